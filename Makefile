@@ -1,0 +1,45 @@
+# Every target does its own set-up in .venv; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CORE   := $(VENV)/.core.stamp
+DEV    := $(VENV)/.dev.stamp
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+export TF_ENABLE_ONEDNN_OPTS ?= 0
+
+.PHONY: help demo test check bench docs clean
+help:   ## list the targets
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable '.[dev,tensorflow,parquet]'
+	@touch $@ $(CORE)
+
+demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show where its time went
+	$(BIN)/stepscope run --engine embedded --trace full --out demo-out examples/demo.py
+
+test: check   ## everything: lint, types, import directions, all tests (with real TensorFlow)
+	$(BIN)/python -m pytest
+
+check: $(DEV)   ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/results.json
+	$(BIN)/python -m benchmarks
+
+docs: $(DEV)   ## write again the pages that are generated from the code
+	$(BIN)/python -m stepscope.cli.support_table docs/support.md
+
+clean:   ## remove what the other targets made
+	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

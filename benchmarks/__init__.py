@@ -1,0 +1,1 @@
+"""Speed, side by side with TensorFlow in one process, as ratios."""

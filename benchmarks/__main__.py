@@ -1,0 +1,38 @@
+"""`python -m benchmarks [GROUP ...]`: measure, print one table, write results.json."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def main(wanted: list[str]) -> int:
+    import numpy as np
+    import tensorflow
+
+    from benchmarks import engine
+    from benchmarks.harness import save, table
+
+    tf = tensorflow.compat.v1
+    tf.disable_eager_execution()
+    groups = {group.__name__: group for group in engine.GROUPS}
+    unknown = [name for name in wanted if name not in groups]
+    if unknown:
+        print(f"no benchmark group {unknown[0]!r}; there are: {', '.join(groups)}")
+        return 2
+    results = []
+    for name in wanted or groups:
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        results.extend(groups[name](tf))
+    print(table(results))
+    versions = {"numpy": np.__version__, "tensorflow": tensorflow.__version__}
+    if not wanted:
+        save(results, versions, Path(__file__).with_name("results.json"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

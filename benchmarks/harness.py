@@ -1,0 +1,108 @@
+"""Alternating measurement and the table of results.
+
+Machines are noisy, so two sides are never measured one after the other: each round runs both, in
+turn, and medians over the rounds are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+clock = time.perf_counter_ns
+
+
+def alternate(
+    *sides: Callable[[], object], rounds: int, warmup: int, repeats: int = 1
+) -> list[list[float]]:
+    """Nanoseconds per call of each side, one figure per round; the sides take turns."""
+    for _ in range(warmup):
+        for side in sides:
+            side()
+    samples: list[list[float]] = [[] for _ in sides]
+    for _ in range(rounds):
+        for side, figures in zip(sides, samples, strict=True):
+            t0 = clock()
+            for _ in range(repeats):
+                side()
+            figures.append((clock() - t0) / repeats)
+    return samples
+
+
+def medians(
+    *sides: Callable[[], object], rounds: int = 200, warmup: int = 100, repeats: int = 1
+) -> list[float]:
+    """Median nanoseconds per call of each side, alternating."""
+    samples = alternate(*sides, rounds=rounds, warmup=warmup, repeats=repeats)
+    return [statistics.median(figures) for figures in samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row: what was compared, both figures, their ratio, and the target it has to meet."""
+
+    what: str
+    ours: float
+    theirs: float
+    ratio: float
+    target: str
+    met: bool | None
+    """None where the row is there to be read, not to be met."""
+    unit: str = "ms"
+    note: str = ""
+
+
+def at_most(limit: float, ratio: float) -> tuple[str, bool]:
+    return f"<= {limit:g}", ratio <= limit
+
+
+def at_least(limit: float, ratio: float) -> tuple[str, bool]:
+    return f">= {limit:g}", ratio >= limit
+
+
+def compare(
+    what: str, ours: float, theirs: float, limit: float | None, *, note: str = "", unit: str = "ms"
+) -> Result:
+    """A row whose ratio is ours over theirs, to be at most `limit` (None: no target)."""
+    scale = {"ms": 1e6, "us": 1e3, "ns": 1.0}[unit]
+    ratio = ours / theirs
+    target, met = ("", None) if limit is None else at_most(limit, ratio)
+    return Result(what, ours / scale, theirs / scale, ratio, target, met, unit, note)
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results as text, one row each."""
+    rows = [("what", "ours", "theirs", "", "ratio", "target", "met")]
+    for r in results:
+        met = "" if r.met is None else ("yes" if r.met else "NO")
+        rows.append(
+            (r.what, f"{r.ours:.3f}", f"{r.theirs:.3f}", r.unit, f"{r.ratio:.3f}", r.target, met)
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for n, row in enumerate(rows):
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+        if n == 0:
+            lines.append("-" * len(lines[0]))
+    notes = [f"  {r.what}: {r.note}" for r in results if r.note]
+    return "\n".join([*lines, "", "notes:", *notes] if notes else lines)
+
+
+def save(results: Sequence[Result], versions: dict[str, str], path: Path) -> None:
+    """Write the results as JSON, whole."""
+    document = {
+        "python": platform.python_version(),
+        "cores": __import__("os").cpu_count(),
+        "versions": versions,
+        "results": [asdict(r) for r in results],
+    }
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(document, indent=1) + "\n")
+    temporary.replace(path)

@@ -1,0 +1,45 @@
+"""Stepscope: see what one run of a dataflow program did. RunOptions in, RunMetadata out."""
+
+from stepscope import errors
+from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
+from stepscope.metadata import RunMetadata, load
+from stepscope.ops.custom import register_op
+from stepscope.options import (
+    ClusterDef,
+    ConfigProto,
+    DebugOptions,
+    DebugTensorWatch,
+    GPUOptions,
+    GraphOptions,
+    OptimizerOptions,
+    RewriterConfig,
+    RunOptions,
+    ThreadPoolOptionProto,
+)
+from stepscope.runtime import InteractiveSession, Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ClusterDef",
+    "ConfigProto",
+    "DebugOptions",
+    "DebugTensorWatch",
+    "GPUOptions",
+    "Graph",
+    "GraphOptions",
+    "InteractiveSession",
+    "Operation",
+    "OptimizerOptions",
+    "RewriterConfig",
+    "RunMetadata",
+    "RunOptions",
+    "Session",
+    "Tensor",
+    "TensorShape",
+    "ThreadPoolOptionProto",
+    "errors",
+    "import_graph_def",
+    "load",
+    "register_op",
+]

@@ -1,0 +1,62 @@
+"""What analyses and exporters take for "runs"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from stepscope.metadata import RunMetadata
+
+Runs: TypeAlias = Any
+"""One `RunMetadata`, several, `(name, RunMetadata)` pairs, or a mapping of names to them."""
+
+
+class NamedRun(NamedTuple):
+    """A run and what to call it."""
+
+    name: str
+    metadata: RunMetadata
+
+
+def named_runs(runs: Runs) -> list[NamedRun]:
+    """The runs in order, each with a name; those that came without one are "run 0", "run 1", ...
+
+    TensorFlow's and TensorBoard's `RunMetadata` messages are taken like ours. Anything else is a
+    `TypeError` that says what to pass.
+    """
+    if _is_metadata(runs):
+        return [NamedRun("run 0", _ours(runs))]
+    if isinstance(runs, Mapping):
+        runs = runs.items()
+    if not isinstance(runs, Iterable) or isinstance(runs, str | bytes):
+        raise _wrong(runs)
+    return [_named(index, item) for index, item in enumerate(runs)]
+
+
+def _named(index: int, item: object) -> NamedRun:
+    match item:
+        case (str(name), metadata) if _is_metadata(metadata):
+            return NamedRun(name, _ours(metadata))
+        case _ if _is_metadata(item):
+            return NamedRun(f"run {index}", _ours(item))
+    raise _wrong(item)
+
+
+def _is_metadata(value: object) -> bool:
+    if isinstance(value, RunMetadata):
+        return True
+    is_message = hasattr(value, "SerializeToString") and not isinstance(value, type)
+    return is_message and type(value).__name__ == "RunMetadata"
+
+
+def _ours(value: Any) -> RunMetadata:
+    if isinstance(value, RunMetadata):
+        return value
+    return RunMetadata.FromString(value.SerializeToString())
+
+
+def _wrong(value: object) -> TypeError:
+    return TypeError(
+        "runs must be a RunMetadata, a sequence of them, (name, RunMetadata) pairs or a mapping of "
+        f"names to them; found {type(value).__module__}.{type(value).__qualname__}"
+    )

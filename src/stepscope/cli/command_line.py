@@ -1,0 +1,97 @@
+"""The group of commands, and how their errors reach the user."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = ("info", "run")
+"""Each is a module of this package with a `command`."""
+
+USAGE_ERROR = 2
+
+
+class _Commands(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"stepscope.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and args[0].endswith(".py"):
+            raise click.UsageError(
+                f"{args[0]} is no command; to run a script: stepscope run {args[0]}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"stepscope {version('stepscope')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: stepscope run train.py --steps 10",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def commands(ctx: click.Context) -> None:
+    """See what one run of a dataflow program did."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run_command_line(arguments: Sequence[str] | None = None) -> Any:
+    """Run a command and return its exit code; errors for the user go to stderr, no traceback."""
+    try:
+        code = commands.main(
+            None if arguments is None else list(arguments),
+            prog_name="stepscope",
+            standalone_mode=False,
+        )
+    except click.UsageError as error:
+        if error.ctx is not None:
+            click.echo(error.ctx.get_usage(), err=True)
+        return _fail(error.format_message())
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except StepscopeError as error:
+        return _fail(str(error))
+    except click.Abort:
+        return 130
+    return 0 if code is None else code
+
+
+def _fail(message: str) -> int:
+    sys.stdout.flush()
+    click.echo(f"stepscope: error: {message}", err=True)
+    return USAGE_ERROR

@@ -1,0 +1,151 @@
+"""The runs of a script, on disk as they come.
+
+Layout of the directory:
+
+    timeline.json                     all runs as one Chrome trace, written at the end
+    run_000001/run_metadata.pb        the first run that ended, and so on
+
+Guarantees:
+
+- a run is on disk before the script gets its result; a script that dies later loses nothing;
+- in memory stays, per run, what the table and the timeline need: the columns of its ops and how it
+  ended, not its memory records, graphs or messages;
+- a run that cannot be written is not the script's problem: the script goes on, `problem` says what
+  happened, and no further run is written.
+
+`add` may be called from many threads. Runs are numbered in the order in which they ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope.errors import StepscopeError
+from stepscope.metadata import OpColumns, Recording, RunMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+METADATA_FILE = "run_metadata.pb"
+TIMELINE_FILE = "timeline.json"
+_RUN_DIRECTORY = re.compile(r"run_\d{6,}")
+
+
+class RecordedRuns:
+    """Collects and writes runs while the block it was entered for lasts, or up to `limit` runs."""
+
+    def __init__(self, directory: Path, limit: int | None = None) -> None:
+        """Make the directory ready; what an earlier recording wrote there is removed.
+
+        `StepscopeError` where the directory cannot be made or written to.
+        """
+        self.directory = directory
+        self.limit = limit
+        self.runs: list[tuple[str, RunMetadata]] = []
+        self.problem: str | None = None
+        self.limit_reached = False
+        self._lock = threading.Lock()
+        self._source = ExitStack()
+        self._process = os.getpid()
+        self._absolute = Path.cwd() / directory
+        try:
+            self._absolute.mkdir(parents=True, exist_ok=True)
+            _remove_earlier(self._absolute)
+        except OSError as error:
+            raise StepscopeError(
+                f"the output directory {directory} cannot be used: {error.strerror or error}; "
+                "choose another with --out"
+            ) from error
+
+    def record(
+        self, source: Callable[[Callable[[RunMetadata], None]], AbstractContextManager[None]]
+    ) -> None:
+        """Take runs from a source (which is given `add`) until `stop` or until the limit."""
+        if self.limit == 0:
+            self.limit_reached = True
+            return
+        self._source.enter_context(source(self.add))
+
+    def stop(self) -> None:
+        """Take no more runs."""
+        self._source.close()
+
+    @property
+    def in_child_process(self) -> bool:
+        """Whether this is a fork of the process that records; what it does is not recorded."""
+        return os.getpid() != self._process
+
+    def add(self, metadata: RunMetadata) -> None:
+        """Write one run."""
+        if self.in_child_process:
+            return
+        with self._lock:
+            if self.limit_reached or self.problem is not None:
+                return
+            name = f"run_{len(self.runs) + 1:06d}"
+            place = self._absolute / name
+            try:
+                place.mkdir(exist_ok=True)
+                metadata.save(place / METADATA_FILE)
+            except OSError as error:
+                self.problem = f"{name} could not be written: {error}"
+            else:
+                self.runs.append((name, _without_bulk(metadata)))
+                self.limit_reached = len(self.runs) == self.limit
+            if self.limit_reached or self.problem is not None:
+                self._source.close()
+
+    def write_timeline(self) -> Path | None:
+        """Write all runs as one Chrome trace; None, and `problem` set, where that fails."""
+        from stepscope.export import chrome
+
+        try:
+            chrome(self.runs, self._absolute / TIMELINE_FILE)
+        except OSError as error:
+            self.problem = f"{TIMELINE_FILE} could not be written: {error}"
+            return None
+        return self.directory / TIMELINE_FILE
+
+
+def _without_bulk(metadata: RunMetadata) -> RunMetadata:
+    ops = metadata.ops
+    columns = OpColumns.build(
+        name=ops.names,
+        op=ops.ops,
+        device=ops.devices,
+        thread=ops.thread,
+        scheduled_ns=ops.scheduled_ns,
+        start_ns=ops.start_ns,
+        end_ns=ops.end_ns,
+        step=ops.step,
+        thread_names=ops.thread_names,
+        tensors=ops.tensors,
+    )
+    kept = RunMetadata()
+    kept.record(
+        Recording(
+            engine=metadata.engine,
+            step_id=metadata.step_id,
+            status=metadata.status,
+            completeness=metadata.completeness,
+            overhead=metadata.overhead,
+            ops=lambda: columns,
+        )
+    )
+    return kept
+
+
+def _remove_earlier(directory: Path) -> None:
+    """Remove what a recording wrote; whatever else is in the directory stays."""
+    (directory / TIMELINE_FILE).unlink(missing_ok=True)
+    for place in directory.iterdir():
+        if _RUN_DIRECTORY.fullmatch(place.name) and place.is_dir():
+            (place / METADATA_FILE).unlink(missing_ok=True)
+            if not any(place.iterdir()):
+                place.rmdir()

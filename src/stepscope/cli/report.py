@@ -1,0 +1,167 @@
+"""What `stepscope run` shows when the script is done. Renders; computes nothing.
+
+The report goes to stderr: stdout is the script's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stepscope.cli import wording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from stepscope.analysis import OpTable
+    from stepscope.metadata import RunMetadata
+
+_BAR_WIDTH = 24
+_WIDE = 110
+_FAILURES_SHOWN = 10
+_LOSSES_SHOWN = 5
+
+NamedRuns = list[tuple[str, "RunMetadata"]]
+
+
+def heading(script: str, engine: str, trace: str, table: OpTable) -> Text:
+    """Which script ran on which engine, and how much of it was seen."""
+    facts = [
+        f"engine: {engine}",
+        wording.number(table.runs, "run"),
+        f"{wording.number(table.calls, 'op')} in {wording.time(table.total_ns)}",
+        f"trace: {trace}",
+    ]
+    return Text.assemble(("stepscope", "bold cyan"), " ", (script, "bold"), "\n", " · ".join(facts))
+
+
+def ops(table: OpTable, width: int, top: int) -> RenderableType:
+    """The op types by time, the largest first; `top` of them."""
+    wide = width >= _WIDE
+    shown = table.rows[:top]
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
+    grid.add_column("op", style="bold", overflow="fold")
+    grid.add_column("device", overflow="fold")
+    for column in ("calls", "total", "mean"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    if wide:
+        grid.add_column("longest", justify="right", no_wrap=True)
+    grid.add_column("share", justify="right", no_wrap=True)
+    if wide:
+        grid.add_column("", width=_BAR_WIDTH, no_wrap=True)
+    grid.add_column("output", justify="right", no_wrap=True)
+    for row in shown:
+        cells: list[RenderableType] = [
+            row.key,
+            wording.device(row.device) if row.device else "(several)",
+            f"{row.calls:,}",
+            wording.time(row.total_ns),
+            wording.time(row.mean_ns),
+            *([wording.time(row.max_ns)] if wide else []),
+            wording.share(row.share),
+            *([_bar(row.share, shown[0].share)] if wide else []),
+            wording.size(row.bytes),
+        ]
+        grid.add_row(*cells)
+    parts: list[RenderableType] = [grid]
+    if len(table) > len(shown):
+        rest = table.rows[top:]
+        spent = sum(row.total_ns for row in rest)
+        parts.append(
+            Text(
+                f"and {wording.number(len(rest), 'more op type')} in {wording.time(spent)} "
+                "(--top shows more)",
+                style="dim",
+            )
+        )
+    return Group(*parts)
+
+
+def _bar(part: float, largest: float) -> Text:
+    """A bar as long as the share, the largest filling the column."""
+    eighths = round(part / largest * _BAR_WIDTH * 8) if largest else 0
+    whole, rest = divmod(eighths, 8)
+    return Text("█" * whole + " ▏▎▍▌▋▊▉"[rest].strip(), style="cyan")
+
+
+def failures(runs: NamedRuns) -> RenderableType | None:
+    """The runs that failed: how, and what was in flight; None where all went well."""
+    failed = [(name, run.status) for name, run in runs if not run.status.ok]
+    if not failed:
+        return None
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(style="red", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, status in failed[:_FAILURES_SHOWN]:
+        grid.add_row(f"  {name}", status.code, status.message.strip().partition("\n")[0])
+        for op in status.outcomes:
+            waited = f", {wording.time(op.waited_ns)}" if op.waited_ns else ""
+            grid.add_row("", "  in flight", f"{op.name} ({op.outcome.replace('_', ' ')}{waited})")
+    parts: list[RenderableType] = [
+        Text(f"{wording.number(len(failed), 'run')} failed", style="bold red"),
+        grid,
+    ]
+    if len(failed) > _FAILURES_SHOWN:
+        parts.append(Text(f"  and {len(failed) - _FAILURES_SHOWN:,} more", style="dim"))
+    return Group(*parts)
+
+
+def losses(runs: NamedRuns) -> RenderableType | None:
+    """What was not measured, the same loss of several runs once; None where nothing is missing."""
+    count: Counter[tuple[str, str]] = Counter()
+    in_runs: Counter[tuple[str, str]] = Counter()
+    for _, run in runs:
+        for loss in run.completeness.losses:
+            count[loss.what, loss.reason] += loss.count
+            in_runs[loss.what, loss.reason] += 1
+    if not count:
+        return None
+    lines = [Text("not measured", style="bold yellow")]
+    for (what, reason), runs_with_it in in_runs.most_common(_LOSSES_SHOWN):
+        lost = count[what, reason]
+        amount = f"{lost:,} " if lost else ""
+        where = wording.number(runs_with_it, "run")
+        lines.append(Text(f"  {amount}{what} (in {where}): {reason}"))
+    if len(in_runs) > _LOSSES_SHOWN:
+        lines.append(Text(f"  and {len(in_runs) - _LOSSES_SHOWN:,} more", style="dim"))
+    return Group(*lines)
+
+
+def files(directory: Path, runs: NamedRuns, timeline: Path | None, metadata_file: str) -> Text:
+    """Where everything was written. One path per line, so that it can be copied."""
+    paths = []
+    if len(runs) == 1:
+        paths.append(str(directory / runs[0][0] / metadata_file))
+    elif runs:
+        last = runs[-1][0]
+        paths.append(f"{directory / runs[0][0] / metadata_file}  (up to {last})")
+    if timeline is not None:
+        paths.append(f"{timeline}  (open it in ui.perfetto.dev or chrome://tracing)")
+    label = "wrote  "
+    return Text("\n".join((label if i == 0 else " " * len(label)) + p for i, p in enumerate(paths)))
+
+
+def show(parts: Iterable[RenderableType | None], console: Console) -> None:
+    """Print the parts that are there, each after a blank line."""
+    there = [part for part in parts if part is not None]
+    for part in there:
+        console.print()
+        # Paths are there to be copied: they are not cut into lines.
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def stderr_console(width: int | None = None) -> Console:
+    """A console on stderr that colours nothing by guessing what words mean."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
+
+
+def notes(lines: Sequence[str]) -> Text | None:
+    """Remarks, one per line."""
+    return Text("\n".join(lines), style="yellow") if lines else None

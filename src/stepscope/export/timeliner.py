@@ -1,0 +1,163 @@
+"""Several timelines in one file.
+
+What merging must not do is let things of different runs meet by accident: process numbers, flow ids
+and object ids start from zero in every timeline. So:
+
+- a process is known by its name: a device is one process, over all runs;
+- flow, object and async ids are given anew, unique over the whole file;
+- a run that overlaps an earlier one in time gets lanes of its own within each process they share,
+  since two slices that cross on one lane cannot be drawn (Perfetto drops one of them).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from stepscope.export._accept import describe
+from stepscope.export._whole_file import write_whole
+from stepscope.export.timeline import Event, Timeline
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+# Phases whose `id` means something only together with others of the same family.
+_ID_FAMILIES = {
+    **dict.fromkeys("stf", "flow"),
+    **dict.fromkeys("NOD", "object"),
+    **dict.fromkeys("bneSTFp", "async"),
+}
+
+
+class TimeLiner:
+    """Collects the timelines of several runs and saves them as one Chrome trace."""
+
+    def __init__(self) -> None:
+        """Begin with nothing collected."""
+        self._metadata: dict[bytes, Event] = {}
+        self._events: list[Event] = []
+        self._processes: dict[Any, _Process] = {}
+        self._next_id = 0
+
+    def update_timeline(self, chrome_trace: str | bytes | dict[str, Any] | list[Any]) -> None:
+        """Add a Chrome trace: what `Timeline.generate_chrome_trace_format()` returned.
+
+        Also taken are the parsed trace and a bare list of events. What is passed is not changed.
+        """
+        self._add(_events_of(chrome_trace))
+
+    def update(
+        self, run_metadata: Any, *, show_dataflow: bool = True, show_memory: bool = False
+    ) -> None:
+        """Add the timeline of a run, from its `RunMetadata` or its `StepStats`."""
+        analysis = Timeline(run_metadata).analyze_step_stats(
+            show_dataflow=show_dataflow, show_memory=show_memory
+        )
+        self._add(analysis.chrome_trace.events)
+
+    def save(self, f_name: str | os.PathLike[str]) -> None:
+        """Write what was collected so far; gzip-compressed where the name ends in `.gz`.
+
+        The file is complete or not there. More can be added and saved again afterwards.
+        """
+        trace = {"traceEvents": [*self._metadata.values(), *self._events]}
+        write_whole(f_name, [orjson.dumps(trace)])
+
+    def _add(self, events: list[Event]) -> None:
+        processes = self._processes_of(events)
+        extents = _extents(events)
+        shifts = {
+            pid: process.lane_shift(extents[pid]) if pid in extents else 0
+            for pid, process in processes.items()
+        }
+        ids: dict[tuple[str, Any], int] = {}
+        for event in events:
+            merged = dict(event)
+            if "pid" in event:
+                pid = event["pid"]
+                merged["pid"] = processes[pid].pid
+                if "tid" in event and event.get("ph") != "C":
+                    merged["tid"] = processes[pid].lane(event["tid"], shifts[pid])
+            family = _ID_FAMILIES.get(event.get("ph", ""))
+            if family is not None and "id" in event:
+                merged["id"] = ids.setdefault((family, event["id"]), self._next_id + len(ids))
+            if event.get("ph") == "M":
+                self._metadata.setdefault(orjson.dumps(merged, option=orjson.OPT_SORT_KEYS), merged)
+            else:
+                self._events.append(merged)
+        self._next_id += len(ids)
+        for pid, extent in extents.items():
+            processes[pid].extents.append(extent)
+
+    def _processes_of(self, events: Iterable[Event]) -> dict[Any, _Process]:
+        """The process each `pid` of a trace stands for: by name, or by number if it has none."""
+        names = {
+            event["pid"]: event["args"]["name"]
+            for event in events
+            if event.get("ph") == "M" and event.get("name") == "process_name"
+        }
+        found: dict[Any, _Process] = {}
+        for event in events:
+            pid = event.get("pid")
+            if pid is not None and pid not in found:
+                key = names.get(pid, pid)
+                if key not in self._processes:
+                    self._processes[key] = _Process(len(self._processes))
+                found[pid] = self._processes[key]
+        return found
+
+
+class _Process:
+    """A process of the merged file: the lanes it has, and when earlier runs were on it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.lanes = 0
+        self.extents: list[tuple[float, float]] = []
+
+    def lane_shift(self, extent: tuple[float, float]) -> int:
+        """By how much to move the lanes of a run that lasts from `extent[0]` to `extent[1]`."""
+        start, end = extent
+        crosses = any(
+            start < other_end and other_start < end for other_start, other_end in self.extents
+        )
+        return self.lanes if crosses else 0
+
+    def lane(self, tid: Any, shift: int) -> Any:
+        if not isinstance(tid, int):
+            return tid
+        self.lanes = max(self.lanes, tid + shift + 1)
+        return tid + shift
+
+
+def _extents(events: Iterable[Event]) -> dict[Any, tuple[float, float]]:
+    """For each `pid`, the time from its first event to the end of its last."""
+    extents: dict[Any, tuple[float, float]] = {}
+    for event in events:
+        if "ts" not in event or "pid" not in event or event.get("ph") == "C":
+            continue
+        start = float(event["ts"])
+        end = start + float(event.get("dur", 0))
+        known = extents.get(event["pid"], (start, end))
+        extents[event["pid"]] = (min(known[0], start), max(known[1], end))
+    return extents
+
+
+def _events_of(chrome_trace: Any) -> list[Event]:
+    if isinstance(chrome_trace, str | bytes):
+        try:
+            chrome_trace = orjson.loads(chrome_trace)
+        except orjson.JSONDecodeError as error:
+            raise ValueError(
+                "update_timeline takes the JSON text of a Chrome trace "
+                f"(Timeline.generate_chrome_trace_format() returns one); this is not JSON: {error}"
+            ) from error
+    events = chrome_trace.get("traceEvents") if isinstance(chrome_trace, dict) else chrome_trace
+    if not isinstance(events, list):
+        raise TypeError(
+            "update_timeline takes a Chrome trace (JSON text, or an object with 'traceEvents'), "
+            f"not {describe(chrome_trace)}; for run metadata call update(run_metadata)"
+        )
+    return events

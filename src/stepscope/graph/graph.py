@@ -1,0 +1,519 @@
+"""`Graph`: the container of operations, with TensorFlow's rules for names and scopes.
+
+Guarantees. Building a graph is safe from several threads; the name, device and control-dependency
+scopes belong to the thread that entered them. An operation once made never changes its inputs;
+what can still change (devices, control inputs, attributes, static shapes) counts up `version`, so
+that whoever compiled something from the graph can tell.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from stepscope.graph import device as device_names
+from stepscope.graph.constants import constant_as_shape, constant_value
+from stepscope.graph.defaults import get_default_graph, graph_as_default
+from stepscope.graph.dtypes import DType, as_dtype
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    REQUIRED,
+    OpType,
+    ShapeContext,
+    infer_shapes,
+    lookup,
+)
+from stepscope.graph.shapes import TensorShape, as_shape
+
+_VALID_NAME: Final = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
+_VALID_SCOPE: Final = re.compile(r"^[A-Za-z0-9_.\\/>-]*$")
+
+
+class GraphKeys:
+    """Standard names of graph collections."""
+
+    GLOBAL_VARIABLES = "variables"
+    VARIABLES = "variables"
+    LOCAL_VARIABLES = "local_variables"
+    TRAINABLE_VARIABLES = "trainable_variables"
+    SUMMARIES = "summaries"
+    QUEUE_RUNNERS = "queue_runners"
+    UPDATE_OPS = "update_ops"
+    LOSSES = "losses"
+    REGULARIZATION_LOSSES = "regularization_losses"
+    GLOBAL_STEP = "global_step"
+    INIT_OP = "init_op"
+    LOCAL_INIT_OP = "local_init_op"
+    READY_OP = "ready_op"
+    TRAIN_OP = "train_op"
+    SAVERS = "savers"
+    MODEL_VARIABLES = "model_variables"
+    MOVING_AVERAGE_VARIABLES = "moving_average_variables"
+    TABLE_INITIALIZERS = "table_initializer"
+
+
+class _ControlScope:
+    """One `control_dependencies` block: its inputs, and the ops made inside it."""
+
+    __slots__ = ("inputs", "members")
+
+    def __init__(self, inputs: Sequence[Operation] | None) -> None:
+        self.inputs = inputs
+        self.members: set[Operation] = set()
+
+
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.name = ""
+        self.devices: list[Callable[[Operation], str] | str | None] = []
+        self.control: list[_ControlScope] = []
+        self.colocation: list[Operation] = []
+
+
+class Graph:
+    """A dataflow graph."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._by_name: dict[str, Operation] = {}
+        self._names_in_use: dict[str, int] = {}
+        self._collections: dict[str, list[Any]] = {}
+        self._scopes = _Scopes()
+        self._version = 0
+        self._finalized = False
+        self._functions: dict[str, Any] = {}
+        self.seed: int | None = None
+
+    # -- what it holds -------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The number of operations made so far, as TensorFlow counts it."""
+        return len(self._by_name)
+
+    @property
+    def change_count(self) -> int:
+        """Grows with every change that could alter a compiled plan of existing operations."""
+        return self._version
+
+    @property
+    def finalized(self) -> bool:
+        return self._finalized
+
+    def finalize(self) -> None:
+        """Refuse operations from now on."""
+        self._finalized = True
+
+    def get_operations(self) -> list[Operation]:
+        with self._lock:
+            return list(self._by_name.values())
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """The op of that name; KeyError otherwise, ValueError for a tensor's name."""
+        if not isinstance(name, str):
+            raise TypeError(f"Operation names are strings (or similar), not {type(name).__name__}.")
+        element = self.as_graph_element(name, allow_tensor=False)
+        assert isinstance(element, Operation)
+        return element
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """The tensor `op:index`; ValueError or KeyError that says what is wrong with the name."""
+        element = self.as_graph_element(name, allow_operation=False)
+        assert isinstance(element, Tensor)
+        return element
+
+    def as_graph_element(
+        self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Tensor | Operation:
+        """The tensor or operation meant by an object or a name, checked to be of this graph."""
+        if allow_tensor and allow_operation:
+            wanted = "Tensor or Operation"
+        else:
+            wanted = "Tensor" if allow_tensor else "Operation"
+        convert = getattr(obj, "_as_graph_element", None)
+        if convert is not None:
+            obj = convert()
+        if isinstance(obj, bytes):
+            obj = obj.decode()
+        if isinstance(obj, str):
+            return self._element_by_name(obj, allow_tensor, allow_operation)
+        if (isinstance(obj, Tensor) and allow_tensor) or (
+            isinstance(obj, Operation) and allow_operation
+        ):
+            if obj.graph is not self:
+                kind = "Tensor" if isinstance(obj, Tensor) else "Operation"
+                raise ValueError(f"{kind} {obj!r} is not an element of this graph.")
+            return obj
+        raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
+
+    def _element_by_name(
+        self, name: str, allow_tensor: bool, allow_operation: bool
+    ) -> Tensor | Operation:
+        if ":" in name and allow_tensor:
+            op_name, _, index = name.rpartition(":")
+            if not index.isdigit() or ":" in op_name:
+                raise ValueError(
+                    f"The name {name!r} looks like a tensor name, but is not a valid one: "
+                    "a tensor name is '<op_name>:<output_index>'."
+                )
+            op = self._by_name.get(op_name)
+            if op is None:
+                raise KeyError(
+                    f"The name {name!r} refers to a Tensor which does not exist. The operation, "
+                    f"{op_name!r}, does not exist in the graph."
+                )
+            if int(index) >= len(op.values()):
+                raise KeyError(
+                    f"The name {name!r} refers to a Tensor which does not exist. The operation, "
+                    f"{op_name!r}, exists but only has {len(op.values())} outputs."
+                )
+            return op.values()[int(index)]
+        if ":" in name:
+            raise ValueError(f"{name!r} is a tensor's name; an operation's has no ':'.")
+        op = self._by_name.get(name)
+        if not allow_operation:
+            hint = (
+                "The operation exists; a tensor name ends in ':<output_index>', such as "
+                f"'{name}:0'."
+                if op is not None
+                else "Tensor names are of the form '<op_name>:<output_index>'."
+            )
+            raise ValueError(f"The name {name!r} refers to an Operation, not a Tensor. {hint}")
+        if op is None:
+            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
+        return op
+
+    # -- building ------------------------------------------------------------------------------
+
+    def create_op(
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor] = (),
+        attrs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        control_inputs: Sequence[Operation] = (),
+        device: str | None = None,
+        output_shapes: Sequence[TensorShape] | None = None,
+    ) -> Operation:
+        """Add a node. `inputs` is the flat list of tensors; list lengths and types follow from attrs.
+
+        Attributes that have a default may be left out. A name ending in "/" is taken as it is.
+        """
+        definition = lookup(op_type)
+        complete = _complete_attrs(definition, dict(attrs or {}), op_type)
+        for tensor in inputs:
+            if tensor.graph is not self:
+                raise ValueError(f"Tensor {tensor!r} must be from the same graph as the new op.")
+        with self._lock:
+            if self._finalized:
+                raise RuntimeError("Graph is finalized and cannot be modified.")
+            base = name if name else op_type
+            final = base[:-1] if base.endswith("/") else self.unique_name(base)
+            context = ShapeContext(
+                op_type,
+                complete,
+                tuple(t.shape for t in inputs),
+                tuple(t.dtype for t in inputs),
+                lambda i: constant_value(inputs[i]),
+                lambda i: constant_as_shape(inputs[i]),
+            )
+            shapes = self._infer(definition, context, final, inputs)
+            if output_shapes is not None:
+                shapes = tuple(a.merge_with(b) for a, b in zip(shapes, output_shapes, strict=True))
+            if self._scopes.colocation and "_class" not in complete:
+                groups = {g for op in self._scopes.colocation for g in op.colocation_groups()}
+                complete["_class"] = sorted(groups)
+            op = Operation(
+                self,
+                len(self._by_name),
+                final,
+                definition,
+                inputs,
+                [*control_inputs, *self._implied_controls(inputs, control_inputs)],
+                complete,
+                "" if device is None else device_names.canonical(device),
+                definition.output_dtypes(complete),
+                shapes,
+            )
+            if device is None:
+                op._device = self._device_for(op)
+            self._by_name[final] = op
+            for scope in self._scopes.control:
+                scope.members.add(op)
+        return op
+
+    def _infer(
+        self, definition: OpType, context: ShapeContext, name: str, inputs: Sequence[Tensor]
+    ) -> tuple[TensorShape, ...]:
+        try:
+            return infer_shapes(definition, context)
+        except ValueError as error:
+            shapes = ", ".join(s.brief() for s in context.inputs)
+            names = ", ".join(t.op.name for t in inputs)
+            raise ValueError(
+                f"{str(error).rstrip('.')} for '{{{{node {name}}}}} = {definition.name}({names})' "
+                f"with input shapes: {shapes}."
+            ) from None
+
+    def _implied_controls(
+        self, inputs: Sequence[Tensor], explicit: Sequence[Operation]
+    ) -> list[Operation]:
+        producers = {t.op for t in inputs}
+        result: list[Operation] = []
+        for scope in self._scopes.control:
+            if scope.inputs is None or producers & scope.members:
+                continue
+            result.extend(
+                op
+                for op in scope.inputs
+                if op not in producers and op not in explicit and op not in result
+            )
+        return result
+
+    def _device_for(self, op: Operation) -> str:
+        if self._scopes.colocation:
+            return self._scopes.colocation[-1].device
+        # From the inside out, as TensorFlow does: an outer name fills what is still open, an
+        # outer function sees what was decided so far and replaces it.
+        device = ""
+        for entry in reversed(self._scopes.devices):
+            if entry is None:
+                break
+            if callable(entry):
+                op._device = device
+                device = device_names.canonical(entry(op))
+            else:
+                device = device_names.merge(device, entry)
+        return device
+
+    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
+        """The name, inside the current scope, made unique with `_1`, `_2`, ..., case ignored."""
+        if not _VALID_NAME.match(name if self._scopes.name == "" else "x" + name):
+            raise ValueError(f"{name!r} is not a valid scope or operation name.")
+        with self._lock:
+            full = f"{self._scopes.name}/{name}" if self._scopes.name else name
+            key = full.lower()
+            count = self._names_in_use.get(key, 0)
+            if mark_as_used:
+                self._names_in_use[key] = count + 1
+            if count == 0:
+                return full
+            candidate = full
+            while key in self._names_in_use:
+                candidate = f"{full}_{count}"
+                key = candidate.lower()
+                count += 1
+            if mark_as_used:
+                self._names_in_use[key] = 1
+                self._names_in_use[full.lower()] = count
+            return candidate
+
+    # -- scopes --------------------------------------------------------------------------------
+
+    def as_default(self) -> Any:
+        """A context manager that makes this the default graph of the thread."""
+        return graph_as_default(self)
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Prefix names with `name/`. A name ending in "/" re-enters it; None or "" leaves all."""
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"A scope's name is a string, not {name!r}.")
+        if name:
+            pattern = _VALID_SCOPE if self._scopes.name else _VALID_NAME
+            if not pattern.match(name):
+                raise ValueError(f"{name!r} is not a valid scope name.")
+        previous = self._scopes.name
+        if not name:
+            new = ""
+        elif name.endswith("/"):
+            new = name[:-1]
+        else:
+            new = self.unique_name(name)
+        self._scopes.name = new
+        try:
+            yield f"{new}/" if new else ""
+        finally:
+            self._scopes.name = previous
+
+    def get_name_scope(self) -> str:
+        return self._scopes.name
+
+    @contextmanager
+    def device(self, device: Any) -> Iterator[None]:
+        """Ask for a device (name, spec or function of the op) for the ops made inside."""
+        entry = device if device is None or callable(device) else device_names.canonical(device)
+        self._scopes.devices.append(entry)
+        try:
+            yield
+        finally:
+            self._scopes.devices.pop()
+
+    @contextmanager
+    def control_dependencies(self, inputs: Iterable[Any] | None) -> Iterator[None]:
+        """Ops made inside wait for the given ops and tensors; None forgets the outer blocks."""
+        saved_name, saved = self._scopes.name, self._scopes.control
+        if inputs is None:
+            self._scopes.control = []
+        else:
+            ops: list[Operation] = []
+            for item in inputs:
+                element = self.as_graph_element(item)
+                op = element.op if isinstance(element, Tensor) else element
+                if op not in ops:
+                    ops.append(op)
+            self._scopes.control = [*saved, _ControlScope(ops)]
+        try:
+            yield
+        finally:
+            self._scopes.control = saved
+            self._scopes.name = saved_name
+
+    @contextmanager
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
+        """Ops made inside go to the device of `op`."""
+        element = self.as_graph_element(op)
+        target = element.op if isinstance(element, Tensor) else element
+        saved = self._scopes.colocation
+        self._scopes.colocation = [target] if ignore_existing else [*saved, target]
+        try:
+            yield
+        finally:
+            self._scopes.colocation = saved
+
+    # -- collections ---------------------------------------------------------------------------
+
+    def add_to_collection(self, name: str, value: Any) -> None:
+        with self._lock:
+            self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: str | Iterable[str], value: Any) -> None:
+        for name in (names,) if isinstance(names, str) else set(names):
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+        """The items; with a scope only those whose name matches that regular expression."""
+        with self._lock:
+            items = list(self._collections.get(name, ()))
+        if scope is None:
+            return items
+        pattern = re.compile(scope)
+        return [i for i in items if hasattr(i, "name") and pattern.match(i.name)]
+
+    def get_collection_ref(self, name: str) -> list[Any]:
+        """The list itself: what is added to it is in the collection."""
+        with self._lock:
+            return self._collections.setdefault(name, [])
+
+    def get_all_collection_keys(self) -> list[str]:
+        with self._lock:
+            return [k for k, v in self._collections.items() if isinstance(k, str) and v]
+
+    @property
+    def collections(self) -> list[str]:
+        return self.get_all_collection_keys()
+
+    def clear_collection(self, name: str) -> None:
+        with self._lock:
+            self._collections.pop(name, None)
+
+    # -- out -----------------------------------------------------------------------------------
+
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
+        """The GraphDef message, wire-compatible with TensorFlow's."""
+        from stepscope.graph.graph_def import graph_def_of
+
+        return graph_def_of(self, from_version, add_shapes)
+
+    def is_feedable(self, _tensor: Any) -> bool:
+        return True
+
+    def is_fetchable(self, _element: Any) -> bool:
+        return True
+
+    def _note_change(self) -> None:
+        self._version += 1
+
+    def __repr__(self) -> str:
+        return f"<stepscope.Graph with {len(self._by_name)} operations>"
+
+
+def _complete_attrs(definition: OpType, attrs: dict[str, Any], op_type: str) -> dict[str, Any]:
+    for name, spec in definition.attrs.items():
+        if name not in attrs:
+            if spec.default is REQUIRED:
+                raise ValueError(f"Op {op_type} needs the attr {name!r} ({spec.kind}).")
+            attrs[name] = spec.default
+        else:
+            attrs[name] = _normalise(spec.kind, attrs[name])
+    unknown = [n for n in attrs if n not in definition.attrs and not n.startswith("_")]
+    if unknown:
+        known = ", ".join(definition.attrs) or "none"
+        raise ValueError(f"Op {op_type} has no attr {unknown[0]!r}; it has: {known}.")
+    return attrs
+
+
+def _normalise(kind: str, value: Any) -> Any:
+    if kind == "type":
+        return as_dtype(value)
+    if kind == "shape":
+        return as_shape(value)
+    if kind == "string" and isinstance(value, str):
+        return value.encode()
+    if kind == "list(type)":
+        return [as_dtype(v) for v in value]
+    if kind == "list(shape)":
+        return [as_shape(v) for v in value]
+    return value
+
+
+@contextmanager
+def name_scope(
+    name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None
+) -> Iterator[str]:
+    """TensorFlow 1's `tf.name_scope`: `name`, else `default_name`, in the graph of `values`."""
+    graph = graph_of(values or ())
+    with graph.as_default(), graph.name_scope(name if name is not None else default_name) as scope:
+        yield scope
+
+
+def graph_of(values: Iterable[Any]) -> Graph:
+    """The graph the given tensors belong to, else the default graph."""
+    for value in values:
+        graph = getattr(value, "graph", None)
+        if isinstance(graph, Graph):
+            return graph
+    return get_default_graph()
+
+
+def device(spec: Any) -> Any:
+    return get_default_graph().device(spec)
+
+
+def control_dependencies(inputs: Iterable[Any] | None) -> Any:
+    return get_default_graph().control_dependencies(inputs)
+
+
+def colocate_with(op: Any, ignore_existing: bool = False) -> Any:
+    return get_default_graph().colocate_with(op, ignore_existing)
+
+
+def add_to_collection(name: str, value: Any) -> None:
+    get_default_graph().add_to_collection(name, value)
+
+
+def get_collection(name: str, scope: str | None = None) -> list[Any]:
+    return get_default_graph().get_collection(name, scope)
+
+
+def get_collection_ref(name: str) -> list[Any]:
+    return get_default_graph().get_collection_ref(name)
+
+
+def dtype_of(value: Any) -> DType | None:
+    """The dtype of a tensor-like (anything with `.dtype` of ours), else None."""
+    dtype = getattr(value, "dtype", None)
+    return dtype if isinstance(dtype, DType) else None

@@ -1,0 +1,255 @@
+"""Columns of tensors, of memory used per op, and of single allocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from stepscope.metadata.strings import StringColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["AllocationColumns", "MemoryColumns", "TensorColumns", "object_column"]
+
+
+def object_column(values: Iterable[Any]) -> NDArray[Any]:
+    """Any Python values as a column; NumPy's own types would cut byte strings and join tuples."""
+    items = list(values)
+    column = np.empty(len(items), dtype=object)
+    for row, item in enumerate(items):
+        column[row] = item
+    return column
+
+
+def _int64(values: ArrayLike) -> NDArray[np.int64]:
+    return np.asarray(values, dtype=np.int64)
+
+
+def _strings(values: Sequence[str] | StringColumn | str, length: int) -> StringColumn:
+    if isinstance(values, str):
+        return StringColumn.repeated(values, length)
+    return StringColumn.of(values)
+
+
+def _check_lengths(columns: Any) -> None:
+    lengths = {
+        field.name: len(column)
+        for field in fields(columns)
+        if (column := getattr(columns, field.name)) is not None
+    }
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"columns of {type(columns).__name__} differ in length: {lengths}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorColumns:
+    """One row per output tensor.
+
+    `op_index` is the row of the op in `OpColumns`; `dtype` is a number of TensorFlow's `DataType`;
+    `shape` holds tuples, with -1 for a dimension that is not known and None for an unknown rank.
+    """
+
+    op_index: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    dtype: NDArray[np.int32]
+    shape: NDArray[Any]
+    bytes: NDArray[np.int64]
+    allocated_bytes: NDArray[np.int64]
+    address: NDArray[np.uint64]
+    allocators: StringColumn
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        op_index: ArrayLike,
+        slot: ArrayLike,
+        dtype: ArrayLike,
+        shape: Iterable[tuple[int, ...] | None],
+        bytes: ArrayLike,
+        allocated_bytes: ArrayLike | None = None,
+        address: ArrayLike | None = None,
+        allocator: Sequence[str] | StringColumn | str = "cpu",
+    ) -> Self:
+        """From plain sequences. Without `allocated_bytes` as many as asked for were allocated."""
+        size = _int64(bytes)
+        columns = cls(
+            np.asarray(op_index, dtype=np.int32),
+            np.asarray(slot, dtype=np.int32),
+            np.asarray(dtype, dtype=np.int32),
+            object_column(shape),
+            size,
+            size if allocated_bytes is None else _int64(allocated_bytes),
+            np.zeros(len(size), np.uint64)
+            if address is None
+            else np.asarray(address, dtype=np.uint64),
+            _strings(allocator, len(size)),
+        )
+        _check_lengths(columns)
+        return columns
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No rows."""
+        return cls.build(op_index=[], slot=[], dtype=[], shape=[], bytes=[])
+
+    @property
+    def allocator(self) -> NDArray[Any]:
+        """The allocator's name per row."""
+        return self.allocators.values
+
+    def __len__(self) -> int:
+        return len(self.op_index)
+
+    def for_rows(self, new_row: NDArray[np.int64]) -> Self:
+        """The tensors of ops that are kept: `new_row[old]` is an op's new row, -1 for dropped."""
+        if not len(self):
+            return self
+        moved = new_row[self.op_index]
+        keep = moved >= 0
+        return type(self)(
+            moved[keep].astype(np.int32),
+            self.slot[keep],
+            self.dtype[keep],
+            self.shape[keep],
+            self.bytes[keep],
+            self.allocated_bytes[keep],
+            self.address[keep],
+            self.allocators[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryColumns:
+    """Memory that an op used from one allocator: one row per op and allocator.
+
+    `records` holds, per row, its allocations as (time in ns, bytes) pairs; a free is negative.
+    """
+
+    op_index: NDArray[np.int32]
+    allocators: StringColumn
+    total_bytes: NDArray[np.int64]
+    peak_bytes: NDArray[np.int64]
+    live_bytes: NDArray[np.int64]
+    records: NDArray[Any]
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        op_index: ArrayLike,
+        total_bytes: ArrayLike,
+        peak_bytes: ArrayLike,
+        live_bytes: ArrayLike,
+        allocator: Sequence[str] | StringColumn | str = "cpu",
+        records: Iterable[Sequence[tuple[int, int]]] | None = None,
+    ) -> Self:
+        """From plain sequences."""
+        index = np.asarray(op_index, dtype=np.int32)
+        columns = cls(
+            index,
+            _strings(allocator, len(index)),
+            _int64(total_bytes),
+            _int64(peak_bytes),
+            _int64(live_bytes),
+            object_column([()] * len(index) if records is None else map(tuple, records)),
+        )
+        _check_lengths(columns)
+        return columns
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No rows."""
+        return cls.build(op_index=[], total_bytes=[], peak_bytes=[], live_bytes=[])
+
+    @property
+    def allocator(self) -> NDArray[Any]:
+        """The allocator's name per row."""
+        return self.allocators.values
+
+    def __len__(self) -> int:
+        return len(self.op_index)
+
+    def for_rows(self, new_row: NDArray[np.int64]) -> Self:
+        """The memory of ops that are kept: `new_row[old]` is an op's new row, -1 for dropped."""
+        if not len(self):
+            return self
+        moved = new_row[self.op_index]
+        keep = moved >= 0
+        return type(self)(
+            moved[keep].astype(np.int32),
+            self.allocators[keep],
+            self.total_bytes[keep],
+            self.peak_bytes[keep],
+            self.live_bytes[keep],
+            self.records[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationColumns:
+    """One row per allocation or free, in order of time.
+
+    `bytes` is negative for a free; `address` is 0 where it was not recorded.
+    """
+
+    names: StringColumn
+    devices: StringColumn
+    time_ns: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    address: NDArray[np.uint64]
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        name: Sequence[str] | StringColumn,
+        device: Sequence[str] | StringColumn,
+        time_ns: ArrayLike,
+        bytes: ArrayLike,
+        address: ArrayLike | None = None,
+    ) -> Self:
+        """From plain sequences, in any order; rows of the same time keep theirs."""
+        times = _int64(time_ns)
+        order = np.argsort(times, kind="stable")
+        columns = cls(
+            StringColumn.of(name)[order],
+            StringColumn.of(device)[order],
+            times[order],
+            _int64(bytes)[order],
+            (
+                np.zeros(len(times), np.uint64)
+                if address is None
+                else np.asarray(address, dtype=np.uint64)
+            )[order],
+        )
+        _check_lengths(columns)
+        return columns
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No rows."""
+        return cls.build(name=[], device=[], time_ns=[], bytes=[])
+
+    @property
+    def name(self) -> NDArray[Any]:
+        """The node that allocated, per row."""
+        return self.names.values
+
+    @property
+    def device(self) -> NDArray[Any]:
+        """The device, per row."""
+        return self.devices.values
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def peak_bytes(self, device: str | None = None) -> int:
+        """The highest sum of bytes allocated and not yet freed, on one device or on all of them."""
+        sizes = self.bytes if device is None else self.bytes[self.device == device]
+        return max(0, int(np.cumsum(sizes).max())) if len(sizes) else 0

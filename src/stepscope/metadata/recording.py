@@ -1,0 +1,45 @@
+"""What an engine hands over when a run ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stepscope.metadata.outcome import Completeness, Overhead, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stepscope.metadata.columns import OpColumns
+    from stepscope.metadata.memory import AllocationColumns
+    from stepscope.metadata.outcome import Placement
+    from stepscope.options import RunOptions
+
+__all__ = ["Recording"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """One run as its engine saw it, ready to be decoded when somebody looks.
+
+    Every callable is called at most once, by whichever thread looks first, and never by the
+    thread that records: handing a recording over costs the run nothing. None means that the
+    engine has nothing of that kind. `sources` maps a node's name to the "file:line" that made it;
+    `peak_bytes` a device to the most bytes that were live on it, and "" to the most on all.
+    """
+
+    engine: str
+    step_id: int = 0
+    status: Status = field(default_factory=Status)
+    completeness: Completeness = field(default_factory=Completeness)
+    overhead: Overhead | Callable[[], Overhead] = field(default_factory=Overhead)
+    ops: Callable[[], OpColumns] | None = None
+    peak_bytes: Callable[[], Mapping[str, int]] | None = None
+    allocations: Callable[[], AllocationColumns] | None = None
+    partition_graphs: Callable[[], Sequence[Any]] | None = None
+    function_graphs: Callable[[], Sequence[Any]] | None = None
+    cost_graph: Callable[[], Any] | None = None
+    session_metadata: Any = None
+    placements: Callable[[], Sequence[Placement]] | None = None
+    sources: Callable[[], Mapping[str, str]] | None = None
+    run_options: RunOptions | None = None

@@ -1,0 +1,244 @@
+"""`RunMetadata`: what one run did."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from stepscope import _messages as pb
+from stepscope._message_backed import MessageBacked
+from stepscope.errors import InvalidOptionError
+from stepscope.metadata.extras import OWN_FIELDS
+from stepscope.metadata.state import TENSORFLOW_FIELDS, State
+from stepscope.options import RunOptions
+
+if TYPE_CHECKING:
+    from stepscope.metadata.columns import OpColumns
+    from stepscope.metadata.memory import AllocationColumns
+    from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
+    from stepscope.metadata.recording import Recording
+
+__all__ = ["RunMetadata"]
+
+
+class RunMetadata(MessageBacked):
+    """What one run did, as columns and as TensorFlow's message.
+
+    Columns: `ops` and `allocations`. How it went: `status`, `completeness`, `overhead`, `engine`,
+    `step_id`, `run_options`, `placements`, `sources`. TensorFlow's fields (`step_stats`,
+    `cost_graph`, `partition_graphs`, `function_graphs`, `session_metadata`) are real protobuf
+    messages, made when asked for; what is written to them shows in the columns.
+
+    The object behaves like TensorFlow's message. `==` compares TensorFlow's fields only. A run
+    replaces all that the object held. Reading from several threads is safe.
+    """
+
+    __slots__ = ("__weakref__",)
+    _message_class = pb.RunMetadataMessage
+
+    FunctionGraphs: ClassVar[Any]
+
+    _held: State
+
+    def __init__(self, **fields: Any) -> None:
+        object.__setattr__(self, "_held", State())
+        if fields:
+            message = self._held.hand_out_message()
+            for name, value in fields.items():
+                self._refuse_own(name)
+                self._merge(message, name, value)
+
+    def record(self, recording: Recording) -> None:
+        """Replace the content by a run an engine recorded; nothing is decoded yet."""
+        object.__setattr__(self, "_held", State(recording=recording))
+
+    # -- columns and outcome ---------------------------------------------------------------
+
+    @property
+    def ops(self) -> OpColumns:
+        """The executions of the run, one row each."""
+        return self._held.ops()
+
+    @property
+    def allocations(self) -> AllocationColumns:
+        """Allocations and frees in order of time, as far as they were recorded."""
+        return self._held.allocations()
+
+    @property
+    def status(self) -> Status:
+        """How the run ended; bytes that do not say so are of a run that went well."""
+        return self._held.status()
+
+    @property
+    def completeness(self) -> Completeness:
+        """What was dropped, sampled out or never measured. Nothing declared means complete."""
+        return self._held.completeness()
+
+    @property
+    def overhead(self) -> Overhead:
+        """What recording cost; zero where nobody measured it."""
+        return self._held.overhead()
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that ran it; empty for bytes that do not say so."""
+        return self._held.engine()
+
+    @property
+    def step_id(self) -> int:
+        """The number the engine gave to the run."""
+        return self._held.step_id()
+
+    @property
+    def run_options(self) -> RunOptions | None:
+        """A copy of the options of the run, where the engine kept them."""
+        data = self._held.run_options()
+        return None if data is None else RunOptions.FromString(data)
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where each op was placed, and why."""
+        return self._held.placements()
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The source line ("file:line") that made each node, as far as it is known."""
+        return dict(self._held.sources())
+
+    def peak_bytes(self, device: str | None = None) -> int:
+        """The most bytes that were live at once, on one device or on all of them together.
+
+        Exact where the engine counted (embedded runs at FULL_TRACE). Else from the allocations
+        and frees in the record, which tell what the run itself allocated and nothing that was
+        live before; else the highest peak of a single op; 0 where no memory was recorded.
+        """
+        peaks = self._held.peaks()
+        if peaks:
+            if device is not None:
+                return peaks.get(device, 0)
+            return peaks.get("", sum(peaks.values()))
+        allocations = self.allocations
+        if len(allocations):
+            return allocations.peak_bytes(device)
+        ops = self.ops
+        memory = ops.memory
+        rows = memory.peak_bytes
+        if device is not None:
+            rows = rows[ops.device[memory.op_index] == device]
+        return int(rows.max()) if len(rows) else 0
+
+    def to_pandas(self) -> Any:
+        """The executions as a pandas `DataFrame`, one row each."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs pandas, which is not installed: `pip install pandas`, "
+                "or read the NumPy columns of `metadata.ops`"
+            ) from error
+        ops = self.ops
+        columns = ("name", "op", "device", "thread", "thread_name")
+        times = ("scheduled_ns", "start_ns", "end_ns", "output_bytes", "step")
+        return pd.DataFrame({column: getattr(ops, column) for column in (*columns, *times)})
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the run to a file that `stepscope.load`, TensorFlow and TensorBoard read.
+
+        The file appears whole or not at all: it is written beside its place and then renamed.
+        """
+        target = Path(path)
+        content = self.SerializeToString()
+        head = pb.RunMetadataMessage(bytes_following=len(content)).SerializeToString()
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        try:
+            with temporary.open("xb") as file:
+                file.write(head + content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+    # -- TensorFlow's fields ---------------------------------------------------------------
+
+    @property
+    def step_stats(self) -> Any:
+        """TensorFlow's `StepStats`; what is written to it shows in `ops`."""
+        return self._held.hand_out("step_stats")
+
+    @property
+    def cost_graph(self) -> Any:
+        """TensorFlow's `CostGraphDef`."""
+        return self._held.hand_out("cost_graph")
+
+    @property
+    def partition_graphs(self) -> Any:
+        """The graphs as executed, one `GraphDef` per device."""
+        return self._held.hand_out("partition_graphs")
+
+    @property
+    def function_graphs(self) -> Any:
+        """The graphs of functions, before and after optimisation."""
+        return self._held.hand_out("function_graphs")
+
+    @property
+    def session_metadata(self) -> Any:
+        """The name and version a session was given."""
+        return self._held.hand_out("session_metadata")
+
+    # -- the message inside ----------------------------------------------------------------
+
+    def _message(self) -> Any:
+        return self._held.message()
+
+    def _mutable(self) -> Any:
+        return self._held.hand_out_message()
+
+    def _replace(self, message: Any) -> None:
+        object.__setattr__(self, "_held", State(message))
+
+    @classmethod
+    def _read(cls, data: bytes) -> Any:
+        message = cls._message_class()
+        message.ParseFromString(bytes(data))
+        message.ClearField("bytes_following")
+        return message
+
+    def _refuse_own(self, name: str) -> None:
+        if name in OWN_FIELDS or name in ("ops", "allocations"):
+            raise InvalidOptionError(
+                f"RunMetadata.{name} is what a run recorded and cannot be set; "
+                f"TensorFlow's fields can: {', '.join(TENSORFLOW_FIELDS)}"
+            )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._refuse_own(name)
+        super().__setattr__(name, value)
+
+    @classmethod
+    def _canonical(cls, message: Any) -> bytes:
+        bare = cls._message_class()
+        bare.CopyFrom(message)
+        for field in OWN_FIELDS:
+            bare.ClearField(field)
+        data: bytes = bare.SerializeToString(deterministic=True)
+        return data
+
+    def __repr__(self) -> str:
+        status = self.status
+        parts = [f"{len(self.ops)} ops"]
+        devices = len(set(self.ops.device))
+        if devices > 1:
+            parts.append(f"{devices} devices")
+        if self.engine:
+            parts.append(f"engine {self.engine}")
+        parts.append(status.code if not status.message else f"{status.code}: {status.message[:60]}")
+        if status.in_flight:
+            parts.append(f"in flight: {', '.join(status.in_flight[:3])}")
+        losses = len(self.completeness.losses)
+        if losses:
+            parts.append(f"{losses} declared {'loss' if losses == 1 else 'losses'}")
+        return f"<RunMetadata: {', '.join(parts)}>"

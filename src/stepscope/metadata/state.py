@@ -1,0 +1,270 @@
+"""What a `RunMetadata` object holds at one moment, and which of it is the truth.
+
+Guarantees:
+
+- A state begins either as an engine's recording or as a message; it is never refilled. Replacing
+  the content of a `RunMetadata` object swaps its state, which is one assignment: a reader sees the
+  old run or the new one, never a mixture.
+- Of a recording nothing is decoded until somebody looks, and each part at most once, under the
+  state's lock: two readers that come at the same time get the same columns.
+- A part of the message is encoded when somebody asks for it. From the moment `step_stats` was
+  handed out the message is the truth: columns are decoded from it again whenever its bytes have
+  changed since. The same holds for every other field of TensorFlow's that was handed out.
+- Our fields (status and so on) come from the recording until somebody asks for the whole message
+  to write to it; from then on the message is the truth for them as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from stepscope import _messages as pb
+from stepscope.metadata import extras
+from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.decode import allocations_of, decode_allocations, decode_ops
+from stepscope.metadata.encode import encode_allocations, encode_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.metadata.memory import AllocationColumns
+    from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
+    from stepscope.metadata.recording import Recording
+
+__all__ = ["TENSORFLOW_FIELDS", "State"]
+
+TENSORFLOW_FIELDS = tuple(
+    field.name for field in pb.RunMetadataMessage.DESCRIPTOR.fields if field.number < 1000
+)
+"""The fields of `RunMetadata` that TensorFlow knows."""
+
+_OURS = "ours"
+
+
+class State:
+    """One run, as a recording, as a message, or as both."""
+
+    __slots__ = (
+        "_handed_out",
+        "_known",
+        "_lock",
+        "_message",
+        "_ops_bytes",
+        "_pending",
+        "_recording",
+    )
+
+    def __init__(self, message: Any = None, recording: Recording | None = None) -> None:
+        self._lock = threading.RLock()
+        self._message = message
+        self._recording = recording
+        # Fields of the message that the recording has and the message has not.
+        self._pending = set() if recording is None else {*TENSORFLOW_FIELDS, _OURS}
+        self._known: dict[str, Any] = {}
+        self._handed_out = False
+        self._ops_bytes: bytes | None = None
+
+    # -- the message -----------------------------------------------------------------------
+
+    def message(self) -> Any:
+        """The whole message, to read."""
+        with self._lock:
+            for field in (*TENSORFLOW_FIELDS, _OURS):
+                self._encode(field)
+            return self._own_message()
+
+    def hand_out(self, field: str) -> Any:
+        """One of TensorFlow's fields, to read or to write to."""
+        with self._lock:
+            self._encode(field)
+            if field == "step_stats":
+                self._watch_step_stats()
+            return getattr(self._own_message(), field)
+
+    def hand_out_message(self) -> Any:
+        """The whole message, to read or to write to; it is the truth from now on."""
+        with self._lock:
+            message = self.message()
+            self._watch_step_stats()
+            self._recording = None
+            ops = self._known.get("ops")
+            self._known = {} if ops is None else {"ops": ops}
+            return message
+
+    def _own_message(self) -> Any:
+        if self._message is None:
+            self._message = pb.RunMetadataMessage()
+        return self._message
+
+    def _watch_step_stats(self) -> None:
+        if not self._handed_out:
+            # Without columns there is nothing to grow stale: they come when somebody asks.
+            if "ops" in self._known:
+                self._ops_bytes = self._own_message().step_stats.SerializeToString()
+            self._handed_out = True
+
+    def _encode(self, field: str) -> None:
+        if field not in self._pending or self._recording is None:
+            return
+        recording, message = self._recording, self._own_message()
+        self._pending.discard(field)
+        if field == "step_stats":
+            message.step_id = recording.step_id
+            if len(self.ops()):
+                encode_ops(self.ops(), message, recording.step_id)
+        elif field == "cost_graph":
+            if recording.cost_graph is not None:
+                _copy(message.cost_graph, recording.cost_graph())
+        elif field == "session_metadata":
+            if recording.session_metadata is not None:
+                _copy(message.session_metadata, recording.session_metadata)
+        elif field == _OURS:
+            self._encode_ours(recording, message)
+        else:
+            produce: Callable[[], Any] | None = getattr(recording, field)
+            for graph in produce() if produce is not None else ():
+                _copy(getattr(message, field).add(), graph)
+
+    def _encode_ours(self, recording: Recording, message: Any) -> None:
+        message.engine = recording.engine
+        message.step_id = recording.step_id
+        extras.encode_status(recording.status, message)
+        extras.encode_completeness(recording.completeness, message)
+        extras.encode_overhead(self.overhead(), message)
+        extras.encode_placements(self.placements(), message)
+        extras.encode_sources(self.sources(), message)
+        extras.encode_peaks(self.peaks(), message)
+        if recording.run_options is not None:
+            _copy(message.run_options, recording.run_options)
+        if recording.allocations is not None:
+            encode_allocations(self.allocations(), message.allocation_log)
+
+    # -- columns ---------------------------------------------------------------------------
+
+    def ops(self) -> OpColumns:
+        """The executions, decoded at most once per content."""
+        with self._lock:
+            if self._handed_out:
+                data = self._message.step_stats.SerializeToString()
+                if data != self._ops_bytes:
+                    self._known["ops"] = decode_ops(self._message)
+                    if self._recording is None or self._recording.allocations is None:
+                        self._known.pop("allocations", None)
+                    self._ops_bytes = data
+            ops: OpColumns = self._once("ops", self._decode_ops)
+            return ops
+
+    def _decode_ops(self) -> OpColumns:
+        if self._recording is None:
+            return decode_ops(self._own_message())
+        return OpColumns.empty() if self._recording.ops is None else self._recording.ops()
+
+    def allocations(self) -> AllocationColumns:
+        """Allocations and frees: the log where there is one, else what step stats tell."""
+        with self._lock:
+            ops = self.ops()
+            columns: AllocationColumns = self._once(
+                "allocations", lambda: self._decode_allocations(ops)
+            )
+            return columns
+
+    def _decode_allocations(self, ops: OpColumns) -> AllocationColumns:
+        recording = self._recording
+        if recording is not None:
+            return allocations_of(ops) if recording.allocations is None else recording.allocations()
+        log = self._own_message().allocation_log
+        return decode_allocations(log) if len(log.time_ns) else allocations_of(ops)
+
+    # -- our fields ------------------------------------------------------------------------
+
+    def _once(self, part: str, produce: Callable[[], Any]) -> Any:
+        with self._lock:
+            if part not in self._known:
+                self._known[part] = produce()
+            return self._known[part]
+
+    def _ours(
+        self, part: str, recorded: Callable[[Recording], Any], decode: Callable[[Any], Any]
+    ) -> Any:
+        with self._lock:
+            recording = self._recording
+            if recording is not None:
+                return self._once(part, lambda: recorded(recording))
+            # The message may be written to at any time, and these parts are small.
+            return decode(self._own_message())
+
+    def status(self) -> Status:
+        """How the run ended."""
+        status: Status = self._ours("status", lambda run: run.status, extras.decode_status)
+        return status
+
+    def completeness(self) -> Completeness:
+        """What is missing."""
+        result: Completeness = self._ours(
+            "completeness", lambda run: run.completeness, extras.decode_completeness
+        )
+        return result
+
+    def overhead(self) -> Overhead:
+        """What recording cost."""
+        overhead: Overhead = self._ours(
+            "overhead",
+            lambda run: run.overhead() if callable(run.overhead) else run.overhead,
+            extras.decode_overhead,
+        )
+        return overhead
+
+    def placements(self) -> tuple[Placement, ...]:
+        """Where ops were placed."""
+        placements: tuple[Placement, ...] = self._ours(
+            "placements",
+            lambda run: () if run.placements is None else tuple(run.placements()),
+            extras.decode_placements,
+        )
+        return placements
+
+    def sources(self) -> dict[str, str]:
+        """The source line of each node."""
+        sources: dict[str, str] = self._ours(
+            "sources",
+            lambda run: {} if run.sources is None else dict(run.sources()),
+            extras.decode_sources,
+        )
+        return sources
+
+    def peaks(self) -> dict[str, int]:
+        """The most bytes live per device, where the engine measured them."""
+        peaks: dict[str, int] = self._ours(
+            "peaks",
+            lambda run: {} if run.peak_bytes is None else dict(run.peak_bytes()),
+            extras.decode_peaks,
+        )
+        return peaks
+
+    def run_options(self) -> bytes | None:
+        """The options of the run as bytes, where they were kept."""
+        data: bytes | None = self._ours(
+            "run_options",
+            lambda run: None if run.run_options is None else run.run_options.SerializeToString(),
+            lambda message: (
+                message.run_options.SerializeToString() if message.HasField("run_options") else None
+            ),
+        )
+        return data
+
+    def engine(self) -> str:
+        """The engine that ran it, empty where nobody said."""
+        engine: str = self._ours("engine", lambda run: run.engine, lambda message: message.engine)
+        return engine
+
+    def step_id(self) -> int:
+        """The number of the run in its engine."""
+        step: int = self._ours("step_id", lambda run: run.step_id, lambda message: message.step_id)
+        return step
+
+
+def _copy(target: Any, source: Any) -> None:
+    """Copy between messages of whatever family: through bytes."""
+    target.ParseFromString(source.SerializeToString())
+    target.SetInParent()

@@ -1,0 +1,72 @@
+"""Columns of strings, each distinct string kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["StringColumn"]
+
+
+class StringColumn:
+    """Strings as codes into a table.
+
+    `codes` (int32) and `table` may be read directly to group without comparing strings;
+    `values` gives the plain strings and is built once.
+    """
+
+    __slots__ = ("_values", "codes", "table")
+
+    def __init__(self, codes: NDArray[np.int32], table: tuple[str, ...]) -> None:
+        self.codes = codes
+        self.table = table
+        self._values: NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, strings: Iterable[str] | StringColumn) -> StringColumn:
+        """The column of a sequence of strings."""
+        if isinstance(strings, StringColumn):
+            return strings
+        seen: dict[str, int] = {}
+        give = seen.setdefault
+        codes = [give(string, len(seen)) for string in strings]
+        return cls(np.array(codes, dtype=np.int32), tuple(seen))
+
+    @classmethod
+    def repeated(cls, string: str, length: int) -> StringColumn:
+        """One string in every row."""
+        return cls(np.zeros(length, dtype=np.int32), (string,))
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The strings, one per row, as an object array."""
+        values = self._values
+        if values is None:
+            table = np.empty(len(self.table), dtype=object)
+            table[:] = self.table
+            values = table[self.codes] if len(self.table) else np.empty(0, dtype=object)
+            values.flags.writeable = False
+            self._values = values
+        return values
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> StringColumn:
+        return StringColumn(self.codes[rows], self.table)
+
+    @staticmethod
+    def joined(columns: Sequence[StringColumn]) -> StringColumn:
+        """Columns one below the other."""
+        seen: dict[str, int] = {}
+        parts = []
+        for column in columns:
+            mapping = [seen.setdefault(string, len(seen)) for string in column.table]
+            parts.append(np.array(mapping, dtype=np.int32)[column.codes])
+        codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+        return StringColumn(codes, tuple(seen))

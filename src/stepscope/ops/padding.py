@@ -1,0 +1,204 @@
+"""More of the same values: tiling, padding, mirroring, reversing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.errors import InvalidArgumentError
+from stepscope.graph.build import apply_op
+from stepscope.graph.dtypes import string
+from stepscope.graph.operation import Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.shapes import TensorShape, unknown_shape
+from stepscope.ops.shaping import resolve_axis
+
+# -- Tile, Pad, PadV2, MirrorPad, ReverseV2 ----------------------------------------------------
+
+
+def _tile_shape(c: ShapeContext) -> TensorShape:
+    axes, multiples = c.input(0).axes, c.constant_as_shape(1)
+    if axes is None or multiples.axes is None:
+        rank = c.input(0).rank if axes is not None else multiples.rank
+        return unknown_shape(rank)
+    if len(axes) != len(multiples.axes):
+        raise ValueError(
+            f"multiples has {len(multiples.axes)} entries, but the input of shape "
+            f"{c.input(0).brief()} has {len(axes)} axes"
+        )
+    return TensorShape(
+        [
+            None if a is None or m is None else a * m
+            for a, m in zip(axes, multiples.axes, strict=True)
+        ]
+    )
+
+
+def _tile_kernel(node: KernelNode) -> Kernel:
+    if node.constants[1] is not None:
+        times = tuple(int(m) for m in node.constants[1])
+        return Kernel(lambda x, _multiples: np.tile(x, times))
+    return Kernel(lambda x, multiples: np.tile(x, tuple(multiples)))
+
+
+register(
+    "Tile",
+    inputs=["input: T", "multiples: Tmultiples"],
+    outputs=["output: T"],
+    attrs=["T: type", "Tmultiples: type = int32"],
+    shape=_tile_shape,
+    kernel=_tile_kernel,
+)
+
+
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+    """Repeated `multiples[i]` times along each axis."""
+    return apply_op("Tile", input, multiples, name=name).values()[0]
+
+
+def _pad_shape(c: ShapeContext) -> TensorShape:
+    axes, paddings = c.input(0).axes, c.constant(1)
+    rows = c.input(1).axes
+    if axes is None:
+        return unknown_shape(rows[0] if rows else None)
+    if rows is not None and rows[0] not in (None, len(axes)):
+        raise ValueError(
+            f"paddings must have a row for each axis, but have shape {c.input(1).brief()} for an "
+            f"input of shape {c.input(0).brief()}"
+        )
+    if paddings is None:
+        return unknown_shape(len(axes))
+    if np.any(paddings < 0):
+        raise ValueError(f"Paddings must be non-negative: {paddings.tolist()}")
+    return TensorShape(
+        [None if a is None else a + int(p[0] + p[1]) for a, p in zip(axes, paddings, strict=True)]
+    )
+
+
+def _pad_kernel(node: KernelNode) -> Kernel:
+    is_string = node.output_dtypes[0].base_dtype is string
+    dtype = node.output_dtypes[0].numpy
+    zero = b"" if is_string else dtype.type(0)
+
+    def call(x: Any, paddings: Any, value: Any = zero, out: Any = None) -> Any:
+        if out is None:
+            shape = tuple(d + int(p[0]) + int(p[1]) for d, p in zip(x.shape, paddings, strict=True))
+            out = np.empty(shape, dtype=dtype)
+        out[...] = value
+        inner = tuple(
+            slice(int(p[0]), int(p[0]) + d) for d, p in zip(x.shape, paddings, strict=True)
+        )
+        out[inner] = x
+        return out
+
+    return Kernel(call, out="keyword")
+
+
+def _mirror_kernel(node: KernelNode) -> Kernel:
+    reflect = node.attr("mode") == b"REFLECT"
+    mode: Any = "reflect" if reflect else "symmetric"
+
+    def call(x: Any, paddings: Any) -> Any:
+        for dim, row in zip(x.shape, paddings, strict=True):
+            if max(row) > dim - reflect:
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    "paddings must be no greater than the dimension size"
+                    f"{' less one' if reflect else ''}: {row[0]}, {row[1]} greater than "
+                    f"{dim - reflect}",
+                )
+        return np.pad(x, paddings, mode)
+
+    return Kernel(call)
+
+
+register(
+    "Pad",
+    inputs=["input: T", "paddings: Tpaddings"],
+    outputs=["output: T"],
+    attrs=["T: type", "Tpaddings: type = int32"],
+    shape=_pad_shape,
+    kernel=_pad_kernel,
+)
+register(
+    "PadV2",
+    inputs=["input: T", "paddings: Tpaddings", "constant_values: T"],
+    outputs=["output: T"],
+    attrs=["T: type", "Tpaddings: type = int32"],
+    shape=_pad_shape,
+    kernel=_pad_kernel,
+)
+register(
+    "MirrorPad",
+    inputs=["input: T", "paddings: Tpaddings"],
+    outputs=["output: T"],
+    attrs=["T: type", "Tpaddings: type = int32", "mode: string"],
+    shape=_pad_shape,
+    kernel=_mirror_kernel,
+)
+
+
+def pad(
+    tensor: Any,
+    paddings: Any,
+    mode: str = "CONSTANT",
+    name: str | None = None,
+    constant_values: Any = 0,
+) -> Tensor:
+    """With `paddings[i]` = (before, after) elements more along each axis."""
+    kind = mode.upper()
+    if kind == "CONSTANT":
+        plain = not isinstance(constant_values, Tensor) and np.ndim(constant_values) == 0
+        if plain and constant_values == 0:
+            op = apply_op("Pad", tensor, paddings, name=name)
+        else:
+            op = apply_op("PadV2", tensor, paddings, constant_values, name=name)
+    elif kind in ("REFLECT", "SYMMETRIC"):
+        op = apply_op("MirrorPad", tensor, paddings, mode=kind, name=name)
+    else:
+        raise ValueError(f"Unknown padding mode {mode!r}; use CONSTANT, REFLECT or SYMMETRIC.")
+    result, axes = op.values()[0], op.inputs[0].shape.axes
+    if isinstance(paddings, (list, tuple)) and axes is not None and not result.shape.known:
+        result.set_shape(
+            [
+                None if dim is None or any(isinstance(p, Tensor) for p in row) else dim + sum(row)
+                for dim, row in zip(axes, paddings, strict=True)
+            ]
+        )
+    return result
+
+
+def _reverse_shape(c: ShapeContext) -> TensorShape:
+    axes, which = c.input(0).axes, c.constant(1)
+    if axes is not None and which is not None:
+        resolved = [resolve_axis(int(a), len(axes)) for a in which]
+        if len(set(resolved)) != len(resolved):
+            raise ValueError(f"axis {which.tolist()} specified more than once")
+    return c.input(0)
+
+
+def _reverse_kernel(node: KernelNode) -> Kernel:
+    if node.constants[1] is not None:
+        axes = tuple(int(a) for a in node.constants[1])
+        return Kernel(lambda x, _axis: np.flip(x, axes), views=(0,))
+    return Kernel(lambda x, axis: np.flip(x, tuple(axis)), views=(0,))
+
+
+register(
+    "ReverseV2",
+    inputs=["tensor: T", "axis: Tidx"],
+    outputs=["output: T"],
+    attrs=["Tidx: type = int32", "T: type"],
+    shape=_reverse_shape,
+    kernel=_reverse_kernel,
+)
+
+
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Back to front along each axis in the list."""
+    return apply_op("ReverseV2", tensor, axis, name=name).values()[0]
+
+
+reverse_v2 = reverse

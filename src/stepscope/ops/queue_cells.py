@@ -1,0 +1,259 @@
+"""Queues inside a session: what waits in them, and who waits for them.
+
+What a caller may rely on:
+
+- One lock per queue. Whoever cannot proceed waits in line: enqueuers in one line, dequeuers in the
+  other, each served strictly in the order they came. A close without `cancel_pending_enqueues`
+  stands in the enqueuers' line, so everything that came before it still gets in.
+- A call that needs several elements takes or puts them as they become possible, so it may be
+  larger than the capacity. If it fails after taking some, they go back to where they were.
+- A waiting call wakes when its run is cancelled, leaves the line, and raises what the run ends
+  with. Nothing of a cancelled enqueue that had not got in yet gets in later.
+- What is enqueued is copied; what is dequeued is forgotten by the queue.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from stepscope.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+from stepscope.graph.dtypes import Array, DType
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops.resources import RunContext
+
+KIND: Final = "queue"
+Element = tuple[Array, ...]
+_numbers = itertools.count()
+
+
+class _Turn:
+    """A place in a line."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+
+class QueueCell:
+    """A first-in, first-out queue of tuples of arrays. See the module's text."""
+
+    type_name = "FIFOQueue"
+
+    def __init__(
+        self,
+        name: str,
+        capacity: int,
+        dtypes: Sequence[DType],
+        shapes: Sequence[TensorShape],
+        shared: bool = False,
+    ) -> None:
+        self.name = name if shared else f"_{next(_numbers)}_{name}"
+        self.capacity = capacity
+        """The most elements it holds; negative for no limit."""
+        self.dtypes = tuple(dtypes)
+        self.shapes = tuple(shapes)
+        """One per component, or none where the shapes may differ from element to element."""
+        self._changed = threading.Condition()
+        self._elements: deque[Element] = deque()
+        self._enqueuers: deque[_Turn] = deque()
+        self._dequeuers: deque[_Turn] = deque()
+        self._closed = False
+
+    # -- what others see -----------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return len(self._elements)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def enqueue(self, context: RunContext, elements: Sequence[Element]) -> None:
+        """Put the elements in, in order, waiting for room.
+
+        CancelledError if the queue is closed, or closed with `cancel_pending_enqueues` meanwhile.
+        """
+        waiting = deque(elements)
+
+        def proceed() -> bool:
+            if self._closed:
+                raise CancelledError(None, None, f"{self.type_name} '{self.name}' is closed.")
+            while waiting and self._has_room():
+                self._elements.append(waiting.popleft())
+                self._changed.notify_all()
+            return not waiting
+
+        self._in_line(self._enqueuers, context, proceed, "Enqueue")
+
+    def dequeue(
+        self, context: RunContext, count: int, fewer_when_closed: bool = False
+    ) -> list[Element]:
+        """Take `count` elements, waiting for them.
+
+        OutOfRangeError once the queue is closed and too few can come; with `fewer_when_closed`
+        only if there are none.
+        """
+        taken: list[Element] = []
+
+        def proceed() -> bool:
+            while len(taken) < count and self._has_element():
+                taken.append(self._take())
+                self._changed.notify_all()
+            if len(taken) == count:
+                return True
+            if not self._closed:
+                return False
+            if fewer_when_closed and taken:
+                return True
+            self._put_back(taken)
+            raise OutOfRangeError(
+                None, None,
+                f"{self.type_name} '{self.name}' is closed and has insufficient elements "
+                f"(requested {count}, current size {len(self._elements)})",
+            )  # fmt: skip
+
+        try:
+            self._in_line(self._dequeuers, context, proceed, "Dequeue")
+        except BaseException:
+            with self._changed:
+                self._put_back(taken)
+            raise
+        return taken
+
+    def close(self, context: RunContext, cancel_pending_enqueues: bool = False) -> None:
+        """Let nothing more in; what is in it can still be taken.
+
+        Pending enqueues get in first, or fail with `cancel_pending_enqueues`. CancelledError if
+        the queue is closed already and there is nothing to cancel.
+        """
+        if cancel_pending_enqueues:
+            with self._changed:
+                self._closed = True
+                for turn in self._enqueuers:
+                    turn.cancelled = True
+                self._changed.notify_all()
+            return
+
+        def proceed() -> bool:
+            if self._closed:
+                raise CancelledError(None, None, f"Queue '{self.name}' is already closed.")
+            self._closed = True
+            return True
+
+        self._in_line(self._enqueuers, context, proceed, "Close")
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def _in_line(
+        self, line: deque[_Turn], context: RunContext, proceed: Callable[[], bool], what: str
+    ) -> None:
+        """Call `proceed` when it is our turn, until it returns True or raises."""
+        turn = _Turn()
+        token = context.cancellation
+        unregister: Callable[[], None] | None = None
+        with self._changed:
+            line.append(turn)
+            try:
+                while True:
+                    if turn.cancelled:
+                        raise CancelledError(None, None, f"{what} operation was cancelled")
+                    if token.cancelled:
+                        token.raise_if_cancelled()
+                    if line[0] is turn and proceed():
+                        return
+                    if unregister is None:
+                        # The lock is held, but is reentrant: a token that was cancelled just now
+                        # calls back at once, and the loop looks again before it waits.
+                        unregister = token.on_cancel(self._wake)
+                        continue
+                    self._changed.wait()
+            finally:
+                line.remove(turn)
+                self._changed.notify_all()
+                if unregister is not None:
+                    unregister()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    # -- the order of elements -----------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        return self.capacity < 0 or len(self._elements) < self.capacity
+
+    def _has_element(self) -> bool:
+        return bool(self._elements)
+
+    def _take(self) -> Element:
+        return self._elements.popleft()
+
+    def _put_back(self, taken: list[Element]) -> None:
+        if taken:
+            self._elements.extendleft(reversed(taken))
+            taken.clear()
+            self._changed.notify_all()
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def check_element_types(self, found: Sequence[DType]) -> None:
+        """InvalidArgumentError unless the components are of the queue's dtypes."""
+        if tuple(d.base_dtype for d in found) != self.dtypes:
+            raise InvalidArgumentError(
+                None, None,
+                f"Queue '{self.name}' holds ({_names(self.dtypes)}), but is used with components "
+                f"({_names(found)}).",
+            )  # fmt: skip
+
+    def check_shape(self, index: int, found: tuple[int, ...], batch: int | None = None) -> None:
+        """InvalidArgumentError unless component `index` may have that shape."""
+        if not self.shapes:
+            return
+        wanted = self.shapes[index]
+        if batch is not None:
+            wanted = TensorShape([batch]).concatenate(wanted)
+        if not wanted.is_compatible_with(found):
+            raise InvalidArgumentError(
+                None, None,
+                f"Shape mismatch in tuple component {index}. Expected {wanted.brief()}, got "
+                f"{TensorShape(found).brief()}",
+            )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<{self.type_name} {self.name!r} size={self.size} closed={self._closed}>"
+
+
+class ShuffleQueueCell(QueueCell):
+    """A queue that gives out its elements in random order.
+
+    While it is open `min_after_dequeue` elements stay in it, to choose from.
+    """
+
+    type_name = "RandomShuffleQueue"
+
+    def __init__(
+        self, name: str, capacity: int, dtypes: Sequence[DType], shapes: Sequence[TensorShape],
+        shared: bool = False, min_after_dequeue: int = 0, seeds: tuple[int, int] = (0, 0),
+    ) -> None:  # fmt: skip
+        super().__init__(name, capacity, dtypes, shapes, shared)
+        self._keep = min_after_dequeue
+        self._random = random.Random(repr(seeds) if any(seeds) else None)
+
+    def _has_element(self) -> bool:
+        return len(self._elements) > (0 if self._closed else self._keep)
+
+    def _take(self) -> Element:
+        index = self._random.randrange(len(self._elements))
+        self._elements[index], self._elements[-1] = self._elements[-1], self._elements[index]
+        return self._elements.pop()
+
+
+def _names(dtypes: Sequence[DType]) -> str:
+    return ", ".join(d.base_dtype.name for d in dtypes)

@@ -1,0 +1,391 @@
+"""Random numbers, seeded by graph and op seed as in TensorFlow.
+
+Guarantees. Each random node of a session has a stream of its own, kept in the session's resources:
+it goes on from run to run, and two sessions that run the same seeded graph draw the same numbers.
+With no seed at all (`seed` and `seed2` both 0) the stream starts anywhere. Concurrent runs share a
+node's stream: each draw takes the next stretch of it, whole, and none is handed out twice.
+
+The streams are NumPy's (Philox), so that the numbers differ from TensorFlow's; the distributions
+and the seeds in the graph are the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from stepscope.errors import InvalidArgumentError
+from stepscope.graph.build import apply_op, convert_to_tensor
+from stepscope.graph.defaults import get_default_graph
+from stepscope.graph.dtypes import as_dtype, float32, int32, int64
+from stepscope.graph.graph import Graph, name_scope
+from stepscope.graph.operation import Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.shapes import TensorShape
+
+DEFAULT_GRAPH_SEED: Final = 87654321
+_MAX_INT32: Final = 2**31 - 1
+
+# -- seeds -------------------------------------------------------------------------------------
+
+_op_seeds: WeakKeyDictionary[Graph, int] = WeakKeyDictionary()
+_op_seeds_lock = threading.Lock()
+
+
+def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
+    """The (graph, op) seeds of a node made now; (None, None) if neither is set.
+
+    With a graph seed and no op seed, the ops of a graph get 0, 1, 2, ... in the order made.
+    """
+    graph = get_default_graph()
+    if graph.seed is None:
+        if op_seed is None:
+            return None, None
+        seeds = DEFAULT_GRAPH_SEED, op_seed % _MAX_INT32
+    else:
+        if op_seed is None:
+            with _op_seeds_lock:
+                op_seed = _op_seeds.get(graph, 0)
+                _op_seeds[graph] = op_seed + 1
+        seeds = graph.seed % _MAX_INT32, op_seed % _MAX_INT32
+    # A node with both at 0 means "no seed"; a user's pair of zeros must not.
+    return (0, _MAX_INT32) if seeds == (0, 0) else seeds
+
+
+def set_random_seed(seed: int) -> None:
+    """Set the graph seed of the default graph; it holds for the ops made from now on."""
+    get_default_graph().seed = seed
+
+
+def _seed_attrs(op_seed: int | None) -> dict[str, int]:
+    seed, seed2 = get_seed(op_seed)
+    return {"seed": seed or 0, "seed2": seed2 or 0}
+
+
+class _Stream:
+    """One node's random numbers. `lock` makes several draws one stretch of the stream."""
+
+    __slots__ = ("generator", "lock")
+
+    def __init__(self, seed: int, seed2: int) -> None:
+        entropy = None if seed == 0 and seed2 == 0 else (seed % 2**64, seed2 % 2**64)
+        self.generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+        self.lock = threading.Lock()
+
+
+def _stream(node: KernelNode) -> _Stream:
+    seed, seed2 = int(node.attr("seed")), int(node.attr("seed2"))
+    stream: _Stream = node.resources.get_or_create(
+        "random", node.name, lambda: _Stream(seed, seed2)
+    )
+    return stream
+
+
+# -- RandomUniform, RandomStandardNormal, TruncatedNormal --------------------------------------
+
+
+def _shape_argument(c: ShapeContext) -> TensorShape:
+    c.input(0).assert_has_rank(1)
+    return c.constant_as_shape(0)
+
+
+def _float_kernel(node: KernelNode, draw: Callable[..., Any], ns_per_value: float) -> Kernel:
+    """A kernel around `draw(shape, dtype, out)`, which knows float32 and float64."""
+    known = node.output_shapes[0].known
+    dtype = node.output_dtypes[0].numpy
+    count = node.output_shapes[0].num_elements()
+    cost = None if count is None else 500 + ns_per_value * count
+
+    def call(shape: Any, out: Any = None) -> Any:
+        return draw(known if known is not None else tuple(shape), dtype, out)
+
+    return Kernel(call, out="keyword", cost_ns=cost)
+
+
+def _half(values: Any, out: Any) -> Any:
+    if out is None:
+        return values.astype(np.float16)
+    out[...] = values
+    return out
+
+
+def _uniform_kernel(node: KernelNode) -> Kernel:
+    generator = _stream(node).generator
+    fill = generator.random
+
+    def draw(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Any:
+        if dtype == np.float16:
+            # Rounding 0.9999 to a half would give 1.0, which the range excludes.
+            return _half(generator.integers(0, 1024, shape) / 1024, out)
+        return fill(shape, dtype, out)
+
+    return _float_kernel(node, draw, 3)
+
+
+def _normal_kernel(node: KernelNode) -> Kernel:
+    fill = _stream(node).generator.standard_normal
+
+    def draw(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Any:
+        if dtype == np.float16:
+            return _half(fill(shape, np.float32), out)
+        return fill(shape, dtype, out)
+
+    return _float_kernel(node, draw, 8)
+
+
+def _truncated_kernel(node: KernelNode) -> Kernel:
+    stream = _stream(node)
+
+    def draw(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Any:
+        wide = np.float32 if dtype == np.float16 else dtype
+        with stream.lock:
+            values = np.asarray(stream.generator.standard_normal(shape, wide))
+            outside = np.abs(values) > 2
+            while outside.any():
+                values[outside] = stream.generator.standard_normal(int(outside.sum()), wide)
+                outside = np.abs(values) > 2
+        if dtype == np.float16:
+            return _half(values, out)
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    return _float_kernel(node, draw, 20)
+
+
+for _name, _kernel in (
+    ("RandomUniform", _uniform_kernel),
+    ("RandomStandardNormal", _normal_kernel),
+    ("TruncatedNormal", _truncated_kernel),
+):
+    register(
+        _name,
+        inputs=["shape: T"],
+        outputs=["output: dtype"],
+        attrs=["seed: int = 0", "seed2: int = 0", "dtype: type", "T: type"],
+        shape=_shape_argument,
+        kernel=_kernel,
+        stateful=True,
+    )
+
+
+# -- RandomUniformInt, Multinomial, RandomShuffle ----------------------------------------------
+
+
+def _uniform_int_kernel(node: KernelNode) -> Kernel:
+    integers = _stream(node).generator.integers
+    dtype = node.output_dtypes[0].numpy
+
+    def call(shape: Any, low: Any, high: Any) -> Any:
+        if low >= high:
+            raise InvalidArgumentError(None, None, f"Need minval < maxval, got {low} >= {high}")
+        return integers(low, high, tuple(shape), dtype)
+
+    return Kernel(call)
+
+
+register(
+    "RandomUniformInt",
+    inputs=["shape: T", "minval: Tout", "maxval: Tout"],
+    outputs=["output: Tout"],
+    attrs=["seed: int = 0", "seed2: int = 0", "Tout: type", "T: type"],
+    shape=_shape_argument,
+    kernel=_uniform_int_kernel,
+    stateful=True,
+)
+
+
+def _multinomial_shape(c: ShapeContext) -> TensorShape:
+    if c.input(0).rank not in (None, 2):
+        raise ValueError(f"logits must be a matrix, but have shape {c.input(0).brief()}")
+    samples = c.constant(1)
+    return TensorShape(
+        [c.input(0).with_rank(2).as_list()[0], None if samples is None else int(samples)]
+    )
+
+
+def _multinomial_kernel(node: KernelNode) -> Kernel:
+    generator = _stream(node).generator
+    dtype = node.output_dtypes[0].numpy
+
+    def call(logits: Any, num_samples: Any) -> Any:
+        logits = logits.astype(np.float64)
+        rows, classes = logits.shape
+        if classes == 0:
+            raise InvalidArgumentError(None, None, "num_classes should be positive, got 0")
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        bounds = np.cumsum(weights, axis=1)
+        draws = generator.random((rows, int(num_samples))) * bounds[:, -1:]
+        result = np.empty(draws.shape, dtype=dtype)
+        for row in range(rows):
+            result[row] = np.searchsorted(bounds[row], draws[row], side="right")
+            # A draw rounded up to the last bound would fall beyond the last likely class.
+            np.minimum(result[row], np.flatnonzero(weights[row])[-1], out=result[row])
+        return result
+
+    return Kernel(call)
+
+
+register(
+    "Multinomial",
+    inputs=["logits: T", "num_samples: int32"],
+    outputs=["output: output_dtype"],
+    attrs=["seed: int = 0", "seed2: int = 0", "T: type", "output_dtype: type = int64"],
+    shape=_multinomial_shape,
+    kernel=_multinomial_kernel,
+    stateful=True,
+)
+
+
+def _shuffle_kernel(node: KernelNode) -> Kernel:
+    stream = _stream(node)
+
+    def call(x: Any) -> Any:
+        if x.ndim == 0:
+            return np.array(x)
+        with stream.lock:
+            return stream.generator.permutation(x, axis=0)
+
+    return Kernel(call)
+
+
+register(
+    "RandomShuffle",
+    inputs=["value: T"],
+    outputs=["output: T"],
+    attrs=["seed: int = 0", "seed2: int = 0", "T: type"],
+    shape=lambda c: c.input(0),
+    kernel=_shuffle_kernel,
+    stateful=True,
+)
+
+
+# -- what users call ---------------------------------------------------------------------------
+
+
+def _shape_tensor(shape: Any) -> Tensor:
+    empty = isinstance(shape, (list, tuple)) and not shape
+    return convert_to_tensor(shape, int32 if empty else None, "shape")
+
+
+def _op(op_type: str, *args: Any, **attrs: Any) -> Tensor:
+    return apply_op(op_type, *args, **attrs).values()[0]
+
+
+def random_uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Evenly distributed values in [minval, maxval); integers need a maxval."""
+    kind = as_dtype(dtype)
+    if kind not in (as_dtype("float16"), float32, as_dtype("float64"), int32, int64):
+        raise ValueError(
+            f"random_uniform() has float16, float32, float64, int32 and int64, not {kind.name}."
+        )
+    if maxval is None:
+        if kind.is_integer:
+            raise ValueError(f"Must specify maxval for integer dtype {kind.name}")
+        maxval = 1
+    with name_scope(name, "random_uniform", [shape, minval, maxval]) as scope:
+        shape = _shape_tensor(shape)
+        from_zero = isinstance(minval, int) and minval == 0
+        to_one = isinstance(maxval, int) and maxval == 1
+        if not from_zero or not to_one or kind.is_integer:
+            minval = convert_to_tensor(minval, kind, "min")
+            maxval = convert_to_tensor(maxval, kind, "max")
+        seeds = _seed_attrs(seed)
+        if kind.is_integer:
+            return _op("RandomUniformInt", shape, minval, maxval, **seeds, name=scope)
+        result = _op("RandomUniform", shape, dtype=kind, **seeds)
+        if from_zero:
+            return result if to_one else _op("Mul", result, maxval)
+        width = _op("Sub", maxval, minval, name="sub")
+        return _op("AddV2", _op("Mul", result, width, name="mul"), minval, name=scope)
+
+
+def _normal(
+    op_type: str,
+    default_name: str,
+    shape: Any,
+    mean: Any,
+    stddev: Any,
+    dtype: Any,
+    seed: int | None,
+    name: str | None,
+) -> Tensor:
+    kind = as_dtype(dtype)
+    with name_scope(name, default_name, [shape, mean, stddev]) as scope:
+        shape = _shape_tensor(shape)
+        mean = convert_to_tensor(mean, kind, "mean")
+        stddev = convert_to_tensor(stddev, kind, "stddev")
+        values = _op(op_type, shape, dtype=kind, **_seed_attrs(seed))
+        return _op("AddV2", _op("Mul", values, stddev, name="mul"), mean, name=scope)
+
+
+def random_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed values."""
+    return _normal("RandomStandardNormal", "random_normal", shape, mean, stddev, dtype, seed, name)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed values, drawn again where more than two deviations from the mean."""
+    return _normal("TruncatedNormal", "truncated_normal", shape, mean, stddev, dtype, seed, name)
+
+
+def multinomial(
+    logits: Any,
+    num_samples: Any,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+) -> Tensor:
+    """For each row of `logits`, `num_samples` classes drawn with those log-probabilities."""
+    return _categorical("multinomial", logits, num_samples, seed, name, output_dtype)
+
+
+def categorical(
+    logits: Any,
+    num_samples: Any,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """`multinomial`, under its later name."""
+    return _categorical("categorical", logits, num_samples, seed, name, dtype)
+
+
+def _categorical(
+    default_name: str, logits: Any, num_samples: Any, seed: int | None, name: Any, dtype: Any
+) -> Tensor:
+    with name_scope(name, default_name, [logits]):
+        logits = convert_to_tensor(logits, name="logits")
+        kind = int64 if dtype is None else as_dtype(dtype)
+        return _op("Multinomial", logits, num_samples, output_dtype=kind, **_seed_attrs(seed))
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """The value with its first axis in random order."""
+    return _op("RandomShuffle", value, **_seed_attrs(seed), name=name)

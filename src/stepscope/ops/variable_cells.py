@@ -1,0 +1,172 @@
+"""The storage of variables in a session.
+
+What a caller may rely on:
+
+- `VariableCell.read()` returns the current value. The array is read-only and never changes: an
+  assignment either stores another array, or changes the stored one in place when it can prove that
+  nobody else holds it or a view of it.
+- The proof is the reference count. An updater takes the array off the cell (so that no new reader
+  can get hold of it) and then counts: its own local name, plus what the call of `getrefcount`
+  itself holds. Every view holds its base, so any reader, view or memoryview counts too. The two
+  together are measured once at import, as CPython versions differ in them; without the GIL the
+  count proves nothing, and every update stores a fresh array.
+- Updates of one cell happen one after the other, under its lock: `assign_add` from many threads is
+  exact. A read takes no lock unless an update is under way, and then waits for it.
+- A value that is assigned is copied: the array given may be a buffer that is reused.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any, Final
+
+import numpy as np
+
+from stepscope.errors import FailedPreconditionError, InvalidArgumentError
+from stepscope.graph.dtypes import Array, DType
+from stepscope.graph.shapes import UNKNOWN, TensorShape
+
+KIND: Final = "variable"
+
+
+def _references_of_a_local() -> int:
+    array = np.empty(1)
+    return getrefcount(array)
+
+
+_has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+_ALONE: Final = _references_of_a_local() if _has_gil else -1
+
+
+def brief_shape(shape: tuple[int, ...]) -> str:
+    return TensorShape(shape).brief()
+
+
+class VariableCell:
+    """The storage of one variable in one session. See the module's text."""
+
+    __slots__ = ("__weakref__", "_lock", "_value", "declared_shape", "dtype", "name")
+
+    def __init__(self, name: str, dtype: DType, declared_shape: TensorShape = UNKNOWN) -> None:
+        self.name = name
+        self.dtype = dtype.base_dtype
+        self.declared_shape = declared_shape
+        self._lock = threading.Lock()
+        self._value: Array | None = None
+        """None before the first assignment, and for as long as an update is under way."""
+
+    def read(self) -> Array:
+        """The current value, read-only; FailedPreconditionError if there is none yet."""
+        value = self._value
+        return value if value is not None else self._settled()
+
+    def _settled(self) -> Array:
+        with self._lock:
+            value = self._value
+        if value is None:
+            raise self._uninitialized()
+        return value
+
+    def _uninitialized(self) -> FailedPreconditionError:
+        return FailedPreconditionError(
+            None, None, f"Attempting to use uninitialized value {self.name}"
+        )
+
+    @property
+    def initialized(self) -> bool:
+        if self._value is not None:
+            return True
+        with self._lock:
+            return self._value is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored array; 0 before the first assignment."""
+        with self._lock:
+            return 0 if self._value is None else self._value.nbytes
+
+    def assign(self, value: Any, same_shape: bool = False) -> VariableCell:
+        """Store a copy of the value. With `same_shape` another shape is InvalidArgumentError."""
+        given = np.asarray(value, dtype=self.dtype.numpy)
+        with self._lock:
+            old = self._value
+            if same_shape:
+                self._check_shape(given.shape, old)
+            self._value = None
+            try:
+                if old is not None and old.shape == given.shape and getrefcount(old) == _ALONE:
+                    old.setflags(write=True)
+                    np.copyto(old, given)
+                else:
+                    old = np.array(given, order="C")
+            finally:
+                if old is not None:
+                    old.setflags(write=False)
+                self._value = old
+        return self
+
+    def _check_shape(self, found: tuple[int, ...], old: Array | None) -> None:
+        wanted = self.declared_shape if old is None else TensorShape(old.shape)
+        if not wanted.is_compatible_with(found):
+            raise InvalidArgumentError(
+                None, None,
+                "Assign requires shapes of both tensors to match. "
+                f"lhs shape= {wanted.brief()} rhs shape= {brief_shape(found)}",
+            )  # fmt: skip
+
+    def assign_add(self, value: Any) -> VariableCell:
+        """Add the value, of the same shape, to what is stored."""
+        return self._update(np.add, value)
+
+    def assign_sub(self, value: Any) -> VariableCell:
+        """Subtract the value, of the same shape, from what is stored."""
+        return self._update(np.subtract, value)
+
+    def _update(self, ufunc: Callable[..., Array], value: Any) -> VariableCell:
+        with self._lock:
+            old = self._value
+            if old is None:
+                raise self._uninitialized()
+            if old.shape != value.shape:
+                raise InvalidArgumentError(
+                    None, None,
+                    f"Cannot update variable with shape {brief_shape(old.shape)} using a Tensor "
+                    f"with shape {brief_shape(value.shape)}, shapes must be equal.",
+                )  # fmt: skip
+            self._value = None
+            try:
+                if getrefcount(old) == _ALONE:
+                    old.setflags(write=True)
+                    ufunc(old, value, out=old)
+                else:
+                    old = ufunc(old, value, out=np.empty_like(old))
+            finally:
+                old.setflags(write=False)
+                self._value = old
+        return self
+
+    def modify(self, change: Callable[[Array], None]) -> VariableCell:
+        """Let `change` write to the stored array, or to a copy where others hold that one.
+
+        What `change` raises is passed on; it should look before it writes.
+        """
+        with self._lock:
+            old = self._value
+            if old is None:
+                raise self._uninitialized()
+            self._value = None
+            try:
+                if getrefcount(old) != _ALONE:
+                    old = old.copy()
+                old.setflags(write=True)
+                change(old)
+            finally:
+                old.setflags(write=False)
+                self._value = old
+        return self
+
+    def __repr__(self) -> str:
+        return f"<VariableCell {self.name!r} {self.dtype.name} initialized={self.initialized}>"

@@ -1,0 +1,221 @@
+"""Decides where a run executes, executes it, and keeps the deadline.
+
+The decision, in this order:
+1. `inter_op_thread_pool=-1` and one partition: the caller's thread, inline; a deadline is looked at
+   between ops.
+2. `use_run_handler_pool`, in a session without pools of its own: the process-wide pool, by priority.
+3. A pool that was asked for (configured pools), a deadline, or ops that can run in parallel: the
+   pool; inline as one task when nothing can run in parallel, else pooled.
+4. Otherwise inline on the caller's thread: handing the run over would gain nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stepscope.errors import InvalidArgumentError, UnimplementedError
+from stepscope.graph.dtypes import Array
+from stepscope.metadata import Loss
+from stepscope.options import ResolvedRunOptions
+from stepscope.runtime.buffers import BufferCache
+from stepscope.runtime.compiled import CompiledPlan, CompiledRun
+from stepscope.runtime.cost_model import CostModel
+from stepscope.runtime.debug import Debugger
+from stepscope.runtime.execution import (
+    Interrupted,
+    RunState,
+    StepFailed,
+    deadline_error,
+    wait_for,
+)
+from stepscope.runtime.failures import op_error
+from stepscope.runtime.inline import InlineRun
+from stepscope.runtime.observers import Observer
+from stepscope.runtime.pooled import PooledRun
+from stepscope.runtime.pools import PoolSet, Task, WorkerPool
+from stepscope.runtime.report import RunReport
+from stepscope.runtime.run_handler import RunHandler, hold_run_handler_pool
+from stepscope.runtime.settings import SessionSettings
+from stepscope.runtime.trace import Trace, clock, wall_offset
+
+
+class Dispatcher:
+    """The executors of one session."""
+
+    def __init__(self, settings: SessionSettings, cache: BufferCache) -> None:
+        self._settings = settings
+        self._pools = PoolSet(settings.config)
+        self._cache = cache
+        self._cost_model = CostModel(settings.build_cost_model, settings.build_cost_model_after)
+        self._handler_pool: WorkerPool | None = None
+        self._lock = threading.Lock()
+
+    def check(self, options: ResolvedRunOptions) -> None:
+        """Refuse what cannot be honoured, before anything runs."""
+        index = options.inter_op_thread_pool
+        if index < -1 or index >= len(self._pools.pools):
+            raise InvalidArgumentError(None, None, f"Invalid inter_op_thread_pool: {index}")
+        if options.output_partition_graphs and self._settings.disable_partition_graphs:
+            raise InvalidArgumentError(
+                None,
+                None,
+                "RunOptions.output_partition_graphs() is not supported when "
+                "disable_output_partition_graphs is true.",
+            )
+        for field, given in (
+            ("report_tensor_allocations_upon_oom", options.report_tensor_allocations_upon_oom),
+            ("allocation_log_buffer_size", options.allocation_log_buffer_size),
+            ("allocation_log_sampling_rate", options.allocation_log_sampling_rate is not None),
+            ("allocation_log_address", options.allocation_log_address != "anonymous"),
+        ):
+            if given:
+                raise UnimplementedError(
+                    None, None, f"RunOptions.{field} is not supported by the embedded engine yet."
+                )
+
+    # -- executing -----------------------------------------------------------------------------
+
+    def execute(
+        self,
+        compiled: CompiledRun,
+        feeds: tuple[Array, ...],
+        state: RunState,
+        options: ResolvedRunOptions,
+        report: RunReport,
+        watching: Sequence[Observer],
+    ) -> tuple[Any, ...]:
+        """The fetched values. On failure the error, with what is known left in the report."""
+        plan = compiled.plan_for(feeds)
+        level = max([options.trace_level, *(o.trace_level for o in watching)])
+        costing = self._cost_model.is_due(compiled)
+        if costing:
+            level = 3
+        trace = None
+        if level:
+            trace = report.trace = Trace(
+                plan.plan, level, state.step_id, wall_offset(), clock(),
+                fed_shapes={
+                    n.index: v.shape for n, v in zip(compiled.graph.args.values(), feeds, strict=True)
+                },
+                thread=threading.get_native_id(),
+            )  # fmt: skip
+            trace.thread_names[trace.thread] = threading.current_thread().name
+        debugger = None
+        if options.debug_options is not None:
+            debugger = Debugger(
+                options.debug_options, plan.plan, state, feeds, compiled.spec.targets
+            )
+        report.prepared = clock() - trace.begin if trace is not None else 0
+        try:
+            results = self._execute(plan, feeds, state, options, trace, debugger, report)
+        finally:
+            if debugger is not None:
+                debugger.close()
+                report.losses += debugger.losses
+        if costing and trace is not None:
+            report.cost_graph = self._cost_model.of(trace)
+        return results
+
+    def _execute(
+        self,
+        compiled: CompiledPlan,
+        feeds: tuple[Array, ...],
+        state: RunState,
+        options: ResolvedRunOptions,
+        trace: Trace | None,
+        debugger: Debugger | None,
+        report: RunReport,
+    ) -> tuple[Any, ...]:
+        plan = compiled.plan
+        watched = debugger.watched if debugger is not None else frozenset()
+        timeout_ms = (
+            options.timeout_in_ms if options.timeout_in_ms > 0 else self._settings.timeout_ms
+        )
+        deadline = clock() + timeout_ms * 1_000_000 if timeout_ms > 0 else 0
+        in_caller = options.inter_op_thread_pool == -1 or self._pools.runs_in_caller
+        in_caller = in_caller and len(plan.graph.devices) == 1
+        handler = self._handler(options, report)
+        run: InlineRun | PooledRun
+        try:
+            if trace is not None and (plan.serial or in_caller):
+                trace.program = compiled.program
+            if in_caller:
+                run = InlineRun(compiled.program, state, feeds, trace, watched)
+                with _Alarm(state, deadline, timeout_ms, needed=plan.has_blocking):
+                    return run.on_this_thread(deadline, timeout_ms)
+            asked_for = (
+                self._pools.has_own_pools
+                or handler is not None
+                or options.inter_op_thread_pool == -1  # several partitions: pool 0
+            )
+            if plan.serial and not deadline and not asked_for:
+                run = InlineRun(compiled.program, state, feeds, trace, watched)
+                return run.on_this_thread()
+            pool = self._pools.pools[max(0, options.inter_op_thread_pool)]
+            submit: Callable[[Task], None] = pool.submit
+            if handler is not None:
+                pool, submit = handler.pool, handler.submit
+            if plan.serial:
+                run = InlineRun(compiled.program, state, feeds, trace, watched)
+            else:
+                run = PooledRun(compiled.schedule, state, feeds, trace, self._cache, watched)
+            run.start(pool, submit)
+            return wait_for(run, state, pool, deadline, timeout_ms)
+        except StepFailed as failed:
+            if failed.in_flight is not None:
+                report.outcomes = (failed.in_flight,)
+            if not isinstance(failed.cause, Exception):
+                raise failed.cause from None
+            raise op_error(failed.cause, failed.step) from None
+        except Interrupted as stopped:
+            report.outcomes = stopped.outcomes
+            raise (stopped.cause or state.cancellation.error()) from None
+
+    def _handler(self, options: ResolvedRunOptions, report: RunReport) -> RunHandler | None:
+        if not options.use_run_handler_pool:
+            return None
+        if self._pools.has_own_pools:
+            report.losses.append(
+                Loss(
+                    "experimental.use_run_handler_pool",
+                    1,
+                    "no effect: the session has thread pools of its own",
+                )
+            )
+            return None
+        with self._lock:
+            if self._handler_pool is None:
+                size = self._settings.config.inter_op_parallelism_threads
+                self._handler_pool = hold_run_handler_pool(max(0, size))
+        return RunHandler(self._handler_pool, options.run_handler_priority)
+
+    def release(self) -> None:
+        self._pools.release()
+        with self._lock:
+            if self._handler_pool is not None:
+                self._handler_pool.release()
+                self._handler_pool = None
+
+
+class _Alarm:
+    """Cancels a run at its deadline from a timer thread: for ops that block the caller's thread."""
+
+    def __init__(self, state: RunState, deadline: int, timeout_ms: int, *, needed: bool) -> None:
+        self._timer: threading.Timer | None = None
+        if deadline and needed:
+            self._timer = threading.Timer(
+                max(0.0, (deadline - clock()) / 1e9),
+                state.cancellation.cancel,
+                [deadline_error(timeout_ms)],
+            )
+            self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        if self._timer is not None:
+            self._timer.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,200 @@
+"""What `Session.run` is asked for and given: nested fetches, and feeds checked and converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stepscope.graph import Graph, Operation, Tensor
+from stepscope.graph.dtypes import Array, string
+from stepscope.graph.tensor_proto import as_bytes
+
+Build = Callable[[Sequence[Any]], Any]
+
+
+class FetchSpec:
+    """A fetch structure, taken apart: the tensors and ops in it, and how to put values back."""
+
+    __slots__ = ("_build", "targets", "tensors")
+
+    def __init__(self, graph: Graph, fetches: Any) -> None:
+        tensors: dict[Tensor, int] = {}
+        targets: dict[Operation, None] = {}
+        self._build = _take_apart(graph, fetches, tensors, targets)
+        self.tensors = tuple(tensors)
+        self.targets = tuple(targets)
+
+    def build(self, values: Sequence[Any]) -> Any:
+        """The user's structure with the values in place of the tensors."""
+        return self._build(values)
+
+
+def _take_apart(
+    graph: Graph, fetch: Any, tensors: dict[Tensor, int], targets: dict[Operation, None]
+) -> Build:
+    if isinstance(fetch, (list, tuple, Mapping)) and not isinstance(fetch, str):
+        return _take_apart_container(graph, fetch, tensors, targets)
+    if fetch is None:
+        raise TypeError(f'Argument `fetch` = {fetch} has invalid type "NoneType". Cannot be None')
+    try:
+        element = graph.as_graph_element(fetch)
+    except TypeError as error:
+        raise TypeError(
+            f'Argument `fetch` = {fetch} has invalid type "{type(fetch).__name__}" must be a '
+            f"string or Tensor. ({error})"
+        ) from None
+    except (ValueError, KeyError) as error:
+        raise ValueError(
+            f"Argument `fetch` = {fetch} cannot be interpreted as a Tensor. ({error})"
+        ) from None
+    if isinstance(element, Operation):
+        targets[element] = None
+        return _none
+    index = tensors.setdefault(element, len(tensors))
+    return lambda values: values[index]
+
+
+def _none(_values: Sequence[Any]) -> None:
+    return None
+
+
+def _take_apart_container(
+    graph: Graph, fetch: Any, tensors: dict[Tensor, int], targets: dict[Operation, None]
+) -> Build:
+    if isinstance(fetch, Mapping):
+        parts = {k: _take_apart(graph, v, tensors, targets) for k, v in fetch.items()}
+        kind = type(fetch)
+
+        def build_mapping(values: Sequence[Any]) -> Any:
+            built = {k: build(values) for k, build in parts.items()}
+            return built if kind is dict else _of_kind(kind, built)
+
+        return build_mapping
+    items = [_take_apart(graph, item, tensors, targets) for item in fetch]
+    if hasattr(fetch, "_fields"):
+        return lambda values: type(fetch)(*(build(values) for build in items))
+    if isinstance(fetch, tuple):
+        return lambda values: tuple(build(values) for build in items)
+    return lambda values: [build(values) for build in items]
+
+
+def _of_kind(kind: Any, built: dict[Any, Any]) -> Any:
+    try:
+        return kind(built)
+    except TypeError:
+        return built
+
+
+def fetch_key(fetches: Any) -> Any:
+    """What identifies a fetch structure, or None if it has to be taken apart each time."""
+    if isinstance(fetches, (Tensor, Operation, str)):
+        return fetches
+    if type(fetches) in (list, tuple):
+        key = []
+        for item in fetches:
+            if not isinstance(item, (Tensor, Operation, str)):
+                return None
+            key.append(item)
+        return (type(fetches), *key)
+    return None
+
+
+class FeedSlot:
+    """One tensor that is fed: what values it takes."""
+
+    __slots__ = ("axes", "dtype", "is_string", "numpy", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.dtype = tensor.dtype.base_dtype
+        self.numpy = self.dtype.numpy
+        self.is_string = self.dtype is string
+        self.axes = tensor.shape.axes
+
+    def accept(self, value: Any) -> Array:
+        """The value as an array of the tensor's dtype; borrowed, not copied, where it fits."""
+        if type(value) is np.ndarray and value.dtype == self.numpy and not self.is_string:
+            array: Array = value
+        else:
+            array = self._convert(value)
+        axes = self.axes
+        if axes is not None and array.shape != axes:
+            self._check_shape(array.shape, axes)
+        return array
+
+    def _convert(self, value: Any) -> Array:
+        if isinstance(value, (Tensor, Operation)) or hasattr(value, "_as_tensor"):
+            raise TypeError(
+                "The value of a feed cannot be a tensor or variable. Acceptable feed values "
+                "include Python scalars, strings, lists and numpy ndarrays. For reference, the "
+                f"tensor object was {value!r} which was passed to the feed with key "
+                f"{self.tensor!r}."
+            )
+        if self.is_string:
+            return _string_array(value)
+        if value is None:
+            raise TypeError(f"Cannot feed None for Tensor {self.tensor.name}.")
+        array = np.asarray(value)
+        if array.dtype.kind in "OSU":
+            raise ValueError(
+                f"Cannot feed {value!r} for Tensor {self.tensor.name}, which has type "
+                f"{self.dtype.name!r}: it is text, ragged or mixed."
+            )
+        converted = array.astype(self.numpy)
+        if self.dtype.is_integer and not np.array_equal(converted, array):
+            raise TypeError(
+                f"Type of feed value {value!r} with type {type(value)} is not compatible with "
+                f"Tensor type {self.dtype.name} of {self.tensor.name}. "
+                "Try explicitly setting the type of the feed tensor to a larger type "
+                "(e.g. int64)."
+            )
+        return converted
+
+    def _check_shape(self, shape: tuple[int, ...], axes: tuple[int | None, ...]) -> None:
+        if len(shape) == len(axes) and all(
+            want is None or want == have for want, have in zip(axes, shape, strict=True)
+        ):
+            return
+        raise ValueError(
+            f"Cannot feed value of shape {shape} for Tensor {self.tensor.name}, which has shape "
+            f"{self.tensor.shape}"
+        )
+
+
+def _string_array(value: Any) -> Array:
+    source = np.asarray(value, dtype=object)
+    out = np.empty(source.shape, dtype=object)
+    flat, target = source.reshape(-1), out.reshape(-1)
+    for i, item in enumerate(flat):
+        target[i] = as_bytes(item)
+    return out
+
+
+def flatten_feeds(graph: Graph, feed_dict: Any) -> list[tuple[Tensor, Any]]:
+    """(tensor, value) pairs of a feed dictionary; keys may be tensors, names or tuples of them."""
+    if not isinstance(feed_dict, Mapping):
+        raise TypeError(
+            f"feed_dict must be a dictionary of tensors to values, not {type(feed_dict).__name__}."
+        )
+    pairs: list[tuple[Tensor, Any]] = []
+    for key, value in feed_dict.items():
+        if isinstance(key, tuple):
+            if len(key) != len(value):
+                raise ValueError(f"The feed {key!r} takes {len(key)} values, not {len(value)}.")
+            pairs.extend((feed_tensor(graph, k), v) for k, v in zip(key, value, strict=True))
+        else:
+            pairs.append((feed_tensor(graph, key), value))
+    return pairs
+
+
+def feed_tensor(graph: Graph, key: Any) -> Tensor:
+    """The tensor that a feed's key names."""
+    try:
+        element = graph.as_graph_element(key, allow_operation=False)
+    except (TypeError, ValueError, KeyError) as error:
+        text = error.args[0] if error.args else str(error)
+        raise TypeError(f"Cannot interpret feed_dict key as Tensor: {text}") from None
+    assert isinstance(element, Tensor)
+    return element

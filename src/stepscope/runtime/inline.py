@@ -1,0 +1,148 @@
+"""The inline executor: a plan's program, on the caller's thread or as one task of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stepscope.graph.dtypes import Array
+from stepscope.metadata import InFlight
+from stepscope.runtime.execution import (
+    Executing,
+    RunState,
+    StepFailed,
+    StoppedBetween,
+    deadline_error,
+)
+from stepscope.runtime.plan import Step
+from stepscope.runtime.pools import Task, WorkerPool
+from stepscope.runtime.program import Check, Program
+from stepscope.runtime.trace import Trace, clock
+
+
+class InlineRun:
+    """One execution of a program. Use `on_this_thread`, or `start` and then `wait_for`."""
+
+    __slots__ = (
+        "_error", "_feeds", "_program", "_result", "_state", "_thread", "abandoned", "finished",
+        "stopped", "succeeded", "trace", "wake", "watched",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        program: Program,
+        state: RunState,
+        feeds: tuple[Array, ...],
+        trace: Trace | None,
+        watched: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
+        self.watched = watched
+        self._program = program
+        self._state = state
+        self._feeds = feeds
+        self._thread: threading.Thread | None = None
+        self._result: tuple[Any, ...] = ()
+        self._error: StepFailed | None = None
+        self.trace = trace
+        self.abandoned = False
+        self.succeeded = False
+        self.stopped: list[Step] = []
+        self.wake: Any = None
+        self.finished: Any = None
+
+    def on_this_thread(self, deadline: int = 0, timeout_ms: int = 0) -> tuple[Any, ...]:
+        """Run now. A deadline (a clock reading) is looked at between ops."""
+        if deadline:
+            return self._execute("deadline", deadline, timeout_ms)
+        return self._execute("", 0, 0)
+
+    def start(self, _pool: WorkerPool, submit: Callable[[Task], None]) -> None:
+        """Hand the whole run to a worker, by `submit`."""
+        self.wake = threading.Event()
+        self.finished = threading.Event()
+        submit(self._work)
+
+    def _work(self) -> None:
+        self._thread = threading.current_thread()
+        trace = self.trace
+        if trace is not None:
+            trace.thread = threading.get_native_id()
+            trace.thread_names[trace.thread] = self._thread.name
+        try:
+            self._result = self._execute("token", 0, 0)
+            self.succeeded = True
+        except StepFailed as error:
+            if not self._state.cancellation.cancelled:
+                self._error = error
+            elif error.step is not None:
+                self.stopped.append(error.step)
+        finally:
+            self._thread = None
+            self.finished.set()
+            self.wake.set()
+
+    def _execute(self, check: Check, deadline: int, timeout_ms: int) -> tuple[Any, ...]:
+        program, state, trace = self._program, self._state, self.trace
+        token = state.cancellation
+
+        def stop() -> None:
+            if deadline:
+                raise StoppedBetween(deadline_error(timeout_ms)(), clock() - deadline)
+            raise StoppedBetween(token.error())
+
+        function = program.function(trace.level if trace is not None else 0, check, self.watched)
+        arena = program.take_arena()
+        try:
+            with np.errstate(all="ignore"):
+                if trace is None:
+                    result: tuple[Any, ...] = function(
+                        state, self._feeds, arena, token, stop, None, clock, None, deadline
+                    )
+                else:
+                    trace.begin = clock()
+                    result = function(
+                        state, self._feeds, arena, token, stop, trace.marks.append, clock,
+                        trace.notes.append, deadline,
+                    )  # fmt: skip
+                    trace.end = clock()
+                    trace.complete = True
+        except StoppedBetween as stopped:
+            raise self._between(stopped) from None
+        except BaseException as error:
+            step = program.step_before(error.__traceback__, back=0)
+            in_flight = None
+            if step is not None and step.kernel.blocking and token.cancelled:
+                in_flight = InFlight(step.node.name, "cancelled")
+            raise StepFailed(error, step, in_flight) from error
+        finally:
+            if not self.abandoned:
+                program.give_arena(arena)
+        return result
+
+    @property
+    def failure(self) -> StepFailed | None:
+        return self._error
+
+    def _between(self, stopped: StoppedBetween) -> StepFailed:
+        """Stopped before a step. A deadline that passed during the one before was waited for."""
+        step = self._program.step_before(stopped.__traceback__, back=1)
+        if not stopped.late_ns or step is None:
+            return StepFailed(stopped.error, None)
+        return StepFailed(
+            stopped.error, None, InFlight(step.node.name, "waited_for", stopped.late_ns)
+        )
+
+    def executing(self) -> Sequence[Executing]:
+        thread = self._thread
+        if thread is None or thread.ident is None:
+            return ()
+        step = self._program.current_step(thread.ident)
+        return () if step is None else (Executing(step, thread),)
+
+    def result(self) -> tuple[Any, ...]:
+        if self._error is not None:
+            raise self._error
+        return self._result

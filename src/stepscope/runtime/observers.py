@@ -1,0 +1,40 @@
+"""Watching every run of the process, for `stepscope run`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from stepscope.metadata import RunMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who wants each run's metadata, and at what trace level at least."""
+
+    callback: Callable[[RunMetadata], None]
+    trace_level: int
+
+
+_lock = threading.Lock()
+current: tuple[Observer, ...] = ()
+"""The observers in force. Replaced whole, so that a run reads it once without a lock."""
+
+
+@contextmanager
+def recording(callback: Callable[[RunMetadata], None], trace_level: int) -> Iterator[None]:
+    """While active, every run is traced at least at this level and its metadata handed over.
+
+    Failed runs too. The callback runs on the thread of the run, after the run.
+    """
+    global current
+    observer = Observer(callback, trace_level)
+    with _lock:
+        current = (*current, observer)
+    try:
+        yield
+    finally:
+        with _lock:
+            current = tuple(o for o in current if o is not observer)

@@ -1,0 +1,339 @@
+"""A plan: an `ExecGraph` for given fed shapes, with a kernel per node and who shares memory.
+
+What follows from the fed shapes is worked out once, here: the shape of every tensor that has one,
+integers that follow from shapes, the kernels, what a call will roughly cost, and which outputs can
+share a buffer with which. Both executors run the same plan; nothing in it changes after it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from stepscope.graph import Kernel, KernelNode, TensorShape
+from stepscope.graph.dtypes import Array, DType
+from stepscope.graph.registry import ShapeContext, infer_shapes, lookup
+from stepscope.graph.shapes import UNKNOWN, unknown_shape
+from stepscope.ops.resources import ResourceStore, RunContext
+from stepscope.runtime.exec_graph import ExecGraph, ExecNode, dependencies
+
+EXPENSIVE_NS: Final = 60_000
+"""An op estimated to take longer is worth handing to another thread."""
+_NS_PER_BYTE: Final = 0.25
+_MAX_KNOWN_ELEMENTS: Final = 4096
+
+
+@dataclass(slots=True)
+class Step:
+    """One node of a plan."""
+
+    node: ExecNode
+    kernel: Kernel
+    shapes: tuple[TensorShape, ...]
+    reads: tuple[bool, ...]
+    """Per input, whether it is a reference whose current value the kernel wants."""
+    expensive: bool
+    groups: tuple[int, ...] = ()
+    """Per output, the memory it lives in (see `Memory`)."""
+    shape_error: str = ""
+
+    def copies(self, plan: Plan, position: int) -> bool:
+        """Whether the kernel gets a copy of an input: what it may keep must not be the user's."""
+        if not self.kernel.opaque:
+            return False
+        source, slot = self.node.inputs[position]
+        return plan.memories[plan.steps[source.index].groups[slot]].fed
+
+    def input_groups(self, steps: Sequence[Step]) -> list[int]:
+        """The distinct memories this step reads."""
+        return list(dict.fromkeys(steps[s.index].groups[slot] for s, slot in self.node.inputs))
+
+    @property
+    def executes(self) -> bool:
+        """Whether anything happens at run time (constants, feeds and fetches need no call)."""
+        return self.kernel.value is None and self.node.op_type not in ("_Arg", "_Retval")
+
+
+@dataclass(slots=True)
+class Memory:
+    """One piece of memory, shared by an output and its views.
+
+    `foreign` memory belongs to somebody else (constants, feeds, variables, what custom ops made),
+    `fed` memory to the user; `kept` means that a custom op saw it and may keep it, `escapes` that
+    it may outlive the run (fetched or kept).
+    """
+
+    members: list[tuple[int, int]] = field(default_factory=list)
+    roots: int = 0
+    foreign: bool = False
+    fed: bool = False
+    kept: bool = False
+    escapes: bool = False
+    last_use: int = -1
+    uses: int = 0
+    """How many steps read it."""
+
+
+class Plan:
+    """See the module's text."""
+
+    def __init__(
+        self, graph: ExecGraph, fed: Mapping[ExecNode, TensorShape], resources: ResourceStore
+    ) -> None:
+        self.graph = graph
+        self.nodes = graph.nodes
+        self._resources = resources
+        self._known: dict[tuple[int, int], Any] = {}
+        self.steps: list[Step] = []
+        for node in graph.nodes:
+            self.steps.append(self._step(node, fed))
+        self.memories: list[Memory] = _share_memory(self)
+        self.serial = _is_serial(self.steps)
+        self.has_blocking = any(s.kernel.blocking for s in self.steps)
+
+    # -- shapes and kernels --------------------------------------------------------------------
+
+    def _step(self, node: ExecNode, fed: Mapping[ExecNode, TensorShape]) -> Step:
+        if node.op_type == "_Arg":
+            return Step(node, Kernel(_nothing), (fed[node],), (), expensive=False)
+        if node.op_type == "_Retval":
+            source, slot = node.inputs[0]
+            is_ref = source.output_dtypes[slot]._is_ref_dtype
+            return Step(node, Kernel(_nothing), (), (is_ref,), expensive=False)
+        if node.op_type in ("_Send", "_Recv"):
+            return self._transfer_step(node)
+        inputs = tuple(self._shape(p) for p in node.inputs)
+        definition = lookup(node.op_type)
+        dtypes = tuple(source.output_dtypes[slot] for source, slot in node.inputs)
+        attrs = node.op.attrs if node.op is not None else node.attrs
+        constants = tuple(self._known.get((s.index, slot)) for s, slot in node.inputs)
+        context = ShapeContext(
+            node.op_type, attrs, inputs, dtypes, lambda i: constants[i],
+            lambda i: _as_shape(constants[i], inputs[i]),
+        )  # fmt: skip
+        shape_error = ""
+        try:
+            shapes = infer_shapes(definition, context)
+        except ValueError as error:
+            # Known to fail: it fails when its turn comes, so that what runs before it is seen.
+            shape_error = str(error)
+            shapes = (UNKNOWN,) * len(node.output_dtypes)
+        shapes = _merge_static(node, shapes)
+        kernel_node = KernelNode(
+            op=node.op if node.op is not None else _EngineOp(node),  # type: ignore[arg-type]
+            input_shapes=inputs,
+            output_shapes=shapes,
+            input_dtypes=tuple(d.base_dtype for d in dtypes),
+            output_dtypes=tuple(d.base_dtype for d in node.output_dtypes),
+            constants=constants,
+            resources=self._resources,
+        )
+        assert definition.kernel is not None
+        kernel = definition.kernel(kernel_node)
+        if kernel.value is not None:
+            self._known[node.index, 0] = kernel.value
+        elif not shape_error:
+            self._learn(node, kernel, shapes, inputs, constants)
+        refs = [arg.is_ref for arg in definition.inputs]
+        reads = tuple(
+            d._is_ref_dtype and not (refs[i] if i < len(refs) else False)
+            for i, d in enumerate(dtypes)
+        )
+        cost = _cost(kernel, (*inputs, *shapes), (*dtypes, *node.output_dtypes))
+        return Step(node, kernel, shapes, reads, expensive=cost is None or cost > EXPENSIVE_NS,
+                    shape_error=shape_error)  # fmt: skip
+
+    def _transfer_step(self, node: ExecNode) -> Step:
+        key = self.graph.transfer_key(node)
+        if node.op_type == "_Send":
+
+            def send(context: RunContext, value: Any) -> None:
+                context.rendezvous.send(key, value)
+
+            source, slot = node.inputs[0]
+            reads = (source.output_dtypes[slot]._is_ref_dtype,)
+            return Step(node, Kernel(send, context=True, cost_ns=300), (), reads, expensive=False)
+
+        def receive(context: RunContext) -> Any:
+            return context.rendezvous.receive(key)
+
+        sent = self.graph.sends[node].inputs[0]
+        kernel = Kernel(receive, context=True, cost_ns=300)
+        return Step(node, kernel, (self._shape(sent),), (), expensive=False)
+
+    def _shape(self, port: tuple[ExecNode, int]) -> TensorShape:
+        return self.steps[port[0].index].shapes[port[1]]
+
+    def _learn(
+        self,
+        node: ExecNode,
+        kernel: Kernel,
+        shapes: Sequence[TensorShape],
+        inputs: Sequence[TensorShape],
+        constants: Sequence[Any],
+    ) -> None:
+        """Values of small integer tensors that follow from shapes and constants."""
+        if node.op_type in ("Shape", "Size", "Rank"):
+            value = _shape_value(node, inputs[0])
+            if value is not None:
+                self._known[node.index, 0] = value
+            return
+        op_type = lookup(node.op_type)
+        if op_type.stateful or kernel.context or kernel.opaque or kernel.blocking:
+            return
+        if not constants or any(c is None for c in constants) or len(shapes) != 1:
+            return
+        dtype, count = node.output_dtypes[0], shapes[0].num_elements()
+        if not dtype.is_integer or count is None or count > _MAX_KNOWN_ELEMENTS:
+            return
+        try:
+            value = np.array(kernel.call(*constants))
+        except Exception:  # noqa: BLE001 - it will fail in its turn
+            return
+        value.setflags(write=False)
+        self._known[node.index, 0] = value
+
+
+class _EngineOp:
+    """Stands for the Operation of a node that the engine added itself."""
+
+    __slots__ = ("attrs", "name", "type")
+
+    def __init__(self, node: ExecNode) -> None:
+        self.name, self.type, self.attrs = node.name, node.op_type, node.attrs
+
+    def get_attr(self, name: str) -> Any:
+        return self.attrs[name]
+
+
+def _nothing(*_args: Any) -> None:
+    return None
+
+
+def _as_shape(value: Any, shape: TensorShape) -> TensorShape:
+    if value is not None:
+        return TensorShape([None if d < 0 else int(d) for d in np.atleast_1d(value)])
+    known = shape.known
+    return unknown_shape(known[0]) if known is not None and len(known) == 1 else UNKNOWN
+
+
+def _merge_static(node: ExecNode, shapes: tuple[TensorShape, ...]) -> tuple[TensorShape, ...]:
+    """Add what the graph says (`set_shape`) where the rule knows less, and they agree."""
+    if node.op is None or all(s.is_fully_defined() for s in shapes):
+        return shapes
+    merged = []
+    for shape, tensor in zip(shapes, node.op.values(), strict=True):
+        ok = not shape.is_fully_defined() and shape.is_compatible_with(tensor.shape)
+        merged.append(shape.merge_with(tensor.shape) if ok else shape)
+    return tuple(merged)
+
+
+def _shape_value(node: ExecNode, shape: TensorShape) -> Array | None:
+    dtype = node.output_dtypes[0].numpy
+    value: Array | None = None
+    if node.op_type == "Rank" and shape.rank is not None:
+        value = np.asarray(shape.rank, dtype=dtype)
+    elif shape.known is not None:
+        what = shape.num_elements() if node.op_type == "Size" else shape.known
+        value = np.asarray(what, dtype=dtype)
+    if value is not None:
+        value.setflags(write=False)
+    return value
+
+
+def _cost(kernel: Kernel, shapes: Sequence[TensorShape], dtypes: Sequence[DType]) -> float | None:
+    """Estimated nanoseconds of a call; None where nobody can tell."""
+    if kernel.blocking or kernel.opaque:
+        return None
+    if kernel.cost_ns is not None:
+        return kernel.cost_ns
+    if kernel.value is not None or kernel.views:
+        return 0.0
+    total = 0
+    for shape, dtype in zip(shapes, dtypes, strict=True):
+        count = shape.num_elements()
+        if count is None:
+            return None
+        total += count * dtype.size
+    return 500 + total * _NS_PER_BYTE
+
+
+def _is_serial(steps: Sequence[Step]) -> bool:
+    """Whether no two expensive ops could run at the same time: then a pool gains nothing."""
+    expensive = sum(s.expensive and s.executes for s in steps)
+    if expensive < 2:
+        return True
+    depth = [0] * len(steps)
+    for i, step in enumerate(steps):
+        before = max((depth[d.index] for d in dependencies(step.node)), default=0)
+        depth[i] = before + (step.expensive and step.executes)
+    return max(depth) == expensive
+
+
+def _share_memory(plan: Plan) -> list[Memory]:
+    """Find which outputs share memory, who else may hold it, and when it is last used."""
+    memories: list[Memory] = []
+    redirect: list[int] = []
+
+    def new(index: int, slot: int, *, foreign: bool) -> int:
+        memories.append(Memory([(index, slot)], roots=1, foreign=foreign))
+        redirect.append(len(memories) - 1)
+        return len(memories) - 1
+
+    def find(group: int) -> int:
+        while redirect[group] != group:
+            group = redirect[group]
+        return group
+
+    def join(groups: Sequence[int]) -> int:
+        first, *others = dict.fromkeys(find(g) for g in groups)
+        for other in others:
+            redirect[other] = first
+            a, b = memories[first], memories[other]
+            a.members += b.members
+            a.roots += b.roots
+            a.foreign |= b.foreign
+            a.fed |= b.fed
+            a.kept |= b.kept
+            a.escapes |= b.escapes
+            a.last_use = max(a.last_use, b.last_use)
+        return first
+
+    for i, step in enumerate(plan.steps):
+        node = step.node
+        sources = [find(plan.steps[s.index].groups[slot]) for s, slot in node.inputs]
+        kernel = step.kernel
+        for group in dict.fromkeys(sources):
+            memory = memories[group]
+            memory.last_use = i
+            memory.kept |= kernel.opaque
+            memory.escapes |= kernel.opaque or node.op_type == "_Retval"
+        if node.op_type == "_Recv":
+            sent, slot = plan.graph.sends[node].inputs[0]
+            shared = [find(plan.steps[sent.index].groups[slot])]
+        else:
+            shared = [sources[v] for v in kernel.views]
+        groups = []
+        for slot, dtype in enumerate(node.output_dtypes):
+            if shared:
+                group = join(shared)
+                memories[group].members.append((i, slot))
+                memories[group].last_use = i
+            else:
+                foreign = (
+                    kernel.opaque or kernel.value is not None or node.op_type == "_Arg"
+                    or dtype._is_ref_dtype or not dtype.is_fixed_size
+                )  # fmt: skip
+                group = new(i, slot, foreign=foreign)
+                memories[group].fed = node.op_type == "_Arg"
+            groups.append(group)
+        step.groups = tuple(groups)
+    for step in plan.steps:
+        step.groups = tuple(find(g) for g in step.groups)
+    for step in plan.steps:
+        for group in step.input_groups(plan.steps):
+            memories[group].uses += 1
+    return memories

@@ -1,0 +1,98 @@
+"""What a run's metadata says: from a trace and the way the run ended to a `Recording`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stepscope.errors import OpError, code_name
+from stepscope.metadata import Completeness, InFlight, Loss, Overhead, Recording, Status
+from stepscope.options import ResolvedRunOptions, RunOptions
+from stepscope.runtime.compiled import CompiledRun
+from stepscope.runtime.trace import Trace, clock, recording_costs
+
+ENGINE: Final = "embedded"
+
+
+@dataclass(slots=True)
+class RunReport:
+    """Collects what is known about one run."""
+
+    step_id: int
+    entered: int
+    """The clock when the run was asked for."""
+    options: ResolvedRunOptions
+    asked: RunOptions | None = None
+    """The options as the user gave them."""
+    prepared: int = 0
+    """Nanoseconds that went into preparing to record."""
+    compiled: CompiledRun | None = None
+    trace: Trace | None = None
+    losses: list[Loss] = field(default_factory=list)
+    cost_graph: Callable[[], Any] | None = None
+    outcomes: tuple[InFlight, ...] = ()
+    """The ops in flight when the run ended early."""
+
+    def success(self) -> Recording:
+        return self._recording(Status(), self.trace)
+
+    def failure(self, error: BaseException) -> Recording:
+        """The recording of a run that ended early."""
+        trace = self.trace.freeze() if self.trace is not None else None
+        if isinstance(error, OpError):
+            status = Status(code_name(error.error_code), error.message, self.outcomes)
+        else:
+            status = Status(
+                "CANCELLED", f"{type(error).__name__}: {error}".rstrip(": "), self.outcomes
+            )
+        self._count_missing(trace, status.code)
+        return self._recording(status, trace)
+
+    def _count_missing(self, trace: Trace | None, code: str) -> None:
+        if trace is None:
+            return
+        missing = len(trace.plan.steps) - len(trace.executed())
+        if missing:
+            reason = f"the run ended with {code} before they were done"
+            if self.outcomes:
+                reason += f"; in flight: {', '.join(o.name for o in self.outcomes)}"
+            self.losses.append(Loss("node executions", missing, reason))
+
+    def _recording(self, status: Status, trace: Trace | None) -> Recording:
+        done = clock()
+        compiled = self.compiled
+        wants_graphs = self.options.output_partition_graphs and compiled is not None
+        return Recording(
+            engine=ENGINE,
+            step_id=self.step_id,
+            status=status,
+            completeness=Completeness(tuple(self.losses)),
+            overhead=Overhead() if trace is None else lambda: self._overhead(trace, done),
+            ops=trace.columns if trace is not None else None,
+            partition_graphs=(
+                compiled.graph.partition_graphs if wants_graphs and compiled is not None else None
+            ),
+            cost_graph=self.cost_graph,
+            placements=(
+                (lambda: list(compiled.graph.placements.values()))
+                if compiled is not None and trace is not None
+                else None
+            ),
+            run_options=self.asked,
+            sources=(
+                (lambda: {op.name: op.source for op in compiled.graph.placements if op.source})
+                if compiled is not None and trace is not None
+                else None
+            ),
+        )
+
+    def _overhead(self, trace: Trace, done: int) -> Overhead:
+        """What recording cost, from the events recorded and what one costs in this process."""
+        costs = recording_costs()
+        ns = int(
+            self.prepared + len(trace.marks) * costs.mark_ns + len(trace.events) * costs.event_ns
+        )
+        whole = max(1, done - self.entered)
+        ns = min(ns, whole - 1)
+        return Overhead(ns, ns / (whole - ns))

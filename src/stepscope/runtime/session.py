@@ -1,0 +1,300 @@
+"""`Session`: runs a graph on the embedded engine under the contract.
+
+Guarantees. One session may be used from any number of threads at once. Options are checked before
+anything runs. Whatever happens to a run, its metadata is filled, the error carries it, and the
+session stays usable until it is closed. `close()` stops the runs under way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from stepscope import options as opts
+from stepscope.errors import CancelledError, OpError, UnimplementedError
+from stepscope.graph import Graph, Tensor, get_default_graph
+from stepscope.graph.defaults import pop_session, push_session
+from stepscope.metadata import as_run_metadata_target
+from stepscope.ops.resources import ResourceStore
+from stepscope.runtime import observers
+from stepscope.runtime.buffers import BufferCache
+from stepscope.runtime.compiled import CompiledRun
+from stepscope.runtime.dispatch import Dispatcher
+from stepscope.runtime.execution import RunState
+from stepscope.runtime.fetches import FetchSpec, feed_tensor, fetch_key, flatten_feeds
+from stepscope.runtime.placement import Device, Placer, local_devices
+from stepscope.runtime.report import RunReport
+from stepscope.runtime.settings import SessionSettings
+from stepscope.runtime.targets import session_for_target
+from stepscope.runtime.trace import clock
+
+_step_ids = itertools.count(1)
+
+
+class BaseSession:
+    """What `Session` and `InteractiveSession` share."""
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
+        if graph is not None and not isinstance(graph, Graph):
+            raise TypeError(f"graph must be a stepscope.Graph, not {type(graph).__name__}.")
+        session_for_target(target)
+        self._target = target
+        self._graph = graph if graph is not None else get_default_graph()
+        self._settings = SessionSettings(opts.as_config(config))
+        self._devices = local_devices(self._settings.cpu_count)
+        self._placer = Placer(self._devices, soft=self._settings.soft_placement)
+        self._resources = ResourceStore()
+        self._specs: dict[Any, FetchSpec] = {}
+        self._compiled: dict[Any, CompiledRun] = {}
+        self._compile_lock = threading.Lock()
+        self._dispatcher = Dispatcher(self._settings, BufferCache())
+        self._active: set[RunState] = set()
+        self._closed = False
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    @property
+    def graph_def(self) -> Any:
+        return self._graph.as_graph_def()
+
+    @property
+    def sess_str(self) -> bytes:
+        return self._target.encode()
+
+    def list_devices(self) -> list[Device]:
+        return list(self._devices)
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Run the ops that `fetches` needs and return its tensors' values in its structure.
+
+        `options` and `run_metadata` take Stepscope's, TensorFlow's or TensorBoard's messages.
+        """
+        entered = clock()
+        spec = self._spec(fetches)
+        pairs = flatten_feeds(self._graph, feed_dict) if feed_dict else ()
+        return self._run(
+            spec,
+            tuple([t for t, _ in pairs]),
+            [v for _, v in pairs],
+            options,
+            run_metadata,
+            entered,
+        )
+
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
+        """A function that runs the same fetches again and again, fed positionally.
+
+        With `accept_options` it also takes `options=` and `run_metadata=`.
+        """
+        self._check_open()
+        spec = self._spec(fetches)
+        tensors = tuple(feed_tensor(self._graph, key) for key in feed_list or ())
+
+        def call(*args: Any, options: Any = None, run_metadata: Any = None) -> Any:
+            if len(args) != len(tensors):
+                raise TypeError(f"This callable takes {len(tensors)} feeds, not {len(args)}.")
+            if not accept_options and (options is not None or run_metadata is not None):
+                raise TypeError("Pass accept_options=True to make_callable to use options.")
+            return self._run(spec, tensors, args, options, run_metadata, clock())
+
+        return call
+
+    def _spec(self, fetches: Any) -> FetchSpec:
+        key = fetch_key(fetches)
+        if key is None:
+            return FetchSpec(self._graph, fetches)
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs.setdefault(key, FetchSpec(self._graph, fetches))
+        return spec
+
+    def _run(
+        self,
+        spec: FetchSpec,
+        tensors: tuple[Tensor, ...],
+        values: Sequence[Any],
+        options: Any,
+        run_metadata: Any,
+        entered: int,
+    ) -> Any:
+        self._check_open()
+        watching = observers.current
+        wanted = opts.as_run_options(options)
+        resolved = wanted.resolve() if wanted is not None else opts.DEFAULT_RESOLVED
+        target = as_run_metadata_target(run_metadata)
+        self._dispatcher.check(resolved)
+        state = RunState(next(_step_ids))
+        report = RunReport(state.step_id, entered, resolved, wanted)
+        self._active.add(state)
+        try:
+            self._check_open()
+            compiled = report.compiled = self._compile(spec, tensors)
+            arrays = [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
+            results = self._dispatcher.execute(
+                compiled, compiled.in_plan_order(arrays), state, resolved, report, watching
+            )
+            if self._closed and state.cancellation.cancelled:
+                raise state.cancellation.error()
+        except OpError as error:
+            error.run_metadata = target.deliver(report.failure(error))
+            self._show(error.run_metadata, watching)
+            raise
+        except (KeyboardInterrupt, SystemExit) as interruption:
+            metadata = target.deliver(report.failure(interruption))
+            interruption.run_metadata = metadata  # type: ignore[union-attr]
+            self._show(metadata, watching)
+            raise
+        finally:
+            self._active.discard(state)
+        if run_metadata is not None or watching:
+            self._show(target.deliver(report.success()), watching)
+        return spec.build(results)
+
+    def _show(self, metadata: Any, watching: Sequence[observers.Observer]) -> None:
+        for observer in watching:
+            observer.callback(metadata)
+
+    def _compile(self, spec: FetchSpec, tensors: tuple[Tensor, ...]) -> CompiledRun:
+        key = (spec.tensors, spec.targets, tensors)
+        compiled = self._compiled.get(key)
+        if compiled is not None and compiled.change_count == self._graph.change_count:
+            return compiled
+        with self._compile_lock:
+            change_count = self._graph.change_count
+            compiled = self._compiled.get(key)
+            if compiled is None or compiled.change_count != change_count:
+                compiled = CompiledRun(spec, tensors, self._placer, self._resources, change_count)
+                self._compiled[key] = compiled
+                if self._settings.log_placement:
+                    self._log_placement(compiled)
+            return compiled
+
+    def _log_placement(self, compiled: CompiledRun) -> None:
+        for p in compiled.graph.placements.values():
+            sys.stderr.write(f"{p.node}: ({p.op}): {p.assigned} [{p.reason}]\n")
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+
+    def close(self) -> None:
+        """Stop the runs under way and let go of everything. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        for state in list(self._active):
+            state.cancellation.cancel(_closed_error)
+        self._dispatcher.release()
+        self._compiled.clear()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def as_default(self) -> Any:
+        """A context manager that makes this the default session (it does not close it)."""
+        return _AsDefault(self)
+
+    def partial_run(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise _no_partial_runs()
+
+    def partial_run_setup(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise _no_partial_runs()
+
+
+def _no_partial_runs() -> OpError:
+    return UnimplementedError(None, None, "The embedded engine has no partial runs; use run().")
+
+
+def _closed_error() -> CancelledError:
+    return CancelledError(None, None, "The session was closed while the run was under way.")
+
+
+class _AsDefault:
+    def __init__(self, session: BaseSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> BaseSession:
+        push_session(self._session)
+        return self._session
+
+    def __exit__(self, *_exc: object) -> None:
+        pop_session(self._session)
+
+
+class Session(BaseSession):
+    """A session on the embedded engine. As a context manager it is the default, then closed."""
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        self._graph_scope: Any = None
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        if self._graph_scope is None:
+            self._graph_scope = self._graph.as_default()
+        else:
+            raise RuntimeError("Session context managers are not re-entrant.")
+        self._graph_scope.__enter__()
+        push_session(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pop_session(self)
+        scope, self._graph_scope = self._graph_scope, None
+        scope.__exit__(kind, error, traceback)
+        self.close()
+
+    @staticmethod
+    def reset(target: str, containers: Any = None, config: Any = None) -> None:
+        """Nothing is kept outside a session here, so there is nothing to reset."""
+        del target, containers, config
+
+
+class InteractiveSession(BaseSession):
+    """A session that is the default from the moment it is made until it is closed."""
+
+    _open_count = 0
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        if InteractiveSession._open_count:
+            warnings.warn(
+                "An interactive session is already active. This can cause out-of-memory errors "
+                "in some cases. You must explicitly call `InteractiveSession.close()` to release "
+                "resources held by the other session(s).",
+                stacklevel=2,
+            )
+        InteractiveSession._open_count += 1
+        self._graph_scope = self._graph.as_default() if graph is not None else None
+        if self._graph_scope is not None:
+            self._graph_scope.__enter__()
+        push_session(self)
+
+    def close(self) -> None:
+        if not self._closed:
+            InteractiveSession._open_count -= 1
+            pop_session(self)
+            if self._graph_scope is not None:
+                self._graph_scope.__exit__(None, None, None)
+        super().close()

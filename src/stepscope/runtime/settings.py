@@ -1,0 +1,75 @@
+"""A session's configuration, checked and in plain values."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+from stepscope.errors import InvalidArgumentError
+
+
+class SessionSettings:
+    """What the engine uses of a ConfigProto. InvalidArgumentError names a wrong field."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.cpu_count = _device_count(config)
+        self.soft_placement = bool(config.allow_soft_placement)
+        self.log_placement = bool(config.log_device_placement)
+        self.timeout_ms = int(config.operation_timeout_in_ms)
+        graph_options = config.graph_options
+        self.build_cost_model = int(graph_options.build_cost_model)
+        self.build_cost_model_after = int(graph_options.build_cost_model_after)
+        _check_not_negative("graph_options.build_cost_model", self.build_cost_model)
+        _check_not_negative("graph_options.build_cost_model_after", self.build_cost_model_after)
+        self.disable_partition_graphs = bool(config.experimental.disable_output_partition_graphs)
+        for i, pool in enumerate(config.session_inter_op_thread_pool):
+            _check_not_negative(f"session_inter_op_thread_pool[{i}].num_threads", pool.num_threads)
+        _check_not_negative("intra_op_parallelism_threads", config.intra_op_parallelism_threads)
+        if config.intra_op_parallelism_threads:
+            limit_blas_threads(int(config.intra_op_parallelism_threads))
+
+
+def _device_count(config: Any) -> int:
+    for kind, count in config.device_count.items():
+        if kind not in ("CPU", "GPU", "TPU"):
+            raise InvalidArgumentError(
+                None, None, f"ConfigProto.device_count has {kind!r}; the embedded engine has CPU."
+            )
+        if kind == "CPU" and not 1 <= count <= 256:
+            raise InvalidArgumentError(
+                None, None, f"ConfigProto.device_count['CPU'] is {count}; allowed are 1 to 256."
+            )
+    return int(config.device_count["CPU"]) if "CPU" in config.device_count else 1
+
+
+def _check_not_negative(field: str, value: int) -> None:
+    if value < 0:
+        raise InvalidArgumentError(
+            None, None, f"ConfigProto.{field} is {value}; allowed are 0 and above."
+        )
+
+
+_blas_lock = threading.Lock()
+_blas_threads: int | None = None
+_blas_limits: Any = None
+_warned = False
+
+
+def limit_blas_threads(count: int) -> None:
+    """Set BLAS to that many threads, process-wide; the first caller's number stands."""
+    global _blas_threads, _blas_limits, _warned
+    with _blas_lock:
+        if _blas_threads is None:
+            import threadpoolctl
+
+            _blas_limits = threadpoolctl.threadpool_limits(limits=count, user_api="blas")
+            _blas_threads = count
+        elif _blas_threads != count and not _warned:
+            _warned = True
+            warnings.warn(
+                f"intra_op_parallelism_threads={count} has no effect: BLAS threads are "
+                f"process-wide and an earlier session set {_blas_threads}.",
+                stacklevel=4,
+            )

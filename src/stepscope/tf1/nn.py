@@ -1,0 +1,43 @@
+"""`tf.nn`: layers, activations, losses."""
+
+from stepscope.ops.activations import (
+    elu,
+    leaky_relu,
+    log_softmax,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    softmax,
+    softplus,
+    softsign,
+)
+from stepscope.ops.cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from stepscope.ops.nn import (
+    bias_add,
+    dropout,
+    in_top_k,
+    l2_normalize,
+    moments,
+    relu_layer,
+    top_k,
+    xw_plus_b,
+)
+from stepscope.ops.reductions import l2_loss
+from stepscope.ops.unary import tanh
+from stepscope.tf1._absent import absent
+
+__all__ = [
+    "bias_add", "dropout", "elu", "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
+    "log_softmax", "moments", "relu", "relu6", "relu_layer", "selu", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "softmax", "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
+    "sparse_softmax_cross_entropy_with_logits", "tanh", "top_k", "xw_plus_b",
+]  # fmt: skip
+
+__getattr__ = absent(__name__)

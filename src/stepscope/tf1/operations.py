@@ -1,0 +1,231 @@
+"""The functions and classes that build nodes, as TensorFlow 1 has them at its top level."""
+
+from stepscope.ops.activations import log_sigmoid, sigmoid
+from stepscope.ops.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+    where,
+    where_v2,
+)
+from stepscope.ops.constants import (
+    constant,
+    fill,
+    lin_space,
+    linspace,
+    ones,
+    ones_like,
+    placeholder,
+    placeholder_with_default,
+    range,
+    zeros,
+    zeros_like,
+)
+from stepscope.ops.control import (
+    Assert,
+    Print,
+    group,
+    no_op,
+    tuple,
+)
+from stepscope.ops.conversion import (
+    bitcast,
+    cast,
+    check_numerics,
+    ensure_shape,
+    identity,
+    identity_n,
+    stop_gradient,
+    to_double,
+    to_float,
+    to_int32,
+    to_int64,
+)
+from stepscope.ops.diagonals import (
+    eye,
+    matrix_diag,
+    matrix_set_diag,
+)
+from stepscope.ops.elementwise import (
+    add,
+    add_n,
+    atan2,
+    clip_by_value,
+    div,
+    div_no_nan,
+    divide,
+    floor_div,
+    floordiv,
+    floormod,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    pow,
+    realdiv,
+    squared_difference,
+    subtract,
+    truediv,
+    truncatediv,
+    truncatemod,
+)
+from stepscope.ops.indexing import (
+    batch_gather,
+    gather,
+    gather_nd,
+    one_hot,
+    scatter_nd,
+    unique,
+    unique_with_counts,
+)
+from stepscope.ops.joining import (
+    concat,
+    split,
+    stack,
+    unstack,
+)
+from stepscope.ops.matmul import matmul, tensordot
+from stepscope.ops.padding import (
+    pad,
+    reverse,
+    reverse_v2,
+    tile,
+)
+from stepscope.ops.python_functions import numpy_function, py_func
+from stepscope.ops.queues import (
+    FIFOQueue,
+    QueueBase,
+    RandomShuffleQueue,
+)
+from stepscope.ops.random import (
+    get_seed,
+    multinomial,
+    random_normal,
+    random_shuffle,
+    random_uniform,
+    set_random_seed,
+    truncated_normal,
+)
+from stepscope.ops.reductions import (
+    count_nonzero,
+    reduce_all,
+    reduce_any,
+    reduce_logsumexp,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+)
+from stepscope.ops.scans import (
+    argmax,
+    argmin,
+    cumsum,
+)
+from stepscope.ops.shaping import (
+    broadcast_to,
+    expand_dims,
+    rank,
+    reshape,
+    shape,
+    shape_n,
+    size,
+    squeeze,
+    transpose,
+)
+from stepscope.ops.slicing import slice_ as slice
+from stepscope.ops.slicing import strided_slice
+from stepscope.ops.strings import (
+    as_string,
+    reduce_join,
+    string_join,
+)
+from stepscope.ops.unary import (
+    abs,
+    acos,
+    asin,
+    atan,
+    ceil,
+    conj,
+    cos,
+    cosh,
+    erf,
+    erfc,
+    exp,
+    expm1,
+    floor,
+    imag,
+    is_finite,
+    is_inf,
+    is_nan,
+    log,
+    log1p,
+    negative,
+    real,
+    reciprocal,
+    rint,
+    round,
+    rsqrt,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+)
+from stepscope.ops.variable import (
+    Variable,
+    assign,
+    assign_add,
+    assign_sub,
+    is_variable_initialized,
+    scatter_add,
+    scatter_sub,
+    scatter_update,
+)
+from stepscope.ops.variables import (
+    all_variables,
+    global_variables,
+    global_variables_initializer,
+    initialize_all_variables,
+    local_variables,
+    local_variables_initializer,
+    report_uninitialized_variables,
+    trainable_variables,
+    variables_initializer,
+)
+
+__all__ = [
+    "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue", "Variable", "abs", "acos",
+    "add", "add_n", "all_variables", "argmax", "argmin", "as_string", "asin", "assign",
+    "assign_add", "assign_sub", "atan", "atan2", "batch_gather", "bitcast", "broadcast_to", "cast",
+    "ceil", "check_numerics", "clip_by_value", "concat", "conj", "constant", "cos", "cosh",
+    "count_nonzero", "cumsum", "div", "div_no_nan", "divide", "ensure_shape", "equal", "erf",
+    "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "floor", "floor_div", "floordiv",
+    "floormod", "gather", "gather_nd", "get_seed", "global_variables",
+    "global_variables_initializer", "greater", "greater_equal", "group", "identity", "identity_n",
+    "imag", "initialize_all_variables", "is_finite", "is_inf", "is_nan", "is_variable_initialized",
+    "less", "less_equal", "lin_space", "linspace", "local_variables", "local_variables_initializer",
+    "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "matmul", "matrix_diag", "matrix_set_diag", "maximum", "minimum", "mod", "multinomial",
+    "multiply", "negative", "no_op", "not_equal", "numpy_function", "one_hot", "ones", "ones_like",
+    "pad", "placeholder", "placeholder_with_default", "pow", "py_func", "random_normal",
+    "random_shuffle", "random_uniform", "range", "rank", "real", "realdiv", "reciprocal",
+    "reduce_all", "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "report_uninitialized_variables", "reshape",
+    "reverse", "reverse_v2", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
+    "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
+    "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
+    "stop_gradient", "strided_slice", "string_join", "subtract", "tan", "tanh", "tensordot", "tile",
+    "to_double", "to_float", "to_int32", "to_int64", "trainable_variables", "transpose", "truediv",
+    "truncated_normal", "truncatediv", "truncatemod", "tuple", "unique", "unique_with_counts",
+    "unstack", "variables_initializer", "where", "where_v2", "zeros", "zeros_like",
+]  # fmt: skip

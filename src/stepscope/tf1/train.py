@@ -1,0 +1,8 @@
+"""`tf.train`: the messages that describe a cluster."""
+
+from stepscope.options import ClusterDef, JobDef
+from stepscope.tf1._absent import absent
+
+__all__ = ["ClusterDef", "JobDef"]
+
+__getattr__ = absent(__name__)

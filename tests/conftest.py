@@ -1,0 +1,53 @@
+"""Fixtures for the whole tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+
+CAPTURES = (
+    "distributed_ps_worker",
+    "mlp_adam_refvars",
+    "py_function",
+    "rnn_while_v1",
+    "synthetic_rpc_oddlabels",
+)
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> Any:
+    """The real TensorFlow, imported once and quietly; skips where it is not installed."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = pytest.importorskip("tensorflow", reason="needs the real TensorFlow")
+    module.get_logger().setLevel("ERROR")
+    return module
+
+
+@pytest.fixture(scope="session")
+def tf(tensorflow: Any) -> Any:
+    """TensorFlow 1's names of the real TensorFlow."""
+    return tensorflow.compat.v1
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The sample files of the tests."""
+    return DATA
+
+
+@pytest.fixture(params=CAPTURES)
+def capture(request: pytest.FixtureRequest) -> tuple[bytes, dict[str, Any]]:
+    """Each sample of TensorFlow's own metadata: its bytes, and the facts found in them."""
+    folder = DATA / request.param
+    facts = json.loads((folder / "facts.json").read_text())
+    return (folder / "run_metadata.pb").read_bytes(), facts["run_metadata"]

@@ -1,0 +1,144 @@
+"""`trace_level`: what each level records."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions
+
+LEVELS = ["SOFTWARE_TRACE", "HARDWARE_TRACE", "FULL_TRACE"]
+NODES = {"y": "MatMul", "z": "AddV2", "w/read": "Identity"}
+
+
+def small_net(ops):
+    x = ops.placeholder(ops.float32, [None, 3], name="x")
+    w = ops.Variable(np.ones((3, 2), np.float32), name="w", use_resource=False)
+    y = ops.matmul(x, w, name="y")
+    z = ops.add(y, ops.constant([1.0, 2.0], name="b"), name="z")
+    return {"x": x, "y": y, "z": z, "init": ops.global_variables_initializer()}
+
+
+@pytest.fixture
+def net(engine):
+    program = engine.start(small_net)
+    program.run("init")
+    return program
+
+
+FED = {"x": np.ones((4, 3), np.float32)}
+
+
+def rows(metadata):
+    return {name: i for i, name in enumerate(metadata.ops.name)}
+
+
+def test_no_trace_records_no_ops_and_says_how_the_run_ended(net):
+    metadata = RunMetadata()
+    net.run("z", FED, RunOptions(trace_level=RunOptions.NO_TRACE), metadata)
+    assert len(metadata.ops) == 0
+    assert not metadata.step_stats.dev_stats
+    assert metadata.status.code == "OK"
+    assert metadata.completeness.complete
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_has_every_executed_node_with_its_times(net, level):
+    metadata = net.traced("z", FED, trace_level=RunOptions.TraceLevel.Value(level))
+    ops, row = metadata.ops, rows(metadata)
+    assert set(NODES) <= set(row)
+    for name, op in NODES.items():
+        assert ops.op[row[name]] == op
+        assert ops.device[row[name]].endswith("CPU:0")
+    assert (ops.scheduled_ns <= ops.start_ns).all()
+    assert (ops.start_ns <= ops.end_ns).all()
+    assert ops.end_ns[row["y"]] <= ops.start_ns[row["z"]]
+    assert ops.end_ns[row["y"]] > ops.start_ns[row["y"]]
+    assert metadata.completeness.complete
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_thread_ids_and_thread_names_are_filled(net, level):
+    metadata = net.traced("z", FED, trace_level=RunOptions.TraceLevel.Value(level))
+    known = {t.native_id: t.name for t in threading.enumerate()}
+    for thread, name in zip(metadata.ops.thread, metadata.ops.thread_name, strict=True):
+        assert thread > 0
+        assert name == known[thread]
+    stats = metadata.step_stats.dev_stats[0]
+    assert {n.thread_id for n in stats.node_stats} == set(stats.thread_names)
+    assert all(stats.thread_names.values())
+
+
+def test_times_are_of_this_moment_in_nanoseconds(net):
+    import time
+
+    before = time.time_ns()
+    metadata = net.traced("z", FED)
+    after = time.time_ns()
+    slack = 1_000_000
+    assert metadata.ops.start_ns.min() >= before - slack
+    assert metadata.ops.end_ns.max() <= after + slack
+
+
+@pytest.mark.parametrize("level", ["SOFTWARE_TRACE", "HARDWARE_TRACE"])
+def test_software_and_hardware_hold_no_tensors_and_no_memory(net, level):
+    metadata = net.traced("z", FED, trace_level=RunOptions.TraceLevel.Value(level))
+    assert metadata.ops.output_bytes.sum() == 0
+    for stats in metadata.step_stats.dev_stats:
+        for node in stats.node_stats:
+            assert not node.output
+            assert not node.memory
+
+
+def test_full_describes_the_output_tensors(net):
+    metadata = net.traced("z", FED)
+    row = rows(metadata)
+    assert metadata.ops.output_bytes[row["y"]] == 4 * 2 * 4
+    assert metadata.ops.output_bytes[row["w/read"]] == 3 * 2 * 4
+    nodes = {n.node_name: n for n in metadata.step_stats.dev_stats[0].node_stats}
+    described = nodes["z"].output[0].tensor_description
+    assert [d.size for d in described.shape.dim] == [4, 2]
+    assert described.dtype == 1
+    assert described.allocation_description.requested_bytes == 32
+    assert described.allocation_description.allocator_name == "cpu"
+    assert nodes["z"].timeline_label.startswith("z = AddV2(y, b")
+
+
+def test_full_records_what_ops_allocated(net):
+    metadata = net.traced("z", FED)
+    nodes = {n.node_name: n for n in metadata.step_stats.dev_stats[0].node_stats}
+    memory = nodes["y"].memory[0]
+    assert memory.allocator_name == "cpu"
+    assert memory.total_bytes == 32
+    assert sum(r.alloc_bytes for r in memory.allocation_records) == 0, "freed when z had read it"
+    assert not nodes["w/read"].memory, "a variable's own memory is not allocated again"
+    assert metadata.peak_bytes() >= 32
+
+
+def test_full_knows_shapes_that_only_the_run_could_tell(engine):
+    def build(ops):
+        x = ops.placeholder(ops.float32, [None], name="x")
+        kept = ops.py_func(lambda v: v[v > 0], [x], ops.float32, name="kept")
+        return {"x": x, "twice": ops.add(kept, kept, name="twice")}
+
+    program = engine.start(build)
+    for positive in (1, 3):
+        values = np.array([1.0] * positive + [-1.0], np.float32)
+        metadata = program.traced("twice", {"x": values})
+        row = rows(metadata)
+        assert metadata.ops.output_bytes[row["kept"]] == 4 * positive
+        assert metadata.ops.output_bytes[row["twice"]] == 4 * positive
+
+
+def test_an_unknown_level_is_an_error_that_names_it(engine):
+    with pytest.raises(engine.errors.InvalidArgumentError, match=r"trace_level.*7"):
+        RunOptions(trace_level=7)
+
+
+def test_the_run_says_where_each_op_was_placed_and_where_it_was_defined(net):
+    metadata = net.traced("z", FED)
+    placed = {p.node: p for p in metadata.placements}
+    assert placed["y"].assigned.endswith("CPU:0")
+    assert placed["y"].reason == "default"
+    assert "test_contract_trace_levels.py:" in metadata.sources["y"]

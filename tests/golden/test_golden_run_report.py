@@ -1,0 +1,125 @@
+"""What `stepscope run` shows, letter by letter.
+
+To accept a change: STEPSCOPE_ACCEPT=1 pytest tests/golden, then look at the difference in git.
+"""
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from stepscope.analysis import OpRow, OpTable
+from stepscope.cli import report
+from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
+
+HERE = Path(__file__).parent
+DEMO = HERE.parents[1] / "examples" / "demo.py"
+
+
+def compare(name, text):
+    path = HERE / name
+    if os.environ.get("STEPSCOPE_ACCEPT"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def row(op, calls, total_ns, max_ns, size, share, device="CPU:0"):
+    device = device and f"/job:localhost/replica:0/task:0/device:{device}"
+    return OpRow(op, op, device, calls, total_ns, total_ns / calls, max_ns, size, share)
+
+
+TABLE = OpTable(
+    by="op",
+    rows=(
+        row("MatMul", 24, 41_234_567, 3_100_000, 8_234_567, 0.746),
+        row("SparseSoftmaxCrossEntropyWithLogits", 8, 9_999_600, 1_400_000, 40_960, 0.181),
+        row("Mean", 1_024, 3_000_123, 300_000, 4_096, 0.0543, device=""),
+        row("TruncatedNormal", 3, 999_600, 999_600, 1 << 20, 0.0181, device="CPU:1"),
+        row("Const", 100, 12_345, 900, 0, 0.0002),
+        row("NoOp", 9, 999, 120, 0, 0.0),
+    ),
+    runs=3,
+    calls=1_168,
+    total_ns=55_247_234,
+)
+
+
+def run(code="OK", message="", in_flight=(), losses=()):
+    metadata = RunMetadata()
+    metadata.record(
+        Recording(
+            engine="embedded",
+            status=Status(code, message, in_flight),
+            completeness=Completeness(losses),
+        )
+    )
+    return metadata
+
+
+RUNS = [
+    ("run_000001", run()),
+    (
+        "run_000002",
+        run(
+            "DEADLINE_EXCEEDED",
+            "Timed out after 100 ms; an op that cannot be interrupted was left behind",
+            [InFlight("slow/py_func", "abandoned"), InFlight("dequeue", "waited_for", 1_200_000)],
+            [Loss("executions", 0, "the run ended early"), Loss("records", 12, "abandoned")],
+        ),
+    ),
+    ("run_000003", run(losses=[Loss("executions", 0, "the run ended early")])),
+]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_report(width):
+    shown = io.StringIO()
+    console = Console(file=shown, width=width, highlight=False, markup=False, emoji=False)
+    report.show(
+        [
+            report.heading("examples/demo.py", "embedded (NumPy 2.4.0)", "full", TABLE),
+            report.ops(TABLE, width, top=5),
+            report.failures(RUNS),
+            report.losses(RUNS),
+            report.notes(["recording ended after 3 (--limit); later runs are not here"]),
+            report.files(Path("out/demo"), RUNS, Path("out/demo/timeline.json"), "run_metadata.pb"),
+        ],
+        console,
+    )
+    text = "\n".join(line.rstrip() for line in shown.getvalue().splitlines()) + "\n"
+    assert max(map(len, text.splitlines()[:10])) <= width
+    compare(f"run_report_{width}.txt", text)
+
+
+def masked(text):
+    """Times, shares, bars and the version of NumPy hidden; rows by name, not by time."""
+    text = re.sub(r"NumPy [\w.]+", "NumPy X", text)
+    text = re.sub(r"[\d.,]+ (ns|µs|ms|s)\b", "TIME", text)
+    text = re.sub(r"[\d.]+%", "SHARE", text)
+    text = re.sub(r"[█▏▎▍▌▋▊▉]+", "", text)
+    lines = [re.sub(r" {2,}", "  ", line).rstrip() for line in text.splitlines()]
+    lines = [re.sub(r"─+", "─", line) for line in lines]
+    ruler = lines.index("─")
+    end = lines.index("", ruler)
+    return "\n".join([*lines[: ruler + 1], *sorted(lines[ruler + 1 : end]), *lines[end:]]) + "\n"
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_demo(tmp_path, width):
+    (tmp_path / "demo.py").write_text(DEMO.read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "run", "--top", "50", "--out", "out", "demo.py"],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": str(width)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert max(map(len, done.stderr.splitlines()[:10])) <= width
+    compare(f"demo_{width}.txt", masked(done.stderr))

@@ -1,0 +1,84 @@
+"""The programs of `examples/`, through the command and where possible on the real TensorFlow."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stepscope.metadata import load
+
+
+def test_run_with_deadline(stepscope, examples, tmp_path):
+    done = stepscope("run", "--out", "out", examples / "run_with_deadline.py")
+    assert done.returncode == 0, done.stderr
+    value, *nodes = done.stdout.splitlines()
+    assert value == "5.0"
+    assert any(node.endswith("CPU:0: diagonal") for node in nodes)
+
+
+def test_matmul_timeline(stepscope, examples, tmp_path):
+    done = stepscope("run", "--out", "out", examples / "matmul_timeline.py", "trace.json")
+    assert done.returncode == 0, done.stderr
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {"MatMul", "RandomStandardNormal"} <= {event.get("name") for event in events}
+    assert "MatMul" in done.stderr
+
+
+def test_merged_timeline(stepscope, examples, tmp_path):
+    done = stepscope("run", "--out", "out", examples / "merged_timeline.py", "trace.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "trace.json: 3 additions in 3 runs\n"
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    starts = [event["ts"] for event in events if event.get("name") in ("Add", "AddV2")]
+    assert starts == sorted(starts)
+    assert len(set(starts)) == 3
+
+
+def test_tensorboard_log(stepscope, examples, tmp_path):
+    done = stepscope("run", "--out", "out", examples / "tensorboard_log.py", "logs/sum")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "[1.8 3.  4.2]"
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = EventAccumulator(str(tmp_path / "logs/sum")).Reload()
+    assert log.Tags()["run_metadata"] == ["traced"]
+    nodes = [
+        n.node_name for d in log.RunMetadata("traced").step_stats.dev_stats for n in d.node_stats
+    ]
+    assert "total" in nodes
+    assert {node.name for node in log.Graph().node} == {"prices", "taxes", "total"}
+
+
+def test_demo(stepscope, examples, tmp_path):
+    done = stepscope("run", "--out", "out", examples / "demo.py", "--batches", "3")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "batch 1",
+        "batch 2",
+        "batch 3",
+    ]
+    assert "4 runs ·" in done.stderr
+    for number in (2, 3, 4):
+        ops = load(tmp_path / f"out/run_00000{number}/run_metadata.pb").ops
+        assert ops.op.tolist().count("MatMul") == 3
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "program", ["demo.py", "matmul_timeline.py", "merged_timeline.py", "tensorboard_log.py"]
+)
+def test_the_same_programs_run_on_tensorflow(tf, examples, tmp_path, program):
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, examples / program],
+        cwd=tmp_path,
+        env={**os.environ, **quiet},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

@@ -1,0 +1,360 @@
+"""`stepscope run`: the script stays as it was, its runs are written, the table is on stderr."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from stepscope.metadata import load
+
+SUM = """\
+import tensorflow as tf
+total = tf.add(tf.constant([1.0, 2.0], name="a"), tf.constant([3.0, 4.0], name="b"), name="total")
+with tf.Session() as session:
+    print(session.run(total))
+"""
+
+
+def saved(directory):
+    return sorted(path.parent.name for path in directory.glob("run_*/run_metadata.pb"))
+
+
+def test_a_script_is_run_recorded_and_reported(stepscope, script, tmp_path):
+    done = stepscope("run", "--out", "out", script(SUM))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[4. 6.]\n"
+    assert saved(tmp_path / "out") == ["run_000001"]
+    metadata = load(tmp_path / "out/run_000001/run_metadata.pb")
+    assert "total" in metadata.ops.name.tolist()
+    assert metadata.status.code == "OK"
+    trace = json.loads((tmp_path / "out/timeline.json").read_text())
+    assert any("total" in json.dumps(event) for event in trace["traceEvents"])
+
+    import numpy
+
+    assert f"engine: embedded (NumPy {numpy.__version__})" in done.stderr
+    assert "1 run ·" in done.stderr
+    assert "AddV2" in done.stderr
+    assert "out/run_000001/run_metadata.pb" in done.stderr
+    assert "out/timeline.json" in done.stderr
+
+
+def test_the_default_directory_is_named_after_the_script(stepscope, script, tmp_path):
+    assert stepscope("run", script(SUM, "deep/model.py")).returncode == 0
+    assert saved(tmp_path / "stepscope-out/model") == ["run_000001"]
+
+
+def test_the_directory_is_where_the_command_was_called(stepscope, script, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    source = "import os\nos.chdir('elsewhere')\n" + SUM
+    assert stepscope("run", "--out", "out", script(source)).returncode == 0
+    assert saved(tmp_path / "out") == ["run_000001"]
+    assert (tmp_path / "out/timeline.json").exists()
+
+
+def test_an_earlier_recording_is_replaced_and_nothing_else(stepscope, script, tmp_path):
+    several = SUM + "    session.run(total)\n    session.run(total)\n"
+    stepscope("run", "--out", "out", script(several))
+    (tmp_path / "out/run_000002/notes.txt").write_text("mine")
+    assert saved(tmp_path / "out") == ["run_000001", "run_000002", "run_000003"]
+
+    stepscope("run", "--out", "out", script(SUM))
+    assert saved(tmp_path / "out") == ["run_000001"]
+    assert (tmp_path / "out/run_000002/notes.txt").read_text() == "mine"
+    assert not (tmp_path / "out/run_000003").exists()
+
+
+FACTS = """\
+import sys, pickle
+class Thing: pass
+print(sys.argv)
+print(sys.path[0])
+print(__file__, __name__, __spec__, __package__)
+print(pickle.loads(pickle.dumps(Thing())).__class__ is Thing)
+print(sys.modules["__main__"].Thing is Thing)
+"""
+
+
+def test_the_script_sees_what_python_would_show_it(stepscope, script, tmp_path):
+    name = script(FACTS, "inner/facts.py")
+    arguments = ["--trace", "x", "-h", "--", "--out=y", "two words"]
+    plain = subprocess.run(
+        [sys.executable, name, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    ours = stepscope("run", name, *arguments)
+    assert ours.returncode == 0, ours.stderr
+    assert ours.stdout == plain.stdout
+
+
+def test_a_script_imports_its_neighbours(stepscope, script):
+    script("VALUE = 7\n", "inner/neighbour.py")
+    done = stepscope("run", script("from neighbour import VALUE\nprint(VALUE)\n", "inner/main.py"))
+    assert done.stdout == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("sys.exit()", 0),
+        ("sys.exit(3)", 3),
+        ("sys.exit('out of ideas')", 1),
+        ("raise ValueError('no')", 1),
+    ],
+)
+def test_exit_codes_are_the_scripts(stepscope, script, tmp_path, end, code):
+    name = script(f"import sys\n{SUM}{end}\n")
+    done = stepscope("run", "--out", "out", name)
+    assert done.returncode == code
+    assert done.stdout == "[4. 6.]\n"
+    assert saved(tmp_path / "out") == ["run_000001"]
+    assert "AddV2" in done.stderr
+    if "ideas" in end:
+        assert "out of ideas\n" in done.stderr
+
+
+def test_a_traceback_begins_in_the_script(stepscope, script, tmp_path):
+    source = "def inner():\n    raise ValueError('no')\ninner()\n"
+    done = stepscope("run", script(source))
+    plain = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert plain.returncode == done.returncode == 1
+    assert done.stderr.startswith(plain.stderr)
+
+
+def test_a_syntax_error_is_shown_as_python_shows_it(stepscope, script, tmp_path):
+    done = stepscope("run", script("x = 1\ndef f(:\n"))
+    plain = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert plain.returncode == done.returncode == 1
+    assert "SyntaxError" in plain.stderr
+    assert done.stderr.startswith(plain.stderr)
+
+
+def test_a_scripts_own_excepthook_is_used(stepscope, script):
+    source = (
+        "import sys\nsys.excepthook = lambda *e: print('mine:', e[1])\nraise ValueError('no')\n"
+    )
+    done = stepscope("run", script(source))
+    assert done.returncode == 1
+    assert done.stdout == "mine: no\n"
+    assert "Traceback" not in done.stderr
+
+
+FAILING = """\
+import tensorflow as tf
+index = tf.placeholder(tf.int32, [], name="index")
+picked = tf.gather(tf.constant([1.0, 2.0]), index, name="picked")
+with tf.Session() as session:
+    session.run(picked, {index: 0})
+    session.run(picked, {index: 5})
+"""
+
+
+def test_runs_of_a_failing_script_are_written_the_failed_one_too(stepscope, script, tmp_path):
+    done = stepscope("run", "--out", "out", script(FAILING))
+    assert done.returncode == 1
+    assert "InvalidArgumentError" in done.stderr
+    assert saved(tmp_path / "out") == ["run_000001", "run_000002"]
+    assert load(tmp_path / "out/run_000001/run_metadata.pb").status.code == "OK"
+    assert load(tmp_path / "out/run_000002/run_metadata.pb").status.code == "INVALID_ARGUMENT"
+    assert "1 run failed" in done.stderr
+    assert "run_000002  INVALID_ARGUMENT" in done.stderr
+    assert (tmp_path / "out/timeline.json").exists()
+
+
+def test_ctrl_c_still_writes(script, tmp_path):
+    name = script(SUM + "    print('ready', flush=True)\n    import time\n    time.sleep(60)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "stepscope", "run", "--out", "out", name],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "KeyboardInterrupt" in errors
+    assert "AddV2" in errors
+    assert saved(tmp_path / "out") == ["run_000001"]
+
+
+OWN = """\
+import tensorflow as tf
+total = tf.add(tf.constant(1.0), 2.0, name="total")
+asked, unasked = tf.RunMetadata(), tf.RunMetadata()
+with tf.Session() as session:
+    full = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    session.run(total, options=full, run_metadata=asked)
+    session.run(total, run_metadata=unasked)
+    session.run(total)
+print(sum(len(device.node_stats) for device in asked.step_stats.dev_stats) > 0)
+print(unasked.HasField("step_stats"), len(unasked.ops))
+"""
+
+
+@pytest.mark.parametrize("trace", ["none", "software", "hardware", "full"])
+def test_the_scripts_own_options_and_metadata_keep_working(stepscope, script, tmp_path, trace):
+    done = stepscope("run", "--trace", trace, "--out", "out", script(OWN))
+    assert done.stdout == "True\nFalse 0\n", done.stderr
+    runs = [load(tmp_path / f"out/run_00000{i}/run_metadata.pb") for i in (1, 2, 3)]
+    assert len(runs[0].ops) > 0
+    assert [len(run.ops) > 0 for run in runs[1:]] == [trace != "none"] * 2
+
+
+def test_no_trace_is_said(stepscope, script):
+    done = stepscope("run", "--trace", "none", script(SUM))
+    assert "no op was traced: --trace none" in done.stderr
+
+
+def test_a_limit(stepscope, script, tmp_path):
+    source = SUM + "    [session.run(total) for _ in range(9)]\n"
+    done = stepscope("run", "--limit", "4", "--out", "out", script(source))
+    assert done.returncode == 0
+    assert saved(tmp_path / "out") == [f"run_00000{i}" for i in (1, 2, 3, 4)]
+    assert "recording ended after 4 (--limit)" in done.stderr
+
+
+def test_top_rows(stepscope, script):
+    done = stepscope("run", "--top", "1", script(SUM))
+    assert "1 more op type in" in done.stderr
+
+
+def test_a_script_without_runs(stepscope, script):
+    done = stepscope("run", script("print('hello')\n"))
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "the script made no Session.run" in done.stderr
+
+
+THREADS = """\
+import threading
+import tensorflow as tf
+total = tf.add(tf.constant(1.0), 2.0)
+session = tf.Session()
+go = threading.Event()
+def work():
+    go.wait()
+    for _ in range(5):
+        session.run(total)
+for _ in range(4):
+    threading.Thread(target=work).start()
+threading.Timer(0.2, go.set).start()
+"""
+
+
+def test_runs_of_threads_that_outlive_the_script(stepscope, script, tmp_path):
+    done = stepscope("run", "--out", "out", script(THREADS))
+    assert done.returncode == 0, done.stderr
+    assert len(saved(tmp_path / "out")) == 20
+    assert "20 runs ·" in done.stderr
+
+
+def test_a_fork_is_not_recorded(stepscope, script, tmp_path):
+    source = SUM.replace("    print(", "    import os\n    child = os.fork()\n    print(")
+    source += "    if child:\n        os.waitpid(child, 0)\n"
+    done = stepscope("run", "--out", "out", script(source))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[4. 6.]\n" * 2
+    assert saved(tmp_path / "out") == ["run_000001"]
+    assert done.stderr.count("engine: embedded") == 1
+
+
+def test_a_missing_attribute_reaches_the_user(stepscope, script):
+    done = stepscope("run", script("import tensorflow as tf\ntf.sesion()\n"))
+    assert done.returncode == 1
+    assert "has no attribute 'sesion'; close: " in done.stderr
+
+
+def test_another_engine_is_refused_not_replaced(stepscope, script):
+    done = stepscope("run", "--engine", "tensorflow", script(SUM))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("stepscope: error: the engine 'tensorflow' needs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "nowhere.py"], "there is no script nowhere.py"),
+        (["run", "."], ". is a directory"),
+        (["run"], "Missing argument 'SCRIPT'"),
+        (["run", "--trace", "loud", "x.py"], "'loud' is not one of"),
+        (["run", "--out", "taken", "program.py"], "the output directory taken cannot be used"),
+        (["program.py"], "to run a script: stepscope run program.py"),
+        (["rum"], "No such command 'rum'"),
+        (["info", "nowhere.pb"], "nowhere.pb"),
+    ],
+)
+def test_usage_errors(stepscope, script, tmp_path, arguments, says):
+    script(SUM)
+    (tmp_path / "taken").write_text("a file")
+    done = stepscope(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "stepscope: error: " in done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_output_that_cannot_be_written_any_more(stepscope, script, tmp_path):
+    source = "import shutil, os\n" + SUM
+    source += "    shutil.rmtree('out'); open('out', 'w').close()\n    print(session.run(total))\n"
+    done = stepscope("run", "--out", "out", script(source))
+    assert done.stdout == "[4. 6.]\n" * 2
+    assert done.returncode == 2
+    assert "stepscope: error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_and_version(stepscope):
+    from importlib.metadata import version
+
+    assert stepscope("--version").stdout == f"stepscope {version('stepscope')}\n"
+    for arguments in ([], ["--help"], ["-h"]):
+        shown = stepscope(*arguments)
+        assert shown.returncode == 0
+        assert "run" in shown.stdout
+        assert "Example: stepscope run" in shown.stdout
+    assert "--engine [embedded|tensorflow]" in stepscope("run", "--help").stdout
+
+
+def test_help_loads_no_engine(tmp_path):
+    code = (
+        "import sys\nfrom stepscope.cli.command_line import run_command_line\n"
+        "run_command_line(['--help'])\n"
+        "print(sorted(m for m in sys.modules if m in ('tensorflow', 'pandas', 'rich.table')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.endswith("[]\n")
+
+
+def test_info(stepscope, script):
+    stepscope("run", "--out", "out", script(FAILING))
+    fine = stepscope("info", "out/run_000001/run_metadata.pb")
+    assert fine.returncode == 0, fine.stderr
+    lines = [line.split(maxsplit=1) for line in fine.stdout.splitlines()]
+    facts = {line[0]: line[1].strip() for line in lines if len(line) == 2}
+    assert facts["engine"] == "embedded"
+    assert facts["status"] == "OK"
+    assert facts["device"].startswith("CPU:0")
+    assert "of" in facts["ops"]
+
+    failed = stepscope("info", "out/run_000002/run_metadata.pb").stdout
+    assert "INVALID_ARGUMENT" in failed
+
+
+def test_info_of_something_else(stepscope, tmp_path):
+    (tmp_path / "noise.pb").write_bytes(b"\xff" * 100)
+    done = stepscope("info", "noise.pb")
+    assert done.returncode == 2
+    assert done.stderr.startswith("stepscope: error: ")
