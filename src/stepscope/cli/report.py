@@ -48,14 +48,14 @@ def ops(table: OpTable, width: int, top: int) -> RenderableType:
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     grid.add_column("op", style="bold", overflow="fold")
     grid.add_column("device", overflow="fold")
-    for column in ("calls", "total", "mean"):
-        grid.add_column(column, justify="right", no_wrap=True)
-    if wide:
-        grid.add_column("longest", justify="right", no_wrap=True)
-    grid.add_column("share", justify="right", no_wrap=True)
+    grid.add_column("calls", justify="right", no_wrap=True)
+    # Widths that hold any value: the layout must not change from one measurement to the next.
+    for column in ("total", "mean", *(["longest"] if wide else [])):
+        grid.add_column(column, justify="right", no_wrap=True, min_width=7)
+    grid.add_column("share", justify="right", no_wrap=True, min_width=6)
     if wide:
         grid.add_column("", width=_BAR_WIDTH, no_wrap=True)
-    grid.add_column("output", justify="right", no_wrap=True)
+    grid.add_column("output", justify="right", no_wrap=True, min_width=8)
     for row in shown:
         cells: list[RenderableType] = [
             row.key,

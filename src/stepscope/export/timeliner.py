@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+# Perfetto takes lane 0 of a process, and the lane of its number, for one and the same: its main
+# thread. Processes are numbered from where no lane is.
+_FIRST_PID = 10_000
+
 # Phases whose `id` means something only together with others of the same family.
 _ID_FAMILIES = {
     **dict.fromkeys("stf", "flow"),
@@ -104,7 +108,7 @@ class TimeLiner:
             if pid is not None and pid not in found:
                 key = names.get(pid, pid)
                 if key not in self._processes:
-                    self._processes[key] = _Process(len(self._processes))
+                    self._processes[key] = _Process(_FIRST_PID + len(self._processes))
                 found[pid] = self._processes[key]
         return found
 

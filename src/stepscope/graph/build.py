@@ -247,7 +247,8 @@ def _convert_argument(
     if spec.is_list:
         if not isinstance(value, (list, tuple)):
             raise TypeError(
-                f"Expected list for '{spec.name}' argument to '{definition.name}' Op, not {value!r}."
+                f"Expected list for '{spec.name}' argument to '{definition.name}' Op, "
+                f"not {value!r}."
             )
         names = [f"{spec.name}_{i}" for i in range(len(value))]
         if spec.type_list_attr:
@@ -293,8 +294,8 @@ def _convert_one(
             ) from None
     if wanted is not None and tensor.dtype.base_dtype is not wanted.base_dtype:
         raise TypeError(
-            f"Input '{spec.name}' of '{definition.name}' Op has type {tensor.dtype.base_dtype.name} "
-            f"that does not match type {wanted.name} of "
+            f"Input '{spec.name}' of '{definition.name}' Op has type "
+            f"{tensor.dtype.base_dtype.name} that does not match type {wanted.name} of "
             + (f"argument '{_first_of(definition, spec)}'." if spec.type_attr else "the op.")
         )
     if spec.type_attr:

@@ -198,7 +198,7 @@ class Graph:
         device: str | None = None,
         output_shapes: Sequence[TensorShape] | None = None,
     ) -> Operation:
-        """Add a node. `inputs` is the flat list of tensors; list lengths and types follow from attrs.
+        """Add a node. `inputs` is a flat list of tensors; list lengths and types follow from attrs.
 
         Attributes that have a default may be left out. A name ending in "/" is taken as it is.
         """

@@ -130,7 +130,7 @@ def tuple(
 def summarize_value(value: Any, limit: int) -> str:
     """The first `limit` elements (all if negative), rows in brackets: `[1 2][3...]...`."""
     array = np.asarray(value)
-    count = array.size if limit < 0 else limit
+    count = array.size if limit < 0 else min(limit, array.size)
     if array.ndim == 0:
         return _element(array[()]) if count else "..."
     text, shown = _rows(array, count)

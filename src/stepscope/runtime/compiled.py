@@ -18,6 +18,7 @@ from stepscope.runtime.exec_graph import ExecGraph
 from stepscope.runtime.fetches import FeedSlot, FetchSpec
 from stepscope.runtime.placement import Placer
 from stepscope.runtime.plan import Plan
+from stepscope.runtime.plan_table import PlanTable
 from stepscope.runtime.pooled import Schedule
 from stepscope.runtime.program import Program
 
@@ -27,13 +28,14 @@ MAX_SHAPES: Final = 32
 class CompiledPlan:
     """A plan with what each executor makes of it, on first use."""
 
-    __slots__ = ("_lock", "_program", "_schedule", "plan")
+    __slots__ = ("_lock", "_program", "_schedule", "_table", "plan")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._lock = threading.Lock()
         self._program: Program | None = None
         self._schedule: Schedule | None = None
+        self._table: PlanTable | None = None
 
     @property
     def program(self) -> Program:
@@ -50,6 +52,14 @@ class CompiledPlan:
                 if self._schedule is None:
                     self._schedule = Schedule(self.plan)
         return self._schedule
+
+    def table(self) -> PlanTable:
+        """What the plan says about its nodes, for whoever reads a trace."""
+        if self._table is None:
+            with self._lock:
+                if self._table is None:
+                    self._table = PlanTable(self.plan)
+        return self._table
 
 
 class CompiledRun:

@@ -24,7 +24,8 @@ from stepscope.graph import DType
 from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.exec_graph import ExecGraph, ExecNode
 from stepscope.runtime.plan import Plan, Step
-from stepscope.runtime.trace import Int64s, Trace
+from stepscope.runtime.plan_table import Int64s
+from stepscope.runtime.trace import Trace
 
 _UNKNOWN: Final = -1
 _VARIABLES: Final = ("VariableV2", "Variable")

@@ -3,7 +3,7 @@
 The decision, in this order:
 1. `inter_op_thread_pool=-1` and one partition: the caller's thread, inline; a deadline is looked at
    between ops.
-2. `use_run_handler_pool`, in a session without pools of its own: the process-wide pool, by priority.
+2. `use_run_handler_pool`, in a session without pools of its own: the process-wide pool, by rank.
 3. A pool that was asked for (configured pools), a deadline, or ops that can run in parallel: the
    pool; inline as one task when nothing can run in parallel, else pooled.
 4. Otherwise inline on the caller's thread: handing the run over would gain nothing.
@@ -95,9 +95,10 @@ class Dispatcher:
         trace = None
         if level:
             trace = report.trace = Trace(
-                plan.plan, level, state.step_id, wall_offset(), clock(),
+                plan.plan, plan.table, level, state.step_id, wall_offset(), clock(),
                 fed_shapes={
-                    n.index: v.shape for n, v in zip(compiled.graph.args.values(), feeds, strict=True)
+                    node.index: value.shape
+                    for node, value in zip(compiled.graph.args.values(), feeds, strict=True)
                 },
                 thread=threading.get_native_id(),
             )  # fmt: skip
@@ -168,7 +169,8 @@ class Dispatcher:
                 report.outcomes = (failed.in_flight,)
             if not isinstance(failed.cause, Exception):
                 raise failed.cause from None
-            raise op_error(failed.cause, failed.step) from None
+            error = op_error(failed.cause, failed.step)
+            raise error from error.__cause__
         except Interrupted as stopped:
             report.outcomes = stopped.outcomes
             raise (stopped.cause or state.cancellation.error()) from None

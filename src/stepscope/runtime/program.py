@@ -58,6 +58,7 @@ class Program:
         self.buffers = assign_buffers(plan)
         self.steps: list[Step] = [s for s in plan.steps if s.executes]
         """The steps that have a line, in order."""
+        self.step_numbers = np.array([s.node.index for s in self.steps], dtype=np.intp)
         self._globals = self._namespace()
         self._functions: dict[Variant, Callable[..., Any]] = {}
         self._lock = threading.Lock()

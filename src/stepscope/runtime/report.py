@@ -52,7 +52,7 @@ class RunReport:
     def _count_missing(self, trace: Trace | None, code: str) -> None:
         if trace is None:
             return
-        missing = len(trace.plan.steps) - len(trace.executed())
+        missing = len(trace.plan.steps) - trace.executed()
         if missing:
             reason = f"the run ended with {code} before they were done"
             if self.outcomes:

@@ -29,9 +29,10 @@ def test_matmul_timeline(stepscope, examples, tmp_path):
 def test_merged_timeline(stepscope, examples, tmp_path):
     done = stepscope("run", "--out", "out", examples / "merged_timeline.py", "trace.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "trace.json: 3 additions in 3 runs\n"
+    assert done.stdout == "trace.json: 3 runs, 3 executions of 'moved'\n"
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    starts = [event["ts"] for event in events if event.get("name") in ("Add", "AddV2")]
+    slices = [event for event in events if event["ph"] == "X"]
+    starts = [event["ts"] for event in slices if event["args"]["name"] == "moved"]
     assert starts == sorted(starts)
     assert len(set(starts)) == 3
 

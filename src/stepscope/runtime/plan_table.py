@@ -1,0 +1,169 @@
+"""What a plan says about its nodes, as columns: worked out once per plan, used by every trace.
+
+Names, op types, devices, labels, tensor descriptions and who allocates what are the same for every
+run of a plan. A trace adds times, threads and the few shapes a plan could not know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.metadata import MemoryColumns, StringColumn, TensorColumns
+from stepscope.runtime.exec_graph import dependencies
+from stepscope.runtime.plan import Plan
+
+Int64s = npt.NDArray[np.int64]
+Shapes = Mapping[tuple[int, int], tuple[int, ...]]
+UNTIMED = -1
+"""The end of a step that did not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Lists of step numbers, one after the other."""
+
+    flat: npt.NDArray[np.intp]
+    starts: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, lists: Iterable[Sequence[int]]) -> Ragged:
+        """From lists that all have at least one entry."""
+        lists = list(lists)
+        lengths = np.array([0, *map(len, lists)], dtype=np.intp)
+        flat = np.array([i for items in lists for i in items], dtype=np.intp)
+        return cls(flat, np.cumsum(lengths)[:-1])
+
+    def max_of(self, values: Int64s) -> Int64s:
+        """Per list, the largest of its entries' values."""
+        if not len(self.flat):
+            return np.empty(0, dtype=np.int64)
+        return np.maximum.reduceat(values[self.flat], self.starts)
+
+    def min_of(self, values: Int64s) -> Int64s:
+        if not len(self.flat):
+            return np.empty(0, dtype=np.int64)
+        return np.minimum.reduceat(values[self.flat], self.starts)
+
+
+class PlanTable:
+    """See the module's text. Row i describes step i; `_SOURCE` rows come first in a trace."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        steps, nodes = plan.steps, plan.nodes
+        sources = len(plan.graph.devices)
+        self.source_count = sources
+        self.names = StringColumn.of(["_SOURCE"] * sources + [n.name for n in nodes])
+        self.ops = StringColumn.of(["NoOp"] * sources + [n.op_type for n in nodes])
+        self.devices = StringColumn.of([*plan.graph.devices, *(n.device for n in nodes)])
+        self.labels = StringColumn.of(["_SOURCE = NoOp()"] * sources + [n.label for n in nodes])
+        waits = [[d.index for d in dependencies(n)] for n in nodes]
+        self.waiting = np.array([i for i, w in enumerate(waits) if w], dtype=np.intp)
+        """The steps that wait for others, and for which (`waits_for`)."""
+        self.waits_for = Ragged.of([w for w in waits if w])
+        idle = [i for i, s in enumerate(steps) if not s.executes]
+        retvals = {i for i in idle if nodes[i].op_type == "_Retval"}
+        self.retvals = np.array(sorted(retvals), dtype=np.intp)
+        self.at_start = np.array([i for i in idle if not waits[i]], dtype=np.intp)
+        self.later = [(i, waits[i]) for i in idle if waits[i] and i not in retvals]
+        """Constants that wait for others (control edges between devices)."""
+        self._describe_tensors()
+        self._describe_allocations()
+
+    def _describe_tensors(self) -> None:
+        rows = [
+            (i, slot, dtype, step.shapes[slot].known, step.executes and not step.kernel.views)
+            for i, step in enumerate(self._plan.steps)
+            for slot, dtype in enumerate(step.node.output_dtypes)
+            if dtype.is_numpy_compatible
+        ]
+        self._tensor_step = np.array([r[0] for r in rows], dtype=np.intp)
+        self._tensor_slot = np.array([r[1] for r in rows], dtype=np.int32)
+        self._tensor_dtype = np.array([r[2].base_dtype.as_datatype_enum for r in rows], np.int32)
+        self._tensor_item = np.array([r[2].size for r in rows], dtype=np.int64)
+        self._tensor_fresh = np.array([r[4] for r in rows], dtype=np.int64)
+        self._tensor_shape = np.empty(len(rows), dtype=object)
+        self._tensor_shape[:] = [r[3] for r in rows]
+        self._tensor_bytes = np.array(
+            [math.prod(r[3]) * r[2].size if r[3] is not None else 0 for r in rows], dtype=np.int64
+        )
+        self._tensor_at = {(r[0], r[1]): n for n, r in enumerate(rows)}
+
+    def _describe_allocations(self) -> None:
+        plan = self._plan
+        readers: dict[int, list[int]] = {}
+        for i, step in enumerate(plan.steps):
+            for group in step.input_groups(plan.steps):
+                readers.setdefault(group, []).append(i)
+        owned = [
+            (i, slot, group)
+            for i, step in enumerate(plan.steps)
+            if step.executes
+            for slot, group in enumerate(step.groups)
+            if not plan.memories[group].foreign and plan.memories[group].members[0] == (i, slot)
+        ]
+        self._alloc_step = np.array([i for i, _, _ in owned], dtype=np.intp)
+        self._alloc_tensor = np.array([self._tensor_at[i, s] for i, s, _ in owned], dtype=np.intp)
+        self._alloc_kept = np.array([plan.memories[g].escapes for _, _, g in owned], dtype=bool)
+        self._alloc_readers = Ragged.of([[i, *readers.get(g, ())] for i, _, g in owned])
+
+    # -- for a trace ---------------------------------------------------------------------------
+
+    def bytes_and_shapes(self, noted: Shapes) -> tuple[Int64s, npt.NDArray[np.object_]]:
+        """Bytes and shape per tensor of the plan, with what a run noted."""
+        size, shape = self._tensor_bytes, self._tensor_shape
+        if noted:
+            size, shape = size.copy(), shape.copy()
+            for port, found in noted.items():
+                n = self._tensor_at.get(port)
+                if n is not None:
+                    shape[n] = found
+                    size[n] = math.prod(found) * self._tensor_item[n]
+        return size, shape
+
+    def tensors(self, row_of: npt.NDArray[np.intp], noted: Shapes) -> TensorColumns:
+        """Tensor descriptions; `row_of[step]` is a step's row in the trace, -1 for none."""
+        size, shape = self.bytes_and_shapes(noted)
+        rows = row_of[self._tensor_step]
+        kept = np.flatnonzero(rows >= 0)
+        kept = kept[np.argsort(rows[kept], kind="stable")]
+        return TensorColumns.build(
+            op_index=rows[kept],
+            slot=self._tensor_slot[kept],
+            dtype=self._tensor_dtype[kept],
+            shape=shape[kept],
+            bytes=size[kept],
+            allocated_bytes=(size * self._tensor_fresh)[kept],
+        )
+
+    def memory(
+        self, row_of: npt.NDArray[np.intp], noted: Shapes, start: Int64s, end: Int64s, offset: int
+    ) -> MemoryColumns:
+        """Per op that allocated: its bytes, and when they were allocated and let go.
+
+        Memory that outlives the run (fetched, or seen by a custom op) is not let go.
+        """
+        size = self.bytes_and_shapes(noted)[0][self._alloc_tensor]
+        rows = row_of[self._alloc_step]
+        freed_at = self._alloc_readers.max_of(end)
+        freed = (self._alloc_readers.min_of(end) != UNTIMED) & ~self._alloc_kept
+        records: dict[int, list[tuple[int, int]]] = {}
+        for n in np.flatnonzero(rows >= 0).tolist():
+            events = records.setdefault(int(rows[n]), [])
+            events.append((int(start[self._alloc_step[n]]) + offset, int(size[n])))
+            if freed[n]:
+                events.append((int(freed_at[n]) + offset, -int(size[n])))
+        order = sorted(records)
+        total = [sum(b for _, b in records[r] if b > 0) for r in order]
+        return MemoryColumns.build(
+            op_index=order,
+            total_bytes=total,
+            peak_bytes=total,
+            live_bytes=[sum(b for _, b in records[r]) for r in order],
+            records=[records[r] for r in order],
+        )

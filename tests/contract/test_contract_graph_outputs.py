@@ -1,0 +1,241 @@
+"""`output_partition_graphs`, the cost model, `collective_graph_key`, `debug_options`."""
+
+import numpy as np
+import pytest
+
+from stepscope._messages import GraphDef
+from stepscope.metadata import RunMetadata
+from stepscope.options import DebugOptions, DebugTensorWatch, GraphOptions, RunOptions
+
+
+def on_three_devices(ops):
+    x = ops.placeholder(ops.float32, [2], name="x")
+    with ops.device("/cpu:1"):
+        y = ops.add(x, x, name="y")
+    with ops.device("/cpu:2"):
+        z = ops.multiply(y, y, name="z")
+    return {"x": x, "y": y, "z": z}
+
+
+FED = {"x": np.array([1.0, 2.0], np.float32)}
+
+
+def nodes_by_device(metadata):
+    return {
+        graph.node[0].device[-1]: {n.name: n for n in graph.node}
+        for graph in metadata.partition_graphs
+    }
+
+
+@pytest.mark.parametrize("level", [RunOptions.NO_TRACE, RunOptions.FULL_TRACE])
+def test_partition_graphs_one_per_device_with_sends_and_receives(engine, level):
+    program = engine.start(on_three_devices, engine.config(device_count={"CPU": 3}))
+    metadata = program.traced("z", FED, output_partition_graphs=True, trace_level=level)
+    assert len(metadata.partition_graphs) == 3
+    by_device = nodes_by_device(metadata)
+    for device, graph in by_device.items():
+        assert {n.device[-1] for n in graph.values()} == {device}
+    assert "y" in by_device["1"]
+    assert "z" in by_device["2"]
+    everything = [n for graph in by_device.values() for n in graph.values()]
+    sends = {n.attr["tensor_name"].s: n for n in everything if n.op == "_Send"}
+    receives = {n.attr["tensor_name"].s: n for n in everything if n.op == "_Recv"}
+    assert len(sends) == 3, "x to 1, y to 2, z back to the client"
+    assert set(sends) == set(receives)
+    for name, send in sends.items():
+        receive = receives[name]
+        assert send.attr["send_device"].s.decode() == send.device
+        assert receive.attr["recv_device"].s.decode() == receive.device
+        assert send.device != receive.device
+        assert len(send.input) == 1
+        assert not receive.input
+    z = by_device["2"]["z"]
+    assert {by_device["2"][name].op for name in z.input} == {"_Recv"}
+
+
+def test_each_partition_graph_is_closed(engine):
+    program = engine.start(on_three_devices, engine.config(device_count={"CPU": 3}))
+    metadata = program.traced("z", FED, output_partition_graphs=True)
+    for graph in metadata.partition_graphs:
+        names = {n.name for n in graph.node}
+        for node in graph.node:
+            for source in node.input:
+                assert source.lstrip("^").split(":")[0] in names
+
+
+def test_a_traced_node_is_a_node_of_the_partition_graphs(engine):
+    program = engine.start(on_three_devices, engine.config(device_count={"CPU": 3}))
+    metadata = program.traced("z", FED, output_partition_graphs=True)
+    listed = {(n.name, n.op, n.device) for graph in metadata.partition_graphs for n in graph.node}
+    ops = metadata.ops
+    ran = set(zip(ops.name, ops.op, ops.device, strict=True))
+    assert {row for row in ran if row[0] != "_SOURCE"} <= listed
+    assert listed <= ran
+
+
+def test_one_device_is_one_partition_without_transfers(engine):
+    program = engine.start(on_three_devices, engine.config(allow_soft_placement=True))
+    metadata = program.traced("z", FED, output_partition_graphs=True)
+    (graph,) = metadata.partition_graphs
+    assert isinstance(graph, GraphDef)
+    assert not [n for n in graph.node if n.op in ("_Send", "_Recv")]
+
+
+def test_without_the_option_there_are_no_partition_graphs(engine):
+    program = engine.start(on_three_devices, engine.config(device_count={"CPU": 3}))
+    assert not program.traced("z", FED).partition_graphs
+
+
+def test_partition_graphs_that_the_session_forbids_are_refused(engine):
+    config = engine.config(device_count={"CPU": 3})
+    config.experimental.disable_output_partition_graphs = True
+    program = engine.start(on_three_devices, config)
+    with pytest.raises(engine.errors.InvalidArgumentError, match="output_partition_graphs"):
+        program.run("z", FED, RunOptions(output_partition_graphs=True))
+
+
+# -- the cost model ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("every", "after", "expected"),
+    [(0, 0, "FFFFFF"), (1, 0, "TTTTTT"), (2, 0, "FTFTFT"), (3, 2, "FFFFTF")],
+)
+@pytest.mark.parametrize("level", [RunOptions.NO_TRACE, RunOptions.FULL_TRACE])
+def test_the_cost_graph_comes_on_tensorflow_s_schedule(engine, every, after, expected, level):
+    config = engine.config(
+        graph_options=GraphOptions(build_cost_model=every, build_cost_model_after=after)
+    )
+    config.allow_soft_placement = True
+    program = engine.start(on_three_devices, config)
+    found = ""
+    for _ in expected:
+        metadata = program.traced("z", FED, trace_level=level)
+        found += "T" if len(metadata.cost_graph.node) else "F"
+    assert found == expected
+
+
+def test_the_cost_graph_has_measured_times_sizes_and_shapes(engine):
+    def build(ops):
+        import time
+
+        x = ops.placeholder(ops.float32, [2, 3], name="x")
+        slow = ops.py_func(lambda v: time.sleep(0.02) or v, [x], ops.float32, name="slow")
+        slow.set_shape([2, 3])
+        return {"x": x, "y": ops.add(slow, 1.0, name="y")}
+
+    program = engine.start(
+        build, engine.config(graph_options=GraphOptions(build_cost_model=1))
+    )
+    metadata = program.traced("y", {"x": np.ones((2, 3), np.float32)}, trace_level=0)
+    nodes = {n.name: n for n in metadata.cost_graph.node}
+    assert 20_000 <= nodes["slow"].compute_cost < 10_000_000
+    assert nodes["y"].compute_cost < nodes["slow"].compute_cost
+    assert nodes["y"].output_info[0].size == 24
+    assert [d.size for d in nodes["y"].output_info[0].shape.dim] == [2, 3]
+    by_id = {n.id: n.name for n in metadata.cost_graph.node}
+    assert by_id[nodes["y"].input_info[0].preceding_node] == "slow"
+    assert all(n.device.endswith("CPU:0") for n in metadata.cost_graph.node)
+
+
+def test_a_costed_run_without_a_trace_level_shows_no_trace(engine):
+    program = engine.start(
+        on_three_devices,
+        engine.config(allow_soft_placement=True, graph_options=GraphOptions(build_cost_model=1)),
+    )
+    metadata = program.traced("z", FED, trace_level=0)
+    assert len(metadata.cost_graph.node)
+    assert len(metadata.ops) == 0
+
+
+def test_each_kind_of_run_is_counted_by_itself_whatever_holds_its_fetches(engine):
+    program = engine.start(
+        on_three_devices,
+        engine.config(allow_soft_placement=True, graph_options=GraphOptions(build_cost_model=2)),
+    )
+
+    def has_costs(fetches):
+        return bool(len(program.traced(fetches, FED).cost_graph.node))
+
+    assert [has_costs("y"), has_costs("z"), has_costs("y"), has_costs("z")] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    assert [has_costs(["y", "z"]), has_costs(["y", "z"])] == [False, True]
+
+
+# -- collective_graph_key ----------------------------------------------------------------------
+
+
+def test_the_collective_graph_key_is_in_the_metadata(engine):
+    program = engine.start(on_three_devices, engine.config(allow_soft_placement=True))
+    metadata = program.traced(
+        "z", FED, experimental=RunOptions.Experimental(collective_graph_key=77)
+    )
+    assert metadata.run_options.experimental.collective_graph_key == 77
+    again = RunMetadata.FromString(metadata.SerializeToString())
+    assert again.run_options.experimental.collective_graph_key == 77
+
+
+def test_a_collective_op_is_refused_by_name(engine):
+    node = GraphDef().node.add(name="sum", op="CollectiveReduce", input=["x"])
+    for key, value in {"group_size": 2, "group_key": 1, "instance_key": 1}.items():
+        node.attr[key].i = value
+    node.attr["T"].type = 1
+    node.attr["merge_op"].s = b"Add"
+    node.attr["final_op"].s = b"Id"
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [2], name="x")
+        graph_def = ops.GraphDef()
+        graph_def.node.append(node)
+        (total,) = ops.import_graph_def(
+            graph_def, input_map={"x": x}, return_elements=["sum:0"], name=""
+        )
+        return {"x": x, "total": total}
+
+    with pytest.raises(engine.errors.UnimplementedError, match="CollectiveReduce"):
+        program = engine.start(build)
+        program.run(
+            "total", FED,
+            RunOptions(experimental=RunOptions.Experimental(collective_graph_key=1)),
+        )  # fmt: skip
+
+
+# -- debug_options -----------------------------------------------------------------------------
+
+
+def watch(node, slot, *ops, url):
+    return DebugOptions(
+        debug_tensor_watch_opts=[
+            DebugTensorWatch(node_name=node, output_slot=slot, debug_ops=ops, debug_urls=[url])
+        ]
+    )
+
+
+def test_a_watched_tensor_is_dumped_to_a_file(engine, tmp_path):
+    program = engine.start(on_three_devices, engine.config(allow_soft_placement=True))
+    program.run(
+        "z", FED, RunOptions(debug_options=watch("y", 0, "DebugIdentity", url=f"file://{tmp_path}"))
+    )
+    dumps = [p for p in tmp_path.rglob("*") if p.is_file() and p.name.startswith("y_0_Debug")]
+    assert len(dumps) == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "slot", "op", "url", "named"),
+    [
+        ("nowhere", 0, "DebugIdentity", "file://{}", "nowhere"),
+        ("y", 3, "DebugIdentity", "file://{}", "3"),
+        ("y", 0, "DebugTelepathy", "file://{}", "DebugTelepathy"),
+        ("y", 0, "DebugIdentity", "pigeon://{}", "pigeon"),
+    ],
+    ids=["node", "slot", "debug op", "scheme"],
+)
+def test_a_watch_that_cannot_be_is_an_error_that_names_it(
+    engine, tmp_path, node, slot, op, url, named
+):
+    program = engine.start(on_three_devices, engine.config(allow_soft_placement=True))
+    options = RunOptions(debug_options=watch(node, slot, op, url=url.format(tmp_path)))
+    with pytest.raises(engine.errors.OpError, match=named):
+        program.run("z", FED, options)
+    np.testing.assert_array_equal(program.run("z", FED), [4.0, 16.0])

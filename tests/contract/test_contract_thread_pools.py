@@ -1,0 +1,275 @@
+"""`inter_op_thread_pool` and the run-handler pool: where a run executes."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions, ThreadPoolOptionProto
+
+
+def who_ran(ops):
+    """A graph whose two independent Python ops say which thread they ran on."""
+
+    def here():
+        return np.int64(threading.get_ident())
+
+    first = ops.py_func(here, [], ops.int64, name="first")
+    second = ops.py_func(here, [], ops.int64, name="second")
+    return {"first": first, "second": second, "both": ops.stack([first, second], name="both")}
+
+
+def pools(*sizes_and_names):
+    return [ThreadPoolOptionProto(num_threads=n, global_name=g) for n, g in sizes_and_names]
+
+
+def pools_used(engine, program, fetch="both", **options):
+    metadata = program.traced(fetch, **options)
+    named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
+    return {engine.pool_of(name) for node, name in named.items() if node in ("first", "second")}
+
+
+def test_each_index_is_its_own_pool(engine):
+    program = engine.start(
+        who_ran, engine.config(session_inter_op_thread_pool=pools((1, ""), (2, "")))
+    )
+    first = pools_used(engine, program, inter_op_thread_pool=0)
+    second = pools_used(engine, program, inter_op_thread_pool=1)
+    assert len(first) == len(second) == 1
+    assert not first & second
+    assert "caller" not in first | second
+
+
+def test_the_configured_pool_also_serves_runs_that_could_stay_on_the_caller_s_thread(engine):
+    program = engine.start(
+        who_ran, engine.config(session_inter_op_thread_pool=pools((1, "")))
+    )
+    assert program.run("first") != threading.get_ident()
+    assert program.run("first") == program.run("second"), "one thread serves all"
+
+
+def test_a_pool_has_as_many_threads_as_it_was_given(engine):
+    meeting = threading.Barrier(3, timeout=20)
+
+    def build(ops):
+        def meet():
+            meeting.wait()
+            return np.int64(threading.get_ident())
+
+        return {"all": ops.stack([ops.py_func(meet, [], ops.int64) for _ in range(3)])}
+
+    program = engine.start(build, engine.config(session_inter_op_thread_pool=pools((3, ""))))
+    for _ in range(5):
+        assert len(set(program.run("all"))) == 3, "three ops were inside at once"
+
+
+def test_one_thread_runs_one_op_at_a_time(engine):
+    inside, most = [], []
+
+    def build(ops):
+        def enter():
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.002)
+            inside.pop()
+            return np.float32(0)
+
+        return {"all": ops.add_n([ops.py_func(enter, [], ops.float32) for _ in range(8)])}
+
+    program = engine.start(build, engine.config(session_inter_op_thread_pool=pools((1, ""))))
+    program.run("all")
+    assert max(most) == 1
+    assert len(most) == 8
+
+
+def test_a_global_name_is_one_pool_for_all_sessions(engine):
+    config = engine.config(session_inter_op_thread_pool=pools((1, "shared by two")))
+    one, two = engine.start(who_ran, config), engine.start(who_ran, config)
+    assert one.run("first") == two.run("first")
+    own = engine.config(session_inter_op_thread_pool=pools((1, "")))
+    three, four = engine.start(who_ran, own), engine.start(who_ran, own)
+    assert three.run("first") != four.run("first")
+
+
+def test_a_shared_pool_outlives_the_session_that_made_it(engine):
+    config = engine.config(session_inter_op_thread_pool=pools((1, "outlives")))
+    one, two = engine.start(who_ran, config), engine.start(who_ran, config)
+    thread = one.run("first")
+    one.close()
+    assert two.run("first") == thread
+
+
+def test_minus_one_is_the_caller_s_thread(engine):
+    program = engine.start(who_ran)
+    assert set(program.run("both", None, RunOptions(inter_op_thread_pool=-1))) == {
+        threading.get_ident()
+    }
+    assert pools_used(engine, program, inter_op_thread_pool=-1) == {"caller"}
+
+
+def test_minus_one_leaves_configured_pools_alone(engine):
+    program = engine.start(
+        who_ran, engine.config(session_inter_op_thread_pool=pools((2, "")))
+    )
+    assert pools_used(engine, program, inter_op_thread_pool=-1) == {"caller"}
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own pools", "default pool"])
+def test_minus_one_with_several_partitions_is_pool_zero(engine, own):
+    def build(ops):
+        with ops.device("/cpu:0"):
+            first = ops.py_func(lambda: np.float32(1), [], ops.float32, name="first")
+        with ops.device("/cpu:1"):
+            second = ops.py_func(lambda v: v, [first], ops.float32, name="second")
+        return {"second": second}
+
+    fields = {"session_inter_op_thread_pool": pools((1, ""), (1, ""))} if own else {}
+    program = engine.start(build, engine.config(device_count={"CPU": 2}, **fields))
+    expected = pools_used(engine, program, "second", inter_op_thread_pool=0, timeout_in_ms=20_000)
+    assert "caller" not in expected
+    assert pools_used(engine, program, "second", inter_op_thread_pool=-1) == expected
+
+
+@pytest.mark.parametrize("index", [-2, 1, 7])
+def test_any_other_index_is_an_error(engine, index):
+    program = engine.start(who_ran)
+    with pytest.raises(
+        engine.errors.InvalidArgumentError, match=rf"^Invalid inter_op_thread_pool: {index}$"
+    ):
+        program.run("first", None, RunOptions(inter_op_thread_pool=index))
+    assert program.run("first"), "the session survives"
+
+
+def test_the_limit_is_the_number_of_configured_pools(engine):
+    program = engine.start(
+        who_ran, engine.config(session_inter_op_thread_pool=pools((1, ""), (1, "")))
+    )
+    assert program.run("first", None, RunOptions(inter_op_thread_pool=1))
+    with pytest.raises(
+        engine.errors.InvalidArgumentError, match=r"^Invalid inter_op_thread_pool: 2$"
+    ):
+        program.run("first", None, RunOptions(inter_op_thread_pool=2))
+
+
+# -- the run-handler pool ----------------------------------------------------------------------
+
+
+def handled(priority=0, **options):
+    return RunOptions(
+        experimental=RunOptions.Experimental(
+            use_run_handler_pool=True,
+            run_handler_pool_options={"priority": priority},
+        ),
+        **options,
+    )
+
+
+def marks(order, gate):
+    def build(ops):
+        mark = ops.placeholder(ops.int64, [], name="mark")
+
+        def note(value):
+            if value == 0:
+                gate.wait(20)
+            order.append(int(value))
+            return value
+
+        return {"mark": mark, "noted": ops.py_func(note, [mark], ops.int64, name="noted")}
+
+    return build
+
+
+def serve(engine, runs, workers=1):
+    """The order in which runs (mark, priority) are served that all wait for the same thread."""
+    order, gate, waiting = [], threading.Event(), []
+    config = engine.config(inter_op_parallelism_threads=workers)
+    program = engine.start(marks(order, gate), config)
+
+    def start(mark, priority):
+        thread = threading.Thread(
+            target=program.run, args=("noted", {"mark": mark}, handled(priority))
+        )
+        thread.start()
+        waiting.append(thread)
+        time.sleep(0.05)  # so that the runs arrive in this order
+
+    start(0, 0)
+    for mark, priority in runs:
+        start(mark, priority)
+    assert order == []
+    gate.set()
+    for thread in waiting:
+        thread.join(20)
+    program.close()
+    return order[1:]
+
+
+def test_runs_of_one_priority_are_served_oldest_first(engine):
+    assert serve(engine, [(1, 0), (2, 0), (3, 0)]) == [1, 2, 3]
+
+
+def test_runs_of_a_higher_priority_are_served_first(engine):
+    assert serve(engine, [(1, 0), (2, 5), (3, 1), (4, 5)]) == [2, 4, 3, 1]
+
+
+def test_the_run_handler_pool_is_one_for_all_sessions(engine):
+    one, two = engine.start(who_ran), engine.start(who_ran)
+    used = set()
+    for program in (one, two):
+        metadata = RunMetadata()
+        program.run("both", None, handled(trace_level=3), metadata)
+        assert metadata.completeness.complete
+        named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
+        used |= {engine.pool_of(named["first"])}
+    assert len(used) == 1
+    assert used != pools_used(engine, one, timeout_in_ms=20_000), "not the session's pool"
+    assert "caller" not in used
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"session_inter_op_thread_pool": pools((1, ""))}, {"use_per_session_threads": True}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_in_a_session_with_pools_of_its_own_it_has_no_effect_and_that_is_said(engine, fields):
+    program = engine.start(who_ran, engine.config(**fields))
+    metadata = RunMetadata()
+    program.run("both", None, handled(trace_level=3), metadata)
+    named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
+    assert {engine.pool_of(named["first"])} == pools_used(engine, program)
+    (loss,) = metadata.completeness.losses
+    assert loss.what == "experimental.use_run_handler_pool"
+    assert "no effect" in loss.reason
+    assert not metadata.completeness.complete
+
+
+def test_on_the_caller_s_thread_it_has_no_effect_and_that_is_said(engine):
+    program = engine.start(who_ran)
+    metadata = RunMetadata()
+    program.run("both", None, handled(inter_op_thread_pool=-1, trace_level=3), metadata)
+    (loss,) = metadata.completeness.losses
+    assert loss.what == "experimental.use_run_handler_pool"
+    assert "no effect" in loss.reason
+
+
+def test_a_priority_without_the_pool_has_no_effect_and_that_is_said(engine):
+    program = engine.start(who_ran)
+    options = RunOptions(trace_level=1)
+    options.experimental.run_handler_pool_options.priority = 4
+    metadata = RunMetadata()
+    program.run("both", None, options, metadata)
+    (loss,) = metadata.completeness.losses
+    assert loss.what == "experimental.run_handler_pool_options.priority"
+    assert "use_run_handler_pool" in loss.reason
+
+
+def test_the_run_handler_pool_keeps_deadlines(engine, stuck):
+    program = engine.start(
+        lambda ops: {"y": ops.py_func(stuck, [ops.constant([1.0])], ops.float32, name="inside")}
+    )
+    metadata = RunMetadata()
+    with pytest.raises(engine.errors.DeadlineExceededError):
+        program.run("y", None, handled(timeout_in_ms=100), metadata)
+    assert metadata.status.in_flight == ["inside"]

@@ -1,0 +1,233 @@
+"""The cost graph: when it is filled, and what with, beside TensorFlow's for the same graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stepscope
+import stepscope.tf1 as st
+
+
+def config(every: int, after: int = 0, **more: Any) -> stepscope.ConfigProto:
+    made = stepscope.ConfigProto(**more)
+    made.graph_options.build_cost_model = every
+    made.graph_options.build_cost_model_after = after
+    return made
+
+
+def build() -> stepscope.Graph:
+    graph = stepscope.Graph()
+    with graph.as_default():
+        x = st.placeholder(st.float32, [None, 2], name="x")
+        c = st.constant([[1.0, 2.0], [3.0, 4.0]], name="c")
+        v = st.Variable([1.0, 2.0], name="v")
+        r = st.Variable([1.0, 2.0], name="r", use_resource=True)
+        y = st.add(st.matmul(x, c, name="mm"), v, name="y")
+        y2 = st.add(y, r, name="y2")
+        first, _ = st.split(y2, 2, axis=1, name="sp")
+        st.reshape(y2, [-1], name="flat")
+        st.identity(st.constant(["a"], name="word"), name="said")
+        with st.device("/cpu:1"):
+            st.multiply(y2, 2.0, name="z")
+        with st.control_dependencies([first]):
+            st.no_op(name="done")
+    return graph
+
+
+FETCHES = ["y2:0", "flat:0", "said:0", "z:0", "done", "sp:1"]
+FEED = {"x:0": np.ones((3, 2), np.float32)}
+INITIALIZERS = ["v/Assign", "r/Assign"]
+
+
+def ours(runs: int = 1, feeds: Any = None) -> Any:
+    with stepscope.Session(graph=build(), config=config(1, device_count={"CPU": 2})) as session:
+        session.run(INITIALIZERS)
+        for k in range(runs):
+            metadata = stepscope.RunMetadata()
+            feed = FEED if feeds is None else {"x:0": feeds[k]}
+            session.run(FETCHES, feed, run_metadata=metadata)
+    return metadata.cost_graph
+
+
+@pytest.fixture(scope="module")
+def theirs(tf):
+    tf1 = tf.compat.v1
+    settings = tf1.ConfigProto(device_count={"CPU": 2})
+    settings.graph_options.rewrite_options.disable_meta_optimizer = True
+    settings.graph_options.optimizer_options.opt_level = -1
+    settings.graph_options.build_cost_model = 1
+    graph = tf.Graph()
+    with graph.as_default():
+        tf1.import_graph_def(
+            tf1.GraphDef.FromString(build().as_graph_def().SerializeToString()), name=""
+        )
+    with tf1.Session(graph=graph, config=settings) as session:
+        session.run([graph.get_operation_by_name(n) for n in INITIALIZERS])
+        metadata = tf1.RunMetadata()
+        session.run([graph.as_graph_element(f) for f in FETCHES], FEED, run_metadata=metadata)
+    return metadata.cost_graph
+
+
+def named(graph: Any) -> dict[str, Any]:
+    return {node.name: node for node in graph.node if node.device}
+
+
+# -- when ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("every", "after", "expected"),
+    [
+        (0, 0, "FFFFFF"),
+        (1, 0, "TTTTTT"),
+        (2, 0, "FTFTFT"),
+        (3, 2, "FFFFTF"),
+        (1, 3, "FFFTTT"),
+    ],
+)
+def test_the_schedule_is_tensorflows(tf, every, after, expected):
+    def filled(session, fetch, metadata_class):
+        for _ in range(6):
+            metadata = metadata_class()
+            session.run(fetch, run_metadata=metadata)
+            yield "T" if len(metadata.cost_graph.node) else "F"
+
+    with stepscope.Graph().as_default():
+        fetch = st.add(st.constant(1.0), 2.0)
+        with stepscope.Session(config=config(every, after)) as session:
+            found = "".join(filled(session, fetch, stepscope.RunMetadata))
+    tf1 = tf.compat.v1
+    with tf.Graph().as_default():
+        fetch = tf.add(tf.constant(1.0), 2.0)
+        settings = tf1.ConfigProto.FromString(config(every, after).SerializeToString())
+        with tf1.Session(config=settings) as session:
+            assert "".join(filled(session, fetch, tf1.RunMetadata)) == expected
+    assert found == expected
+
+
+def test_each_kind_of_run_counts_for_itself():
+    with stepscope.Graph().as_default(), stepscope.Session(config=config(2)) as session:
+        a = st.constant(1.0, name="a")
+        b = st.add(a, 1.0, name="b")
+        filled = []
+        for fetch in (a, b, a, b):
+            metadata = stepscope.RunMetadata()
+            session.run(fetch, run_metadata=metadata)
+            filled.append(bool(metadata.cost_graph.node))
+    assert filled == [False, False, True, True]
+
+
+def test_a_costed_run_has_step_stats_too(theirs):
+    del theirs
+    with stepscope.Graph().as_default(), stepscope.Session(config=config(1)) as session:
+        metadata = stepscope.RunMetadata()
+        session.run(st.add(st.constant(1.0), 2.0, name="sum"), run_metadata=metadata)
+    assert "sum" in list(metadata.ops.name)
+
+
+# -- what ----------------------------------------------------------------------------------------
+
+
+def test_the_same_nodes_on_the_same_devices(theirs):
+    def placed(graph):
+        return sorted((n.name, n.device) for n in graph.node)
+
+    assert placed(ours()) == placed(theirs)
+
+
+def test_ids_count_through_and_edges_lead_to_the_same_nodes(theirs):
+    graph = ours()
+    assert [n.id for n in graph.node] == list(range(len(graph.node)))
+
+    def edges(g):
+        names = {n.id: (n.name, n.device) for n in g.node}
+        found = set()
+        for n in g.node:
+            for k, i in enumerate(n.input_info):
+                found.add((n.name, k, names[i.preceding_node], i.preceding_port))
+            if n.name != "_SINK":
+                found |= {(n.name, "^", names[i]) for i in n.control_input}
+        return found
+
+    assert edges(graph) == edges(theirs)
+    sinks = [{g.node[i].name for i in n.control_input} for n in graph.node if n.name == "_SINK"]
+    theirs_by_id = {n.id: n.name for n in theirs.node}
+    expected = [
+        {theirs_by_id[i] for i in n.control_input} for n in theirs.node if n.name == "_SINK"
+    ]
+    assert sinks == expected
+
+
+def test_outputs_have_the_sizes_shapes_and_types_of_tensorflows(theirs):
+    expected, found = named(theirs), named(ours())
+    unmeasured = {"v": 0, "said": 0, "word": 0, "r": 0}
+    compared = 0
+    for name, node in expected.items():
+        mine = found[name]
+        assert len(mine.output_info) == len(node.output_info), name
+        for a, b in zip(mine.output_info, node.output_info, strict=True):
+            if b.dtype == 0:
+                # TensorFlow says nothing of what it received; here it is known.
+                assert [d.size for d in a.shape.dim] == [3, 2], name
+                continue
+            assert a.dtype == b.dtype, name
+            assert [d.size for d in a.shape.dim] == [d.size for d in b.shape.dim], name
+            assert a.shape.unknown_rank == b.shape.unknown_rank, name
+            if name not in unmeasured or name == "v":
+                assert a.size == b.size, name
+            compared += 1
+        if name not in unmeasured or name == "v":
+            assert mine.persistent_memory_size == node.persistent_memory_size, name
+        assert mine.is_final == node.is_final, name
+    assert compared > 12
+    assert found["said"].output_info[0].size == -1
+    assert found["r"].output_info[0].size == 0
+
+
+def test_aliases_say_whose_memory_it_is(theirs):
+    del theirs
+    found = named(ours())
+    assert found["flat"].output_info[0].alias_input_port == 0
+    assert found["mm"].output_info[0].alias_input_port == -1
+    with stepscope.Graph().as_default(), stepscope.Session(config=config(1)) as session:
+        x = st.placeholder(st.float32, [4], name="x")
+        a = st.add(x, 1.0, name="a")
+        b = st.add(a, 1.0, name="b")
+        metadata = stepscope.RunMetadata()
+        session.run(st.reduce_sum(b, name="s"), {x: np.zeros(4)}, run_metadata=metadata)
+    found = named(metadata.cost_graph)
+    # The fed array is never written to; an intermediate one is written over.
+    assert found["a"].output_info[0].alias_input_port == -1
+    assert found["b"].output_info[0].alias_input_port == 0
+
+
+def test_costs_are_measured_in_microseconds_and_the_largest_stay():
+    with stepscope.Graph().as_default(), stepscope.Session(config=config(1)) as session:
+        x = st.placeholder(st.float32, [None, None], name="x")
+        y = st.matmul(x, x, name="mm")
+        small, big = np.ones((2, 2), np.float32), np.ones((400, 400), np.float32)
+        seen = []
+        for value in (small, big, small):
+            metadata = stepscope.RunMetadata()
+            session.run(y, {x: value}, run_metadata=metadata)
+            node = named(metadata.cost_graph)["mm"]
+            row = list(metadata.ops.name).index("mm")
+            micros = int(metadata.ops.end_ns[row] - metadata.ops.start_ns[row]) // 1000
+            seen.append((node.compute_cost, micros, node.output_info[0].size))
+    costs, micros, sizes = zip(*seen, strict=True)
+    assert costs == tuple(np.maximum.accumulate(micros))
+    assert costs[1] > 100
+    assert sizes == (16, 640000, 640000)
+
+
+def test_a_cost_graph_kept_is_not_changed_by_later_runs():
+    with stepscope.Graph().as_default(), stepscope.Session(config=config(1)) as session:
+        x = st.placeholder(st.float32, [None], name="x")
+        y = st.add(x, 1.0, name="y")
+        first = stepscope.RunMetadata()
+        session.run(y, {x: np.zeros(3)}, run_metadata=first)
+        session.run(y, {x: np.zeros(30)}, run_metadata=stepscope.RunMetadata())
+    assert named(first.cost_graph)["y"].output_info[0].size == 12
