@@ -154,7 +154,7 @@ def overhead(_tf: Any) -> Iterator[Result]:
         side = Side(ours, build)
         stated: list[float] = []
 
-        def traced(side: Side = side, stated: list[float] = stated) -> None:
+        def traced(side: Side = side) -> None:
             side.traced(side.full)
 
         rounds = 300 if build is chain else 30

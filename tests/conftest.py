@@ -25,6 +25,7 @@ CAPTURES = (
 def tensorflow() -> Any:
     """The real TensorFlow, imported once and quietly; skips where it is not installed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it renames MatMul to _MklMatMul
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

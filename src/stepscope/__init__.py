@@ -17,6 +17,7 @@ from stepscope.options import (
     ThreadPoolOptionProto,
 )
 from stepscope.runtime import InteractiveSession, Session
+from stepscope.runtime.debug import register_callback as debug_callback
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "Tensor",
     "TensorShape",
     "ThreadPoolOptionProto",
+    "debug_callback",
     "errors",
     "import_graph_def",
     "load",

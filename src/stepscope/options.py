@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from stepscope import _messages
-from stepscope._message_backed import MessageBacked, check_enums, leaf_fields, same_name
+from stepscope._message_backed import MessageBacked
+from stepscope._message_fields import check_enums, leaf_fields, same_name
 from stepscope.errors import InvalidOptionError
 
 __all__ = [

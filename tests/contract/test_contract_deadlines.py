@@ -72,9 +72,7 @@ def test_a_dequeue_that_gets_its_item_in_time_is_no_time_out(engine, pool):
 
 def test_a_cancelled_dequeue_takes_no_item(engine):
     program = engine.start(queue_program)
-    program.failing(
-        engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=30
-    )
+    program.failing(engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=30)
     program.run("put", {"x": 7.0})
     assert program.run("take", {"x": 0.0}) == 7.0
 
@@ -206,9 +204,7 @@ def test_of_several_ops_in_flight_each_outcome_is_said(engine, stuck):
         }
 
     program = engine.start(build)
-    _, metadata, _ = program.failing(
-        engine.errors.DeadlineExceededError, "both", timeout_in_ms=200
-    )
+    _, metadata, _ = program.failing(engine.errors.DeadlineExceededError, "both", timeout_in_ms=200)
     assert {(o.name, o.outcome) for o in metadata.status.outcomes} == {
         ("inside", "abandoned"),
         ("take", "cancelled"),

@@ -43,9 +43,7 @@ def test_each_index_is_its_own_pool(engine):
 
 
 def test_the_configured_pool_also_serves_runs_that_could_stay_on_the_caller_s_thread(engine):
-    program = engine.start(
-        who_ran, engine.config(session_inter_op_thread_pool=pools((1, "")))
-    )
+    program = engine.start(who_ran, engine.config(session_inter_op_thread_pool=pools((1, ""))))
     assert program.run("first") != threading.get_ident()
     assert program.run("first") == program.run("second"), "one thread serves all"
 
@@ -110,9 +108,7 @@ def test_minus_one_is_the_caller_s_thread(engine):
 
 
 def test_minus_one_leaves_configured_pools_alone(engine):
-    program = engine.start(
-        who_ran, engine.config(session_inter_op_thread_pool=pools((2, "")))
-    )
+    program = engine.start(who_ran, engine.config(session_inter_op_thread_pool=pools((2, ""))))
     assert pools_used(engine, program, inter_op_thread_pool=-1) == {"caller"}
 
 

@@ -145,7 +145,7 @@ def test_values_that_are_not_allowed(field, value, says):
 
 def test_a_wrong_value_in_tensorflows_message_is_found(tf):
     theirs = tf.RunOptions(trace_level=7)
-    with pytest.raises(errors.InvalidArgumentError, match="RunOptions.trace_level is 7; allowed"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"RunOptions.trace_level is 7; allowed"):
         so.as_run_options(theirs)
     config = tf.ConfigProto()
     config.graph_options.optimizer_options.opt_level = 55
@@ -158,7 +158,9 @@ def test_a_wrong_value_in_tensorflows_message_is_found(tf):
 
 
 def test_unknown_names_list_what_there_is():
-    with pytest.raises(ValueError, match="RunOptions has no field 'trace_levle'; did you mean 'tra"):
+    with pytest.raises(
+        ValueError, match="RunOptions has no field 'trace_levle'; did you mean 'tra"
+    ):
         so.RunOptions(trace_levle=1)
     options = so.RunOptions()
     with pytest.raises(AttributeError, match="its fields are allocation_log_address, "):
@@ -177,7 +179,7 @@ def test_wrong_types_are_type_errors(value):
         so.RunOptions(timeout_in_ms=value)
     with pytest.raises(TypeError):
         so.RunOptions().timeout_in_ms = value
-    with pytest.raises(TypeError, match="RunOptions.debug_options takes a DebugOptions"):
+    with pytest.raises(TypeError, match=r"RunOptions.debug_options takes a DebugOptions"):
         so.RunOptions(debug_options=3)
     with pytest.raises(TypeError, match="takes a DebugTensorWatch"):
         so.DebugOptions(debug_tensor_watch_opts=[so.RunOptions()])

@@ -27,7 +27,12 @@ def command(file: Path) -> None:
     from stepscope.metadata import load
 
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(_summary(file, load(file)))
+    loaded = load(file)
+    runs = loaded if isinstance(loaded, list) else [loaded]
+    for number, metadata in enumerate(runs):
+        if number:
+            console.print()
+        console.print(_summary(file, metadata))
 
 
 def _summary(file: Path, metadata: RunMetadata) -> RenderableType:

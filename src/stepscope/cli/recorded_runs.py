@@ -93,10 +93,11 @@ class RecordedRuns:
             try:
                 place.mkdir(exist_ok=True)
                 metadata.save(place / METADATA_FILE)
-            except OSError as error:
-                self.problem = f"{name} could not be written: {error}"
+                kept = _without_bulk(metadata)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the script goes on
+                self.problem = f"{name} could not be written: {type(error).__name__}: {error}"
             else:
-                self.runs.append((name, _without_bulk(metadata)))
+                self.runs.append((name, kept))
                 self.limit_reached = len(self.runs) == self.limit
             if self.limit_reached or self.problem is not None:
                 self._source.close()

@@ -177,8 +177,9 @@ _BY_PYTHON: Final[dict[type, DType]] = {
 }  # fmt: skip
 
 
-def as_dtype(value: Any) -> DType:
+def as_dtype(type_value: Any) -> DType:
     """The `DType` of a name, enum number, NumPy dtype, Python type or TensorFlow's own DType."""
+    value = type_value
     if isinstance(value, DType):
         return value
     if isinstance(value, type) and value in _BY_PYTHON:

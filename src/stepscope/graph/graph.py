@@ -489,12 +489,12 @@ def graph_of(values: Iterable[Any]) -> Graph:
     return get_default_graph()
 
 
-def device(spec: Any) -> Any:
-    return get_default_graph().device(spec)
+def device(device_name_or_function: Any) -> Any:
+    return get_default_graph().device(device_name_or_function)
 
 
-def control_dependencies(inputs: Iterable[Any] | None) -> Any:
-    return get_default_graph().control_dependencies(inputs)
+def control_dependencies(control_inputs: Iterable[Any] | None) -> Any:
+    return get_default_graph().control_dependencies(control_inputs)
 
 
 def colocate_with(op: Any, ignore_existing: bool = False) -> Any:
@@ -505,12 +505,12 @@ def add_to_collection(name: str, value: Any) -> None:
     get_default_graph().add_to_collection(name, value)
 
 
-def get_collection(name: str, scope: str | None = None) -> list[Any]:
-    return get_default_graph().get_collection(name, scope)
+def get_collection(key: str, scope: str | None = None) -> list[Any]:
+    return get_default_graph().get_collection(key, scope)
 
 
-def get_collection_ref(name: str) -> list[Any]:
-    return get_default_graph().get_collection_ref(name)
+def get_collection_ref(key: str) -> list[Any]:
+    return get_default_graph().get_collection_ref(key)
 
 
 def dtype_of(value: Any) -> DType | None:

@@ -116,13 +116,13 @@ class Dimension:
         return "?" if self._value is None else str(self._value)
 
 
-def dimension_value(dim: Any) -> int | None:
+def dimension_value(dimension: Any) -> int | None:
     """The int or None of a Dimension, an int-like or None."""
-    if dim is None:
+    if dimension is None:
         return None
-    if isinstance(dim, Dimension):
-        return dim.value
-    return int(dim)
+    if isinstance(dimension, Dimension):
+        return dimension.value
+    return int(dimension)
 
 
 class TensorShape:

@@ -17,24 +17,24 @@ _VALUE_FIELDS = {
 }  # fmt: skip
 
 
-def make_ndarray(proto: Any) -> Array:
+def make_ndarray(tensor: Any) -> Array:
     """The array of a TensorProto; fewer values than elements repeat the last one."""
-    dtype = as_dtype(proto.dtype)
-    shape = TensorShape(proto.tensor_shape).known
+    dtype = as_dtype(tensor.dtype)
+    shape = TensorShape(tensor.tensor_shape).known
     if shape is None:
-        raise ValueError(f"A tensor value needs a full shape, not {proto.tensor_shape}.")
-    if proto.tensor_content:
-        flat = np.frombuffer(proto.tensor_content, dtype=dtype.numpy.newbyteorder("<"))
+        raise ValueError(f"A tensor value needs a full shape, not {tensor.tensor_shape}.")
+    if tensor.tensor_content:
+        flat = np.frombuffer(tensor.tensor_content, dtype=dtype.numpy.newbyteorder("<"))
         return flat.astype(dtype.numpy).reshape(shape)
     if dtype is string:
-        values = np.empty(len(proto.string_val), dtype=object)
-        values[:] = list(proto.string_val)
+        values = np.empty(len(tensor.string_val), dtype=object)
+        values[:] = list(tensor.string_val)
         return _fill(values, shape, np.dtype(object), b"")
     if dtype.is_complex:
-        raw = proto.scomplex_val if dtype.name == "complex64" else proto.dcomplex_val
+        raw = tensor.scomplex_val if dtype.name == "complex64" else tensor.dcomplex_val
         pairs = np.array(raw, dtype=np.float64).reshape(-1, 2)
         return _fill((pairs[:, 0] + 1j * pairs[:, 1]).astype(dtype.numpy), shape, dtype.numpy, 0)
-    raw = getattr(proto, _VALUE_FIELDS[dtype.name])
+    raw = getattr(tensor, _VALUE_FIELDS[dtype.name])
     if dtype.name == "float16":
         return _fill(np.array(raw, dtype=np.uint16).view(np.float16), shape, dtype.numpy, 0)
     return _fill(np.array(raw, dtype=dtype.numpy), shape, dtype.numpy, 0)

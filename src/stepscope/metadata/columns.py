@@ -120,6 +120,10 @@ class OpColumns:
                 *("op_start_ns", "op_end_ns", "step"),
             )
         }
+        if self.op_end_ns is self.end_ns:
+            del lengths["op_end_ns"]
+        if self.op_start_ns is self.start_ns:
+            del lengths["op_start_ns"]
         if self.labels is not None:
             lengths["labels"] = len(self.labels)
         wrong = {column: length for column, length in lengths.items() if length != rows}

@@ -34,6 +34,13 @@ _ITEM_BYTES: Mapping[int, int] = {
 }
 _REFERENCE_OFFSET = 100
 
+_INT64 = np.iinfo(np.int64)
+
+
+def _fit(value: int) -> int:
+    """The value, or the nearest that a column holds: sums of damaged numbers may be beyond."""
+    return min(max(value, int(_INT64.min)), int(_INT64.max))
+
 
 class _TensorRows:
     """Output tensors, gathered row by row."""
@@ -85,7 +92,7 @@ def _size_of(dtype: int, shape: tuple[int, ...] | None) -> int:
     elements = 1
     for size in shape:
         elements *= size
-    return elements * item
+    return _fit(elements * item)
 
 
 class _MemoryRows:
@@ -102,7 +109,10 @@ class _MemoryRows:
         self.allocator.append(used.allocator_name)
         self.sizes.append((used.total_bytes, used.peak_bytes, used.live_bytes))
         self.records.append(
-            [(record.alloc_micros * 1000, record.alloc_bytes) for record in used.allocation_records]
+            [
+                (_fit(record.alloc_micros * 1000), record.alloc_bytes)
+                for record in used.allocation_records
+            ]
         )
 
     def columns(self) -> MemoryColumns:
@@ -117,7 +127,7 @@ class _MemoryRows:
         )
 
 
-def _times(node: Any) -> tuple[int, int, int, int, int]:
+def _times(node: Any) -> tuple[int, ...]:
     """Scheduled, start, kernel start, kernel end and end of a row, in nanoseconds."""
     start = node.all_start_nanos
     if start:
@@ -130,7 +140,11 @@ def _times(node: Any) -> tuple[int, int, int, int, int]:
     scheduled = node.scheduled_nanos or node.scheduled_micros * 1000 or start
     # A kernel that has no end of its own ended when the row did.
     kernel_end = op_end if op_end >= op_start else end
-    return scheduled, start, start + op_start, start + kernel_end, start + end
+    times = scheduled, start, start + op_start, start + kernel_end, start + end
+    # One comparison of each row keeps the common case quick.
+    if min(times) < _INT64.min or max(times) > _INT64.max:
+        return tuple(map(_fit, times))
+    return times
 
 
 def decode_ops(message: Any) -> OpColumns:
@@ -142,7 +156,7 @@ def decode_ops(message: Any) -> OpColumns:
     types: list[str] = []
     device_names: list[str] = []
     threads: list[int] = []
-    times: list[tuple[int, int, int, int, int]] = []
+    times: list[tuple[int, ...]] = []
     thread_names: dict[int, str] = {}
     tensors, memory = _TensorRows(), _MemoryRows()
     for device in message.step_stats.dev_stats:

@@ -101,7 +101,7 @@ class State:
         if not self._handed_out:
             # Without columns there is nothing to grow stale: they come when somebody asks.
             if "ops" in self._known:
-                self._ops_bytes = self._own_message().step_stats.SerializeToString()
+                self._ops_bytes = _bytes_of(self._own_message().step_stats)
             self._handed_out = True
 
     def _encode(self, field: str) -> None:
@@ -146,7 +146,7 @@ class State:
         """The executions, decoded at most once per content."""
         with self._lock:
             if self._handed_out:
-                data = self._message.step_stats.SerializeToString()
+                data = _bytes_of(self._message.step_stats)
                 if data != self._ops_bytes:
                     self._known["ops"] = decode_ops(self._message)
                     if self._recording is None or self._recording.allocations is None:
@@ -268,3 +268,8 @@ def _copy(target: Any, source: Any) -> None:
     """Copy between messages of whatever family: through bytes."""
     target.ParseFromString(source.SerializeToString())
     target.SetInParent()
+
+
+def _bytes_of(message: Any) -> bytes:
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data

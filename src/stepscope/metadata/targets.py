@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope._message_backed import same_name
+from stepscope._message_fields import same_name
 from stepscope.metadata.run_metadata import RunMetadata
 
 if TYPE_CHECKING:

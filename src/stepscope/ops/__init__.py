@@ -14,6 +14,7 @@ from stepscope.ops import (
     diagonals,
     elementwise,
     indexing,
+    initializers,
     joining,
     masks,
     matmul,
@@ -29,6 +30,7 @@ from stepscope.ops import (
     strings,
     unary,
     variable_ops,
+    variable_scope,
     variables,
 )
 
@@ -43,6 +45,7 @@ __all__ = [
     "diagonals",
     "elementwise",
     "indexing",
+    "initializers",
     "joining",
     "masks",
     "matmul",
@@ -58,5 +61,6 @@ __all__ = [
     "strings",
     "unary",
     "variable_ops",
+    "variable_scope",
     "variables",
 ]

@@ -413,9 +413,9 @@ def scatter_sub(
     return _scatter("ScatterSub", ref, indices, updates, use_locking, name)
 
 
-def is_variable_initialized(ref: Any, name: str | None = None) -> Tensor:
+def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     """Whether the variable has a value in the session that asks."""
-    reference = _reference(ref)
+    reference = _reference(variable)
     if reference is None:
-        return apply_op("VarIsInitializedOp", ref.handle, name=name).values()[0]
+        return apply_op("VarIsInitializedOp", variable.handle, name=name).values()[0]
     return _apply("IsVariableInitialized", reference, name=name)

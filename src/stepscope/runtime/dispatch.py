@@ -92,6 +92,7 @@ class Dispatcher:
         costing = self._cost_model.is_due(compiled)
         if costing:
             level = 3
+        report.traced = options.trace_level > 0 or costing
         trace = None
         if level:
             trace = report.trace = Trace(
@@ -108,7 +109,10 @@ class Dispatcher:
             debugger = Debugger(
                 options.debug_options, plan.plan, state, feeds, compiled.spec.targets
             )
-        report.prepared = clock() - trace.begin if trace is not None else 0
+            if trace is not None:
+                trace.pauses = debugger.paused
+        if trace is not None:
+            report.around += clock() - trace.begin
         try:
             results = self._execute(plan, feeds, state, options, trace, debugger, report)
         finally:
@@ -137,7 +141,7 @@ class Dispatcher:
         deadline = clock() + timeout_ms * 1_000_000 if timeout_ms > 0 else 0
         in_caller = options.inter_op_thread_pool == -1 or self._pools.runs_in_caller
         in_caller = in_caller and len(plan.graph.devices) == 1
-        handler = self._handler(options, report)
+        handler = self._handler(options, report, in_caller=in_caller)
         run: InlineRun | PooledRun
         try:
             if trace is not None and (plan.serial or in_caller):
@@ -175,17 +179,21 @@ class Dispatcher:
             report.outcomes = stopped.outcomes
             raise (stopped.cause or state.cancellation.error()) from None
 
-    def _handler(self, options: ResolvedRunOptions, report: RunReport) -> RunHandler | None:
+    def _handler(
+        self, options: ResolvedRunOptions, report: RunReport, *, in_caller: bool
+    ) -> RunHandler | None:
+        """The run's handler, or None; asking for what has no effect here is put on record."""
+        field, reason = "experimental.use_run_handler_pool", ""
         if not options.use_run_handler_pool:
-            return None
-        if self._pools.has_own_pools:
-            report.losses.append(
-                Loss(
-                    "experimental.use_run_handler_pool",
-                    1,
-                    "no effect: the session has thread pools of its own",
-                )
-            )
+            field = "experimental.run_handler_pool_options.priority"
+            reason = "use_run_handler_pool is off" if options.run_handler_priority else ""
+        elif self._pools.has_own_pools:
+            reason = "the session has thread pools of its own"
+        elif in_caller:
+            reason = "the run stays on the caller's thread"
+        if reason:
+            report.losses.append(Loss(field, 1, f"no effect: {reason}"))
+        if reason or not options.use_run_handler_pool:
             return None
         with self._lock:
             if self._handler_pool is None:

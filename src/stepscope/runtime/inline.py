@@ -102,9 +102,10 @@ class InlineRun:
                         state, self._feeds, arena, token, stop, None, clock, None, deadline
                     )
                 else:
+                    trace.marks = [0] * len(program.steps)
                     trace.begin = clock()
                     result = function(
-                        state, self._feeds, arena, token, stop, trace.marks.append, clock,
+                        state, self._feeds, arena, token, stop, trace.marks, clock,
                         trace.notes.append, deadline,
                     )  # fmt: skip
                     trace.end = clock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,5 +37,23 @@ def recording(callback: Callable[[RunMetadata], None], trace_level: int) -> Iter
     try:
         yield
     finally:
-        with _lock:
-            current = tuple(o for o in current if o is not observer)
+        _drop(observer)
+
+
+def show(observer: Observer, metadata: RunMetadata) -> None:
+    """Hand a run to an observer; one that raises is dropped with a warning, the run goes on."""
+    try:
+        observer.callback(metadata)
+    except Exception as error:  # noqa: BLE001 - whatever an observer does is not the run's fault
+        _drop(observer)
+        warnings.warn(
+            f"An observer of runs raised {type(error).__name__}: {error}; it sees no more runs.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _drop(observer: Observer) -> None:
+    global current
+    with _lock:
+        current = tuple(o for o in current if o is not observer)

@@ -92,6 +92,8 @@ class WorkerPool:
         with self._changed:
             if thread in self._threads:
                 self._away.add(thread)
+                if self._closed:
+                    self._changed.notify_all()
                 if self._tasks:
                     self._wake_or_start()
 
@@ -109,8 +111,11 @@ class WorkerPool:
                 return
             self._closed = True
             self._changed.notify_all()
-            waiting = [t for t in self._threads - self._away if t is not threading.current_thread()]
-        for thread in waiting:
+            me = threading.current_thread()
+            before = set(self._threads)
+            self._changed.wait_for(lambda: self._threads <= self._away | {me}, timeout)
+            ending = before - self._threads
+        for thread in ending:
             thread.join(timeout)
 
     @property

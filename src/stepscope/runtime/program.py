@@ -2,7 +2,7 @@
 
 A run of many small ops is decided by what happens between the ops, so nothing does: the generated
 function holds one line per step, `b1 = k7(b0, c3, b1)`, with kernels and constants as globals and
-buffers as locals. A traced variant appends the clock after each line; it is a function of its own,
+buffers as locals. A traced variant notes the clock after each line; it is a function of its own,
 so that an untraced run pays nothing. The line a program stands at says which op is executing: a
 traceback or the frame of another thread is enough to name the op in flight.
 """
@@ -132,28 +132,22 @@ class Program:
         feeds = ", ".join(f"v{node.index}_0" for node in self.plan.graph.args.values())
         arena = ", ".join(f"b{i}" for i in range(len(self.buffers.views)))
         lines = [
-            "def run(context, feeds, arena, token, stop, append, clock, note, deadline):",
+            "def run(context, feeds, arena, token, stop, marks, clock, note, deadline):",
             f"    {feeds}, = feeds" if feeds else "    pass",
             f"    {arena}, = arena" if arena else "    pass",
         ]
         releases = self._releases()
-        given = [
-            f"context.watch({i}, 0, {self._port(i, 0)})"
-            for i, slot in sorted(variant.watched)
-            if not self.plan.steps[i].executes
-        ]
-        lines[-1] += "".join(f"; {statement}" for statement in given)
-        for i, step in enumerate(self.plan.steps):
-            if step.executes:
-                lines.append("    " + "; ".join(self._statements(i, step, variant, releases)))
+        for line, step in enumerate(self.steps):
+            lines.append("    " + "; ".join(self._statements(line, step, variant, releases)))
         if variant.check == "deadline":
             lines.append("    clock() > deadline and stop()")
         lines.append(f"    return ({self._results()})")
         return lines
 
     def _statements(
-        self, i: int, step: Step, variant: Variant, releases: dict[int, list[str]]
+        self, line: int, step: Step, variant: Variant, releases: dict[int, list[str]]
     ) -> list[str]:
+        i = step.node.index
         statements = []
         if variant.check == "deadline":
             statements.append("clock() > deadline and stop()")
@@ -161,7 +155,7 @@ class Program:
             statements.append("token.cancelled and stop()")
         statements.append(self._call(i, step))
         if variant.trace_level:
-            statements.append("append(clock())")
+            statements.append(f"marks[{line}] = clock()")
         if variant.trace_level >= 3:
             statements += [
                 f"note(({i}, {slot}, shape_of({self._port(i, slot)})))"

@@ -25,8 +25,8 @@ class RunReport:
     options: ResolvedRunOptions
     asked: RunOptions | None = None
     """The options as the user gave them."""
-    prepared: int = 0
-    """Nanoseconds that went into preparing to record."""
+    around: int = 0
+    """Nanoseconds that recording took before and after the run itself."""
     compiled: CompiledRun | None = None
     trace: Trace | None = None
     losses: list[Loss] = field(default_factory=list)
@@ -34,32 +34,32 @@ class RunReport:
     outcomes: tuple[InFlight, ...] = ()
     """The ops in flight when the run ended early."""
 
-    def success(self) -> Recording:
-        return self._recording(Status(), self.trace)
+    traced: bool = False
+    """Whether whoever asked for the run asked for its trace, or only an observer did."""
 
-    def failure(self, error: BaseException) -> Recording:
-        """The recording of a run that ended early."""
-        trace = self.trace.freeze() if self.trace is not None else None
+    def recording(self, error: BaseException | None, *, traced: bool) -> Recording:
+        """The run as it ended (None: well), with or without its trace."""
+        trace = self.trace if traced else None
+        if error is None:
+            return self._recording(Status(), self.losses, trace)
+        trace = trace.freeze() if trace is not None else None
         if isinstance(error, OpError):
             status = Status(code_name(error.error_code), error.message, self.outcomes)
         else:
-            status = Status(
-                "CANCELLED", f"{type(error).__name__}: {error}".rstrip(": "), self.outcomes
-            )
-        self._count_missing(trace, status.code)
-        return self._recording(status, trace)
+            message = f"{type(error).__name__}: {error}".rstrip(": ")
+            status = Status("CANCELLED", message, self.outcomes)
+        return self._recording(status, [*self.losses, *self._missing(trace, status.code)], trace)
 
-    def _count_missing(self, trace: Trace | None, code: str) -> None:
-        if trace is None:
-            return
-        missing = len(trace.plan.steps) - trace.executed()
-        if missing:
-            reason = f"the run ended with {code} before they were done"
-            if self.outcomes:
-                reason += f"; in flight: {', '.join(o.name for o in self.outcomes)}"
-            self.losses.append(Loss("node executions", missing, reason))
+    def _missing(self, trace: Trace | None, code: str) -> list[Loss]:
+        missing = len(trace.plan.steps) - trace.executed() if trace is not None else 0
+        if not missing:
+            return []
+        reason = f"the run ended with {code} before they were done"
+        if self.outcomes:
+            reason += f"; in flight: {', '.join(o.name for o in self.outcomes)}"
+        return [Loss("node executions", missing, reason)]
 
-    def _recording(self, status: Status, trace: Trace | None) -> Recording:
+    def _recording(self, status: Status, losses: list[Loss], trace: Trace | None) -> Recording:
         done = clock()
         compiled = self.compiled
         wants_graphs = self.options.output_partition_graphs and compiled is not None
@@ -67,7 +67,7 @@ class RunReport:
             engine=ENGINE,
             step_id=self.step_id,
             status=status,
-            completeness=Completeness(tuple(self.losses)),
+            completeness=Completeness(tuple(losses)),
             overhead=Overhead() if trace is None else lambda: self._overhead(trace, done),
             ops=trace.columns if trace is not None else None,
             partition_graphs=(
@@ -90,9 +90,8 @@ class RunReport:
     def _overhead(self, trace: Trace, done: int) -> Overhead:
         """What recording cost, from the events recorded and what one costs in this process."""
         costs = recording_costs()
-        ns = int(
-            self.prepared + len(trace.marks) * costs.mark_ns + len(trace.events) * costs.event_ns
-        )
+        marks = len(trace.marks) - trace.marks.count(0)
+        ns = int(self.around + marks * costs.mark_ns + len(trace.events) * costs.event_ns)
         whole = max(1, done - self.entered)
         ns = min(ns, whole - 1)
         return Overhead(ns, ns / (whole - ns))

@@ -19,7 +19,7 @@ from stepscope import options as opts
 from stepscope.errors import CancelledError, OpError, UnimplementedError
 from stepscope.graph import Graph, Tensor, get_default_graph
 from stepscope.graph.defaults import pop_session, push_session
-from stepscope.metadata import as_run_metadata_target
+from stepscope.metadata import RunMetadata, RunMetadataTarget, as_run_metadata_target
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
 from stepscope.runtime.buffers import BufferCache
@@ -131,6 +131,7 @@ class BaseSession:
         entered: int,
     ) -> Any:
         self._check_open()
+        asked = clock()
         watching = observers.current
         wanted = opts.as_run_options(options)
         resolved = wanted.resolve() if wanted is not None else opts.DEFAULT_RESOLVED
@@ -138,6 +139,7 @@ class BaseSession:
         self._dispatcher.check(resolved)
         state = RunState(next(_step_ids))
         report = RunReport(state.step_id, entered, resolved, wanted)
+        report.around = clock() - asked
         self._active.add(state)
         try:
             self._check_open()
@@ -148,24 +150,31 @@ class BaseSession:
             )
             if self._closed and state.cancellation.cancelled:
                 raise state.cancellation.error()
-        except OpError as error:
-            error.run_metadata = target.deliver(report.failure(error))
-            self._show(error.run_metadata, watching)
-            raise
-        except (KeyboardInterrupt, SystemExit) as interruption:
-            metadata = target.deliver(report.failure(interruption))
-            interruption.run_metadata = metadata  # type: ignore[union-attr]
-            self._show(metadata, watching)
+        except (OpError, KeyboardInterrupt, SystemExit) as error:
+            error.run_metadata = self._deliver(target, report, error, watching)  # type: ignore[union-attr]
             raise
         finally:
             self._active.discard(state)
-        if run_metadata is not None or watching:
-            self._show(target.deliver(report.success()), watching)
+        if target.asked_for or watching:
+            self._deliver(target, report, None, watching)
         return spec.build(results)
 
-    def _show(self, metadata: Any, watching: Sequence[observers.Observer]) -> None:
+    def _deliver(
+        self,
+        target: RunMetadataTarget,
+        report: RunReport,
+        error: BaseException | None,
+        watching: Sequence[observers.Observer],
+    ) -> RunMetadata:
+        """Fill the caller's metadata with what the caller asked for, the observers' with all."""
+        ended = clock()
+        metadata = target.deliver(report.recording(error, traced=report.traced))
+        report.around += clock() - ended
         for observer in watching:
-            observer.callback(metadata)
+            seen = RunMetadata()
+            seen.record(report.recording(error, traced=True))
+            observers.show(observer, seen)
+        return metadata
 
     def _compile(self, spec: FetchSpec, tensors: tuple[Tensor, ...]) -> CompiledRun:
         key = (spec.tensors, spec.targets, tensors)

@@ -27,12 +27,19 @@ SUPPORT: Final[dict[str, tuple[str, str]]] = {
     ),
     "output_partition_graphs": (DONE, ""),
     "debug_options.debug_tensor_watch_opts.node_name": (DONE, "An unknown node is an error."),
-    "debug_options.debug_tensor_watch_opts.output_slot": (DONE, "An unknown slot is an error."),
+    "debug_options.debug_tensor_watch_opts.output_slot": (
+        DONE,
+        "An unknown slot is an error; -1 (all) goes with the node `*`.",
+    ),
     "debug_options.debug_tensor_watch_opts.debug_ops": (
         DONE,
         "DebugIdentity, DebugNanCount and DebugNumericSummary.",
     ),
-    "debug_options.debug_tensor_watch_opts.debug_urls": (DONE, "`file://` and `memcbk://`."),
+    "debug_options.debug_tensor_watch_opts.debug_urls": (
+        DONE,
+        "`file://` and `memcbk://` (see `stepscope.debug_callback`); `grpc://` is refused. "
+        "`TFDBG_DISK_BYTES_LIMIT` bounds what is dumped.",
+    ),
     "debug_options.debug_tensor_watch_opts.tolerate_debug_op_creation_failures": (DONE, ""),
     "debug_options.global_step": (DONE, "Named in the dumps."),
     "debug_options.reset_disk_byte_usage": (DONE, ""),

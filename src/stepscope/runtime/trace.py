@@ -1,13 +1,12 @@
 """What a run recorded while it ran, and how that becomes columns when somebody looks.
 
-The executors append as little as they can: the inline one a clock reading per step (the end of one
-step is the start of the next), the pooled one a tuple per step. Names, labels, shapes, bytes and
-the time each node became ready follow from the plan and are worked out here, afterwards.
+The executors write down as little as they can: the inline one a clock reading per step (the end of
+one step is the start of the next), the pooled one a tuple per step. Names, labels, shapes, bytes
+and the time each node became ready follow from the plan and are worked out here, afterwards.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,7 +41,7 @@ class Trace:
     end: int = 0
     fed_shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     marks: list[int] = field(default_factory=list)
-    """Inline: the clock after each step, in the program's order."""
+    """Inline: the clock after each step, in the program's order; 0 where it did not get to."""
     program: Program | None = None
     events: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     """Pooled: (step, scheduled, start, end, thread)."""
@@ -51,6 +50,8 @@ class Trace:
     thread: int = 0
     thread_names: dict[int, str] = field(default_factory=dict)
     complete: bool = False
+    pauses: dict[int, int] = field(default_factory=dict)
+    """Inline: nanoseconds after a step's end that are not the next one's (watched tensors)."""
 
     def freeze(self) -> Trace:
         """A copy that a thread still running cannot change."""
@@ -58,6 +59,7 @@ class Trace:
             self.plan, self.table_of, self.level, self.step_id, self.offset, self.begin, self.end,
             self.fed_shapes, list(self.marks), self.program, list(self.events), list(self.notes),
             self.thread, dict(self.thread_names), self.complete,
+            dict(self.pauses),
         )  # fmt: skip
 
     def executed(self) -> int:
@@ -73,9 +75,12 @@ class Trace:
         scheduled = np.full(count, self.begin, dtype=np.int64)
         thread = np.full(count, self.thread, dtype=np.int64)
         if self.program is not None:
-            lines = self.program.step_numbers[: len(self.marks)]
             marks = np.array([self.begin, *self.marks], dtype=np.int64)
+            marks = marks[: np.count_nonzero(marks)]
+            lines = self.program.step_numbers[: len(marks) - 1]
             start[lines], end[lines] = marks[:-1], marks[1:]
+            if self.pauses:
+                start[lines[1:]] += [self.pauses.get(int(i), 0) for i in lines[:-1]]
         elif self.events:
             events = np.array(self.events, dtype=np.int64)
             index = events[:, 0]
@@ -159,22 +164,28 @@ class RecordingCosts:
 def recording_costs() -> RecordingCosts:
     """Measured once per process, by running the very statements the executors run."""
     return RecordingCosts(
-        mark_ns=_cost_of("append(clock())"),
-        event_ns=_cost_of("a = clock(); b = clock(); append((1, a, a, b, 7))"),
+        mark_ns=_cost_of("marks[{i}] = clock()"),
+        event_ns=_cost_of("x = clock(); y = clock(); append(({i}, x, x, y, 7))"),
     )
 
 
-def _cost_of(statement: str, repeats: int = 500, rounds: int = 9) -> float:
-    body = "\n".join([f"    {statement}"] * repeats)
-    empty = "\n".join(["    append"] * repeats)
+def _cost_of(statement: str, repeats: int = 1000, rounds: int = 25) -> float:
+    """Nanoseconds that a statement adds after a small op, where it really stands."""
+    op = "op(a, b, c)"
+    traced = "\n".join(f"    {op}; {statement.format(i=i)}" for i in range(repeats))
+    plain = "\n".join([f"    {op}"] * repeats)
+    signature = "(op, a, b, c, clock, marks, append)"
     local: dict[str, Any] = {}
-    exec(f"def f(append, clock):\n{body}\ndef g(append, clock):\n{empty}\n", {}, local)
-    samples = []
+    exec(f"def f{signature}:\n{traced}\ndef g{signature}:\n{plain}\n", {}, local)
+    a, b, c = (np.ones(4, np.float32) for _ in range(3))
+    with_it, without = [], []
     for _ in range(rounds):
+        arguments: tuple[Any, ...] = (np.add, a, b, c, clock, [0] * repeats, [].append)
         t0 = clock()
-        local["f"]([].append, clock)
+        local["f"](*arguments)
         t1 = clock()
-        local["g"]([].append, clock)
-        t2 = clock()
-        samples.append(((t1 - t0) - (t2 - t1)) / repeats)
-    return max(0.0, statistics.median(samples))
+        local["g"](*arguments)
+        with_it.append(t1 - t0)
+        without.append(clock() - t1)
+    # The fastest round of each: other work on the machine only ever adds.
+    return max(0.0, (min(with_it) - min(without)) / repeats)

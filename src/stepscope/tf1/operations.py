@@ -85,12 +85,24 @@ from stepscope.ops.indexing import (
     unique,
     unique_with_counts,
 )
+from stepscope.ops.initializers import (
+    constant_initializer,
+    glorot_normal_initializer,
+    glorot_uniform_initializer,
+    ones_initializer,
+    random_normal_initializer,
+    random_uniform_initializer,
+    truncated_normal_initializer,
+    variance_scaling_initializer,
+    zeros_initializer,
+)
 from stepscope.ops.joining import (
     concat,
     split,
     stack,
     unstack,
 )
+from stepscope.ops.masks import boolean_mask, sequence_mask
 from stepscope.ops.matmul import matmul, tensordot
 from stepscope.ops.padding import (
     pad,
@@ -191,6 +203,13 @@ from stepscope.ops.variable import (
     scatter_sub,
     scatter_update,
 )
+from stepscope.ops.variable_scope import (
+    AUTO_REUSE,
+    VariableScope,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
 from stepscope.ops.variables import (
     all_variables,
     global_variables,
@@ -204,28 +223,33 @@ from stepscope.ops.variables import (
 )
 
 __all__ = [
-    "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue", "Variable", "abs", "acos",
-    "add", "add_n", "all_variables", "argmax", "argmin", "as_string", "asin", "assign",
-    "assign_add", "assign_sub", "atan", "atan2", "batch_gather", "bitcast", "broadcast_to", "cast",
-    "ceil", "check_numerics", "clip_by_value", "concat", "conj", "constant", "cos", "cosh",
-    "count_nonzero", "cumsum", "div", "div_no_nan", "divide", "ensure_shape", "equal", "erf",
-    "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "floor", "floor_div", "floordiv",
-    "floormod", "gather", "gather_nd", "get_seed", "global_variables",
-    "global_variables_initializer", "greater", "greater_equal", "group", "identity", "identity_n",
-    "imag", "initialize_all_variables", "is_finite", "is_inf", "is_nan", "is_variable_initialized",
-    "less", "less_equal", "lin_space", "linspace", "local_variables", "local_variables_initializer",
-    "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "matrix_diag", "matrix_set_diag", "maximum", "minimum", "mod", "multinomial",
-    "multiply", "negative", "no_op", "not_equal", "numpy_function", "one_hot", "ones", "ones_like",
-    "pad", "placeholder", "placeholder_with_default", "pow", "py_func", "random_normal",
-    "random_shuffle", "random_uniform", "range", "rank", "real", "realdiv", "reciprocal",
-    "reduce_all", "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "report_uninitialized_variables", "reshape",
-    "reverse", "reverse_v2", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
-    "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
-    "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
-    "stop_gradient", "strided_slice", "string_join", "subtract", "tan", "tanh", "tensordot", "tile",
-    "to_double", "to_float", "to_int32", "to_int64", "trainable_variables", "transpose", "truediv",
-    "truncated_normal", "truncatediv", "truncatemod", "tuple", "unique", "unique_with_counts",
-    "unstack", "variables_initializer", "where", "where_v2", "zeros", "zeros_like",
+    "AUTO_REUSE", "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue", "Variable",
+    "VariableScope", "abs", "acos", "add", "add_n", "all_variables", "argmax", "argmin",
+    "as_string", "asin", "assign", "assign_add", "assign_sub", "atan", "atan2", "batch_gather",
+    "bitcast", "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_value",
+    "concat", "conj", "constant", "constant_initializer", "cos", "cosh", "count_nonzero", "cumsum",
+    "div", "div_no_nan", "divide", "ensure_shape", "equal", "erf", "erfc", "exp", "expand_dims",
+    "expm1", "eye", "fill", "floor", "floor_div", "floordiv", "floormod", "gather", "gather_nd",
+    "get_seed", "get_variable", "get_variable_scope", "global_variables",
+    "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
+    "greater", "greater_equal", "group", "identity", "identity_n", "imag",
+    "initialize_all_variables", "is_finite", "is_inf", "is_nan", "is_variable_initialized", "less",
+    "less_equal", "lin_space", "linspace", "local_variables", "local_variables_initializer", "log",
+    "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "matrix_diag", "matrix_set_diag", "maximum", "minimum", "mod", "multinomial", "multiply",
+    "negative", "no_op", "not_equal", "numpy_function", "one_hot", "ones", "ones_initializer",
+    "ones_like", "pad", "placeholder", "placeholder_with_default", "pow", "py_func",
+    "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
+    "random_uniform_initializer", "range", "rank", "real", "realdiv", "reciprocal", "reduce_all",
+    "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_sum", "report_uninitialized_variables", "reshape", "reverse",
+    "reverse_v2", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
+    "scatter_update", "sequence_mask", "set_random_seed", "shape", "shape_n", "sigmoid", "sign",
+    "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze",
+    "stack", "stop_gradient", "strided_slice", "string_join", "subtract", "tan", "tanh",
+    "tensordot", "tile", "to_double", "to_float", "to_int32", "to_int64", "trainable_variables",
+    "transpose", "truediv", "truncated_normal", "truncated_normal_initializer", "truncatediv",
+    "truncatemod", "tuple", "unique", "unique_with_counts", "unstack", "variable_scope",
+    "variables_initializer", "variance_scaling_initializer", "where", "where_v2", "zeros",
+    "zeros_initializer", "zeros_like",
 ]  # fmt: skip

@@ -151,3 +151,63 @@ CASES = [
     Case("scatter/bad index", (), after_init(lambda tf, v: tf.scatter_add(v, [5], [[1.0, 1.0]])),
          fails="run", match="indices[0] = 5 is not in [0, 3)"),
 ]  # fmt: skip
+
+
+def made_by_name(tf):
+    def get(name, shape=None, **keywords):
+        return tf.get_variable(name, shape, use_resource=False, **keywords)
+
+    with tf.variable_scope("a"):
+        w = get("w", [2, 3])
+        made = [
+            get("zeros", [2], initializer=tf.zeros_initializer()),
+            get("ones", [2], initializer=tf.ones_initializer, dtype=tf.int64),
+            get("constant", [2], initializer=tf.constant_initializer(2.0)),
+            get("value", initializer=tf.constant([1, 2])),
+            get("int", [2], dtype=tf.int32),
+            get("uniform", [2], initializer=tf.random_uniform_initializer(-1, 1, seed=3)),
+            get("normal", [2], initializer=tf.random_normal_initializer()),
+            get("truncated", [3, 4, 5], initializer=tf.truncated_normal_initializer(stddev=0.1)),
+            get("scaled", [4, 5], initializer=tf.variance_scaling_initializer()),
+            get("glorot", [4, 5], initializer=tf.glorot_normal_initializer()),
+        ]
+        with tf.variable_scope("b", initializer=tf.ones_initializer()):
+            made.append(get("w", [2], trainable=False))
+            tf.identity(made[-1], name="inside")
+    with tf.variable_scope("a", reuse=True) as scope:
+        again = get("w", [2, 3])
+        assert again is w
+        again_plus = again + 1.0
+    for _ in range(2):
+        with tf.variable_scope(None, "layer"):
+            made.append(get("w", [2]))
+    with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+        made += [get("w"), get("new", [1])]
+        tf.constant(1.0)
+    return [again_plus, *[tf.identity(v) for v in made]]
+
+
+def twice(tf):
+    tf.get_variable("w", [2], use_resource=False)
+    tf.get_variable("w", [2], use_resource=False)
+
+
+def found(shape, name="w"):
+    def build(tf):
+        with tf.variable_scope("a"):
+            tf.get_variable("w", [2], use_resource=False)
+        with tf.variable_scope("a", reuse=True):
+            tf.get_variable(name, shape, use_resource=False)
+
+    return build
+
+
+CASES += [
+    Case("get_variable", ("VariableV2",), made_by_name, init=True, values=False),
+    Case("get_variable/twice", (), twice, fails="build", match="Variable w already exists"),
+    Case("get_variable/missing", (), found([2], "v"), fails="build", match="a/v does not exist"),
+    Case("get_variable/shape", (), found([3]), fails="build",
+         match="specified shape (3,) and found shape (2,)"),
+    Case("get_variable/no shape", (), lambda tf: tf.get_variable("w", use_resource=False),
+         fails="build", match="must be fully defined"),
+]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from stepscope import errors
+from stepscope.graph import registry
 from stepscope.graph.graph import Graph
 from stepscope.graph.registry import lookup
 from stepscope.ops.constants import placeholder
@@ -20,13 +20,12 @@ from stepscope.ops.custom import register_op
 from stepscope.ops.python_functions import py_func
 from stepscope.runtime import Session
 
-_numbers = itertools.count()
-
 
 @pytest.fixture
-def op_name() -> str:
-    """Op types are registered for good, so each test takes a new one."""
-    return f"Custom{next(_numbers)}"
+def op_name(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A name to register; the registry is as before when the test is over."""
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    return "CustomOp"
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def test_ids_count_through_and_edges_lead_to_the_same_nodes(theirs):
         return found
 
     assert edges(graph) == edges(theirs)
-    sinks = [{g.node[i].name for i in n.control_input} for n in graph.node if n.name == "_SINK"]
+    sinks = [{graph.node[i].name for i in n.control_input} for n in graph.node if n.name == "_SINK"]
     theirs_by_id = {n.id: n.name for n in theirs.node}
     expected = [
         {theirs_by_id[i] for i in n.control_input} for n in theirs.node if n.name == "_SINK"
@@ -161,10 +161,23 @@ def test_ids_count_through_and_edges_lead_to_the_same_nodes(theirs):
     assert sinks == expected
 
 
+SIZES = {
+    "_arg_x_0_0": [0], "c": [16], "mm": [24], "v": [8], "v/read": [8], "y": [24], "r": [0],
+    "y2/ReadVariableOp": [8], "y2": [24], "flat/shape": [4], "flat": [24], "word": [-1],
+    "said": [-1], "sp/split_dim": [4], "sp": [12, 12], "z/y": [4], "z": [24], "z/_3": [24],
+    "y2/_1": [24],
+}  # fmt: skip
+
+
+def test_outputs_have_sizes():
+    found = {n: [o.size for o in node.output_info] for n, node in named(ours()).items()}
+    assert {name: sizes for name, sizes in found.items() if sizes} == SIZES
+
+
 def test_outputs_have_the_sizes_shapes_and_types_of_tensorflows(theirs):
     expected, found = named(theirs), named(ours())
-    unmeasured = {"v": 0, "said": 0, "word": 0, "r": 0}
-    compared = 0
+    other_objects = ("said", "word", "r")
+    compared = set()
     for name, node in expected.items():
         mine = found[name]
         assert len(mine.output_info) == len(node.output_info), name
@@ -176,15 +189,14 @@ def test_outputs_have_the_sizes_shapes_and_types_of_tensorflows(theirs):
             assert a.dtype == b.dtype, name
             assert [d.size for d in a.shape.dim] == [d.size for d in b.shape.dim], name
             assert a.shape.unknown_rank == b.shape.unknown_rank, name
-            if name not in unmeasured or name == "v":
+            # TensorFlow leaves out persistent memory, and what it takes for it, now and then.
+            if name not in other_objects and b.size:
                 assert a.size == b.size, name
-            compared += 1
-        if name not in unmeasured or name == "v":
+                compared.add(name)
+        if name not in other_objects:
             assert mine.persistent_memory_size == node.persistent_memory_size, name
         assert mine.is_final == node.is_final, name
-    assert compared > 12
-    assert found["said"].output_info[0].size == -1
-    assert found["r"].output_info[0].size == 0
+    assert compared >= {"mm", "y", "y2", "flat", "sp", "z"}
 
 
 def test_aliases_say_whose_memory_it_is(theirs):

@@ -16,10 +16,7 @@ OURS_ALONE = {"core", "python", "timeline", "ThreadPoolOptionProto"}
 
 
 # Arguments that have another name than TensorFlow's; they can be passed by position alone.
-OTHER_ARGUMENT_NAMES = {
-    *("as_dtype", "control_dependencies", "convert_to_tensor", "device", "dimension_value"),
-    *("get_collection", "get_collection_ref", "group", "is_variable_initialized", "make_ndarray"),
-}
+OTHER_ARGUMENT_NAMES = {"convert_to_tensor", "group", "is_variable_initialized"}
 
 
 def functions(module):

@@ -18,6 +18,10 @@ __all__ = ["NAME", "read", "recognises"]
 
 NAME = "a serialised RunMetadata"
 
+_CONTAINERS = frozenset(
+    {"StepStats", "DeviceStepStats", "CostGraphDef", "GraphDef", "FunctionGraphs", "Completeness"}
+)
+
 
 def recognises(path: Path, data: bytes) -> bool:  # noqa: ARG001
     """Always: protobuf bytes have no signature, so `read` finds out."""
@@ -31,7 +35,7 @@ def read(path: Path, data: bytes) -> RunMetadata:
     try:
         message.ParseFromString(data)
     except pb.DecodeError:
-        found = salvage(data, pb.RunMetadataMessage.DESCRIPTOR)
+        found = salvage(data, pb.RunMetadataMessage.DESCRIPTOR, _CONTAINERS)
         message.ParseFromString(found.data)
         loss = Loss(
             "bytes of the file",

@@ -71,10 +71,12 @@ def _parses(descriptor: Any, data: bytes) -> bool:
     return True
 
 
-def salvage(data: bytes, descriptor: Any) -> Salvage:
-    """Keep every field that is whole, of the field that broke its whole parts, and nothing after.
+def salvage(data: bytes, descriptor: Any, containers: frozenset[str]) -> Salvage:
+    """Keep every field that stands whole before the damage, and nothing after it.
 
-    Call it on bytes that do not parse as the message that `descriptor` describes.
+    Of a broken field whose message is one of `containers`, its whole parts are kept; any other
+    message is kept whole or not at all, because half of a row would be a wrong row. Call it on
+    bytes that do not parse as the message that `descriptor` describes.
     """
     kept = bytearray()
     at = 0
@@ -97,9 +99,9 @@ def salvage(data: bytes, descriptor: Any) -> Salvage:
             kept += piece
             at = end
             continue
-        if inner is None or inner.GetOptions().map_entry:
+        if inner is None or inner.name not in containers:
             return Salvage(bytes(kept), begin, where)
-        part = salvage(data[content : min(end, len(data))], inner)
+        part = salvage(data[content : min(end, len(data))], inner, containers)
         if part.data:
             kept += data[begin:content_at] + _encode_varint(len(part.data)) + part.data
         return Salvage(bytes(kept), content + part.offset, part.where)

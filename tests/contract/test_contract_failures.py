@@ -1,0 +1,322 @@
+"""Rule 3: whatever ends a run, its metadata holds all that was recorded until then."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions
+
+FED = {"x": np.array([1.0, 2.0], np.float32)}
+
+
+def around(function):
+    """before -> inside (a Python function) -> after"""
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [2], name="x")
+        before = ops.add(x, 1.0, name="before")
+        inside = ops.py_func(function, [before], ops.float32, name="inside")
+        return {
+            "x": x, "before": before, "inside": inside,
+            "after": ops.multiply(inside, 2.0, name="after"),
+        }  # fmt: skip
+
+    return build
+
+
+def assert_tells(metadata, code, *, node="inside"):
+    """The metadata of a run of `around` that ended inside the node."""
+    assert metadata.status.code == code
+    assert metadata.status.message
+    assert metadata.status.in_flight == [node]
+    assert "before" in metadata.ops.name
+    assert not {node, "after"} & set(metadata.ops.name)
+    assert not metadata.completeness.complete
+    (loss,) = metadata.completeness.losses
+    assert loss.what == "node executions"
+    assert code in loss.reason
+    saved = RunMetadata.FromString(metadata.SerializeToString())
+    assert saved.status.code == code
+    assert saved.status.in_flight == [node]
+
+
+PLACES = {
+    "caller's thread": {"inter_op_thread_pool": -1},
+    "chosen by the engine": {},
+    "pool": {"timeout_in_ms": 60_000},
+}
+
+
+@pytest.fixture(params=PLACES.values(), ids=PLACES)
+def place(request):
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "code"),
+    [
+        (ValueError("wrong"), "InvalidArgumentError", "INVALID_ARGUMENT"),
+        (RuntimeError("odd"), "UnknownError", "UNKNOWN"),
+        (MemoryError("full"), "ResourceExhaustedError", "RESOURCE_EXHAUSTED"),
+        (NotImplementedError("later"), "UnimplementedError", "UNIMPLEMENTED"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_op_error(engine, place, raised, kind, code):
+    def fail(_value):
+        raise raised
+
+    program = engine.start(around(fail))
+    error, metadata, _ = program.failing(getattr(engine.errors, kind), "after", FED, **place)
+    assert error.run_metadata is metadata
+    assert str(raised) in error.message
+    assert error.op.name == "inside"
+    assert error.node_def.name == "inside"
+    assert "test_contract_failures.py:" in error.message, "the line that made the node"
+    assert_tells(metadata, code)
+    np.testing.assert_array_equal(program.run("before", FED), [2.0, 3.0])
+
+
+def test_an_error_carries_metadata_that_nobody_asked_for(engine):
+    def fail(_value):
+        raise ValueError("wrong")
+
+    program = engine.start(around(fail))
+    with pytest.raises(engine.errors.InvalidArgumentError) as caught:
+        program.run("after", FED)
+    assert caught.value.run_metadata.status.code == "INVALID_ARGUMENT"
+    assert caught.value.run_metadata.status.in_flight == ["inside"]
+
+
+def test_an_error_of_a_kernel(engine, place):
+    def build(ops):
+        index = ops.placeholder(ops.int32, [], name="index")
+        x = ops.constant([1.0, 2.0, 3.0], name="x")
+        before = ops.add(x, 1.0, name="before")
+        return {"index": index, "after": ops.gather(before, index, name="pick")}
+
+    program = engine.start(build)
+    _, metadata, _ = program.failing(
+        engine.errors.InvalidArgumentError, "after", {"index": 17}, **place
+    )
+    assert metadata.status.in_flight == ["pick"]
+    assert "17" in metadata.status.message
+    assert program.run("after", {"index": 1}) == 3.0
+
+
+def test_a_time_out(engine, stuck):
+    program = engine.start(around(stuck))
+    error, metadata, _ = program.failing(
+        engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=80
+    )
+    assert error.run_metadata is metadata
+    assert_tells(metadata, "DEADLINE_EXCEEDED")
+
+
+# -- session.close() from another thread -------------------------------------------------------
+
+
+def close_when_entered(program, entered):
+    def close():
+        assert entered.wait(20)
+        time.sleep(0.02)
+        program.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    return thread
+
+
+def test_closing_the_session_abandons_a_python_op_on_a_pool(engine, stuck):
+    program = engine.start(around(stuck))
+    closing = close_when_entered(program, stuck.entered)
+    error, metadata, seconds = program.failing(
+        engine.errors.CancelledError, "after", FED, timeout_in_ms=60_000
+    )
+    closing.join(20)
+    assert seconds < 4
+    assert "closed" in error.message
+    assert error.run_metadata is metadata
+    assert_tells(metadata, "CANCELLED")
+    assert metadata.status.outcomes[0].outcome == "abandoned"
+    with pytest.raises(RuntimeError, match="closed Session"):
+        program.run("before", FED)
+
+
+def test_closing_does_not_wait_for_a_python_op(engine, stuck):
+    program = engine.start(around(stuck))
+    run = threading.Thread(
+        target=lambda: program.failing(
+            engine.errors.CancelledError, "after", FED, timeout_in_ms=60_000
+        )
+    )
+    run.start()
+    assert stuck.entered.wait(20)
+    began = time.monotonic()
+    program.close()
+    assert time.monotonic() - began < 3
+    run.join(20)
+
+
+def blocked(ops):
+    queue = ops.FIFOQueue(1, [ops.float32], shapes=[[]], name="queue")
+    entered = threading.Event()
+    x = ops.placeholder(ops.float32, [2], name="x")
+    before = ops.py_func(lambda v: entered.set() or v, [x], ops.float32, name="before")
+    with ops.control_dependencies([before]):
+        item = queue.dequeue(name="inside")
+    return {"x": x, "after": ops.add(item, 1.0, name="after"), "entered": entered}
+
+
+def test_closing_the_session_wakes_a_blocked_dequeue(engine, place):
+    program = engine.start(blocked)
+    closing = close_when_entered(program, program.named["entered"])
+    _, metadata, seconds = program.failing(engine.errors.CancelledError, "after", FED, **place)
+    closing.join(20)
+    assert seconds < 10
+    assert_tells(metadata, "CANCELLED")
+    assert metadata.status.outcomes[0].outcome == "cancelled"
+
+
+def test_closing_twice_is_fine_and_a_closed_session_says_so(engine):
+    program = engine.start(around(lambda v: v))
+    program.close()
+    program.close()
+    with pytest.raises(RuntimeError, match=r"^Attempted to use a closed Session\.$"):
+        program.run("before", FED)
+
+
+# -- KeyboardInterrupt -------------------------------------------------------------------------
+
+
+def interrupt_when(entered):
+    """Send this process a real SIGINT as soon as the op is inside."""
+
+    def send():
+        if entered.wait(20):
+            time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def test_a_keyboard_interrupt_inside_a_python_op(engine, stuck, place):
+    program = engine.start(around(stuck))
+    interrupt_when(stuck.entered)
+    error, metadata, seconds = program.failing(KeyboardInterrupt, "after", FED, **place)
+    assert seconds < 10
+    assert error.run_metadata is metadata
+    assert_tells(metadata, "CANCELLED")
+    assert "KeyboardInterrupt" in metadata.status.message
+    np.testing.assert_array_equal(program.run("before", FED), [2.0, 3.0])
+
+
+def test_a_keyboard_interrupt_while_a_dequeue_is_blocked(engine, place):
+    program = engine.start(blocked)
+    interrupt_when(program.named["entered"])
+    error, metadata, _ = program.failing(KeyboardInterrupt, "after", FED, **place)
+    assert error.run_metadata is metadata
+    assert_tells(metadata, "CANCELLED")
+
+
+def test_control_c_in_a_program_of_its_own(engine):
+    """A process that is sent SIGINT while many runs are under way saves what its run did."""
+    script = textwrap.dedent(
+        f"""
+        import sys, time
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import numpy as np
+        from conftest import ENGINES
+        from stepscope.metadata import RunMetadata
+        from stepscope.options import RunOptions
+
+        engine = ENGINES[{engine.name!r}]()
+
+        def wait(value):
+            print("inside", flush=True)
+            time.sleep(30)
+            return value
+
+        def build(ops):
+            before = ops.add(ops.constant([1.0]), 1.0, name="before")
+            return {{"y": ops.py_func(wait, [before], ops.float32, name="inside")}}
+
+        program = engine.start(build)
+        metadata = RunMetadata()
+        try:
+            program.run("y", None, RunOptions(trace_level=3), metadata)
+        except KeyboardInterrupt as error:
+            print(metadata.status.code, metadata.status.in_flight, "before" in metadata.ops.name,
+                  error.run_metadata is metadata)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "inside\n", process.stderr.read()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert out == "CANCELLED ['inside'] True True\n", err
+    assert process.returncode == 0
+
+
+# -- several ops at once -----------------------------------------------------------------------
+
+
+def test_when_one_of_two_parallel_ops_fails_its_error_is_the_run_s(engine):
+    together = threading.Barrier(2, timeout=20)
+
+    def fail(value):
+        together.wait()
+        raise ValueError("this one")
+
+    def wait(value):
+        together.wait()
+        time.sleep(0.1)
+        return value
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [2], name="x")
+        bad = ops.py_func(fail, [x], ops.float32, name="bad")
+        good = ops.py_func(wait, [x], ops.float32, name="good")
+        return {"x": x, "both": ops.add(bad, good, name="both")}
+
+    program = engine.start(build)
+    error, metadata, _ = program.failing(engine.errors.InvalidArgumentError, "both", FED)
+    assert error.op.name == "bad"
+    assert "bad" in metadata.status.in_flight
+    assert "both" not in metadata.ops.name
+
+
+def test_a_failing_op_wakes_a_dequeue_that_waits_beside_it(engine):
+    def fail(value):
+        time.sleep(0.05)
+        raise ValueError("no more")
+
+    def build(ops):
+        queue = ops.FIFOQueue(1, [ops.float32], shapes=[[]], name="queue")
+        x = ops.placeholder(ops.float32, [2], name="x")
+        bad = ops.py_func(fail, [x], ops.float32, name="bad")
+        return {"x": x, "both": ops.group(bad, queue.dequeue(name="take"))}
+
+    program = engine.start(build)
+    error, _, seconds = program.failing(engine.errors.InvalidArgumentError, "both", FED)
+    assert error.op.name == "bad"
+    assert seconds < 10
+
+
+def test_options_that_are_wrong_fail_before_anything_runs(engine):
+    calls = []
+    program = engine.start(around(lambda v: calls.append(1) or v))
+    with pytest.raises(engine.errors.InvalidArgumentError):
+        program.run("after", FED, RunOptions(inter_op_thread_pool=9))
+    assert not calls

@@ -1,0 +1,167 @@
+"""Rules 2, 4 and 5: what recording costs, what is missing, and that a run replaces the record."""
+
+import numpy as np
+import pytest
+
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions
+
+
+def chain(length, shape=(4,)):
+    def build(ops):
+        x = ops.placeholder(ops.float32, shape, name="x")
+        y = x
+        for i in range(length):
+            y = ops.add(y, 1.0, name=f"n{i}")
+        return {"x": x, "y": y}
+
+    return build
+
+
+FED = {"x": np.zeros(4, np.float32)}
+
+
+# -- rule 2 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [None, RunOptions()], ids=["no options", "default options"])
+def test_with_options_off_nothing_is_recorded_and_nothing_is_charged(engine, options):
+    program = engine.start(chain(10))
+    metadata = RunMetadata()
+    program.run("y", FED, options, metadata)
+    assert len(metadata.ops) == 0
+    assert len(metadata.allocations) == 0
+    assert metadata.overhead.ns == 0
+    assert metadata.overhead.fraction == 0.0
+    assert metadata.ByteSize() < 200
+
+
+def test_what_recording_cost_is_said(engine):
+    program = engine.start(chain(200))
+    program.traced("y", FED)
+    overhead = program.traced("y", FED).overhead
+    assert 0 < overhead.ns < 1_000_000_000
+    assert overhead.fraction > 0
+
+
+def test_the_cost_said_grows_with_what_is_recorded(engine):
+    costs = []
+    for length in (20, 500):
+        program = engine.start(chain(length))
+        costs.append(min(program.traced("y", FED).overhead.ns for _ in range(5)))
+    assert costs[1] > costs[0]
+
+
+def test_on_large_ops_recording_is_a_small_fraction(engine):
+    program = engine.start(chain(5, (500_000,)))
+    fed = {"x": np.zeros(500_000, np.float32)}
+    program.traced("y", fed)
+    assert program.traced("y", fed).overhead.fraction < 0.3
+
+
+# -- rule 4 ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_recorded_everything_declares_no_loss(engine):
+    metadata = engine.start(chain(10)).traced("y", FED)
+    assert metadata.completeness.complete
+    assert list(metadata.completeness.losses) == []
+
+
+def test_losses_count_what_is_missing(engine):
+    def build(ops):
+        x = ops.placeholder(ops.float32, [], name="x")
+
+        def fail(_):
+            raise ValueError("here")
+
+        y = ops.py_func(fail, [x], ops.float32, name="bad")
+        for i in range(7):
+            y = ops.add(y, x, name=f"later{i}")
+        return {"x": x, "y": y}
+
+    program = engine.start(build)
+    _, metadata, _ = program.failing(
+        engine.errors.InvalidArgumentError, "y", {"x": 1.0}, output_partition_graphs=True
+    )
+    (loss,) = metadata.completeness.losses
+    nodes = sum(len(graph.node) for graph in metadata.partition_graphs)
+    ran = sum(name != "_SOURCE" for name in metadata.ops.name)
+    assert loss.count == nodes - ran
+    assert loss.count >= 8
+    assert "bad" in loss.reason
+
+
+def test_losses_survive_the_wire(engine):
+    program = engine.start(chain(3))
+    options = RunOptions(trace_level=1, inter_op_thread_pool=-1)
+    options.experimental.use_run_handler_pool = True
+    metadata = RunMetadata()
+    program.run("y", FED, options, metadata)
+    again = RunMetadata.FromString(metadata.SerializeToString())
+    assert again.completeness == metadata.completeness
+    assert not again.completeness.complete
+
+
+# -- rule 5 ------------------------------------------------------------------------------------
+
+
+def test_a_run_replaces_what_the_metadata_held(engine):
+    program = engine.start(chain(10))
+    metadata = RunMetadata()
+    options = RunOptions(trace_level=3, output_partition_graphs=True)
+    program.run("y", FED, options, metadata)
+    rows, steps = len(metadata.ops), set(metadata.ops.step)
+    assert len(metadata.step_stats.dev_stats) == 1
+    program.run("y", FED, options, metadata)
+    assert len(metadata.ops) == rows
+    assert len(metadata.step_stats.dev_stats) == 1
+    assert len(metadata.partition_graphs) == 1
+    assert not steps & set(metadata.ops.step), "the second run's, not the first's"
+
+
+def test_an_untraced_run_leaves_nothing_of_the_run_before(engine):
+    program = engine.start(chain(10))
+    metadata = program.traced("y", FED, output_partition_graphs=True)
+    program.run("y", FED, None, metadata)
+    assert len(metadata.ops) == 0
+    assert not metadata.partition_graphs
+    assert not metadata.HasField("step_stats")
+
+
+def test_what_somebody_wrote_into_it_is_replaced_too(engine):
+    program = engine.start(chain(2))
+    metadata = RunMetadata()
+    metadata.step_stats.dev_stats.add(device="/job:nowhere")
+    program.run("y", FED, RunOptions(trace_level=1), metadata)
+    assert "/job:nowhere" not in metadata.ops.device
+
+
+def test_a_failed_run_replaces_it_too(engine):
+    def build(ops):
+        x = ops.placeholder(ops.int32, [], name="x")
+        return {"x": x, "y": ops.gather([1.0, 2.0], x, name="pick")}
+
+    program = engine.start(build)
+    metadata = RunMetadata()
+    program.run("y", {"x": 0}, RunOptions(trace_level=1), metadata)
+    assert "pick" in metadata.ops.name
+    with pytest.raises(engine.errors.InvalidArgumentError):
+        program.run("y", {"x": 5}, RunOptions(trace_level=1), metadata)
+    assert "pick" not in metadata.ops.name
+    assert metadata.status.code == "INVALID_ARGUMENT"
+
+
+def test_every_run_has_a_number_of_its_own(engine):
+    program = engine.start(chain(2))
+    numbers = {program.traced("y", FED).step_id for _ in range(5)}
+    assert len(numbers) == 5
+
+
+def test_metadata_handed_out_earlier_is_not_changed_by_later_runs(engine):
+    program = engine.start(chain(5))
+    first = program.traced("y", FED)
+    before = first.SerializeToString()
+    program.traced("y", FED)
+    program.close()
+    assert first.SerializeToString() == before

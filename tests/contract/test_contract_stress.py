@@ -1,0 +1,203 @@
+"""Many threads on one session: nothing is lost, mixed up or left behind."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions
+
+THREADS = 16
+RUNS = 500
+
+
+def program_of(sleepers):
+    def sleep(value):
+        sleepers.append(threading.current_thread())
+        time.sleep(0.03)
+        return value
+
+    def build(ops):
+        counters = [
+            ops.Variable(np.zeros((), np.int64), name=f"counter{i}", use_resource=i % 2 == 0)
+            for i in range(4)
+        ]
+        x = ops.placeholder(ops.float32, [3], name="x")
+        queue = ops.FIFOQueue(4, [ops.float32], shapes=[[]], name="never_filled")
+        named = {"x": x, "init": ops.global_variables_initializer()}
+        for i, counter in enumerate(counters):
+            add = ops.assign_add(counter, np.int64(1), name=f"add{i}")
+            y = x
+            for k in range(4 + i):
+                y = ops.add(y, 1.0, name=f"y{i}_{k}")
+            named |= {
+                f"counter{i}": counter, f"add{i}": add.op if hasattr(add, "op") else add,
+                f"y{i}": y,
+            }  # fmt: skip
+        before = ops.add(x, 1.0, name="before")
+        named["sleep"] = ops.py_func(sleep, [before], ops.float32, name="asleep")
+        with ops.control_dependencies([before]):
+            named["blocked"] = queue.dequeue(name="take")
+        return named
+
+    return build
+
+
+class Worker(threading.Thread):
+    """Runs of one thread, each checked on the spot."""
+
+    def __init__(self, engine, program, number, start):
+        super().__init__()
+        self.engine, self.program, self.number, self.barrier = engine, program, number, start
+        self.steps, self.timed_out, self.added = [], 0, [0] * 4
+        self.error = None
+
+    def run(self):
+        try:
+            self.barrier.wait()
+            for i in range(RUNS):
+                if i % 50 == 7:
+                    self.time_out("sleep" if i % 100 == 7 else "blocked", i)
+                else:
+                    self.count(i)
+        except BaseException as error:
+            self.error = error
+
+    def fed(self, i):
+        return {"x": np.full(3, self.number * RUNS + i, np.float32)}
+
+    def count(self, i):
+        which = (self.number + i) % 4
+        # A third stays where the engine wants it, the others go to a pool or stay with the caller.
+        options = RunOptions(trace_level=3 if i % 2 else 0)
+        if i % 3 == 1:
+            options.timeout_in_ms = 60_000
+        elif i % 3 == 2:
+            options.inter_op_thread_pool = -1
+        metadata = RunMetadata()
+        y, _ = self.program.run([f"y{which}", f"add{which}"], self.fed(i), options, metadata)
+        self.added[which] += 1
+        assert (y == self.number * RUNS + i + 4 + which).all()
+        assert metadata.status.code == "OK"
+        assert metadata.completeness.complete
+        self.steps.append(metadata.step_id)
+        if i % 2:
+            assert set(metadata.ops.step) == {metadata.step_id}
+            mine = {n for n in metadata.ops.name if n.startswith("y") and "/" not in n}
+            assert mine == {f"y{which}_{k}" for k in range(4 + which)}
+            assert len(set(metadata.ops.name)) == len(metadata.ops)
+        else:
+            assert len(metadata.ops) == 0
+
+    def time_out(self, fetch, i):
+        metadata = RunMetadata()
+        options = RunOptions(trace_level=1, timeout_in_ms=5)
+        with pytest.raises(self.engine.errors.DeadlineExceededError) as caught:
+            self.program.run(fetch, self.fed(i), options, metadata)
+        assert caught.value.run_metadata is metadata
+        assert metadata.status.code == "DEADLINE_EXCEEDED"
+        assert set(metadata.status.in_flight) <= {"asleep", "take", "before"}
+        (loss,) = metadata.completeness.losses
+        assert loss.count >= 2
+        assert "DEADLINE_EXCEEDED" in loss.reason
+        self.steps.append(metadata.step_id)
+        self.timed_out += 1
+
+
+def test_sixteen_threads_on_one_session(engine):
+    sleepers = []
+    workers_before = set(engine.workers())
+    program = engine.start(program_of(sleepers))
+    program.run("init")
+    start = threading.Barrier(THREADS, timeout=30)
+    workers = [Worker(engine, program, n, start) for n in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+        assert not worker.is_alive()
+    for worker in workers:
+        if worker.error is not None:
+            raise worker.error
+
+    counted = [int(program.run(f"counter{i}")) for i in range(4)]
+    assert counted == [sum(w.added[i] for w in workers) for i in range(4)]
+    assert sum(counted) + sum(w.timed_out for w in workers) == THREADS * RUNS
+    assert min(w.timed_out for w in workers) == 10
+    steps = [step for w in workers for step in w.steps]
+    assert len(set(steps)) == THREADS * RUNS, "each run's metadata is its own"
+
+    program.close()
+    left = set(engine.workers()) - workers_before
+    assert left <= set(sleepers), "only threads of abandoned ops remain"
+    for thread in left:
+        thread.join(10)
+        assert not thread.is_alive(), "and they end with their op"
+
+
+def test_after_close_only_the_threads_of_abandoned_ops_remain(engine, stuck):
+    before = set(engine.workers())
+    x = np.ones(2, np.float32)
+    program = engine.start(
+        lambda ops: {
+            "y": ops.py_func(stuck, [ops.constant(x)], ops.float32, name="inside"),
+            "z": ops.py_func(lambda v: v, [ops.constant(x)], ops.float32, name="quick"),
+        }
+    )
+    program.failing(engine.errors.DeadlineExceededError, "y", timeout_in_ms=50)
+    for _ in range(5):
+        program.run("z", None, RunOptions(timeout_in_ms=60_000))
+    program.close()
+    assert set(engine.workers()) - before == {stuck.thread}
+    stuck.let_go.set()
+    stuck.thread.join(10)
+    assert set(engine.workers()) - before == set()
+
+
+def test_many_abandoned_ops_do_not_starve_the_pool(engine):
+    let_go = threading.Event()
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [], name="x")
+        return {
+            "x": x,
+            "stuck": ops.py_func(lambda v: let_go.wait(30) and v, [x], ops.float32, name="stuck"),
+            "y": ops.add(x, 1.0, name="y"),
+        }
+
+    program = engine.start(build, engine.config(inter_op_parallelism_threads=1))
+    try:
+        for i in range(10):
+            program.failing(
+                engine.errors.DeadlineExceededError, "stuck", {"x": i}, timeout_in_ms=10
+            )
+            assert program.run("y", {"x": i}, RunOptions(timeout_in_ms=20_000)) == i + 1
+    finally:
+        let_go.set()
+
+
+def test_sessions_opened_and_closed_by_many_threads(engine):
+    failures = []
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [], name="x")
+        return {"x": x, "y": ops.py_func(lambda v: v + np.float32(1), [x], ops.float32)}
+
+    def work(number):
+        try:
+            for i in range(20):
+                program = engine.start(build)
+                value = program.run("y", {"x": number + i}, RunOptions(timeout_in_ms=60_000))
+                assert value == number + i + 1
+                program.close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
