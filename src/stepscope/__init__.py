@@ -1,6 +1,7 @@
 """Stepscope: see what one run of a dataflow program did. RunOptions in, RunMetadata out."""
 
 from stepscope import errors
+from stepscope.engines import annotate, observe, run
 from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
 from stepscope.metadata import RunMetadata, load
 from stepscope.ops.custom import register_op
@@ -39,9 +40,12 @@ __all__ = [
     "Tensor",
     "TensorShape",
     "ThreadPoolOptionProto",
+    "annotate",
     "debug_callback",
     "errors",
     "import_graph_def",
     "load",
+    "observe",
     "register_op",
+    "run",
 ]

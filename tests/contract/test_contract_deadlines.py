@@ -180,8 +180,9 @@ def test_the_configured_time_out_holds_for_runs_without_one(engine):
 
 def test_the_option_overrides_the_configured_time_out(engine):
     program = engine.start(queue_program, engine.config(operation_timeout_in_ms=30))
-    threading.Timer(0.2, lambda: program.run("put", {"x": 3.0})).start()
-    assert program.run("take", {"x": 0.0}, RunOptions(timeout_in_ms=20_000)) == 3.0
+    patient = RunOptions(timeout_in_ms=20_000)
+    threading.Timer(0.2, lambda: program.run("put", {"x": 3.0}, patient)).start()
+    assert program.run("take", {"x": 0.0}, patient) == 3.0
 
 
 def test_a_time_out_without_a_trace_still_says_what_was_in_flight(engine, stuck):

@@ -314,6 +314,42 @@ def test_a_failing_op_wakes_a_dequeue_that_waits_beside_it(engine):
     assert seconds < 10
 
 
+def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(engine, stuck):
+    def fail(value):
+        assert stuck.entered.wait(20)
+        raise ValueError("the cause")
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [2], name="x")
+        bad = ops.py_func(fail, [x], ops.float32, name="bad")
+        slow = ops.py_func(stuck, [x], ops.float32, name="slow")
+        return {"x": x, "both": ops.add(bad, slow), "quick": ops.add(x, 1.0, name="quick")}
+
+    program = engine.start(build)
+    error, metadata, seconds = program.failing(
+        engine.errors.InvalidArgumentError, "both", FED, timeout_in_ms=300
+    )
+    assert "the cause" in error.message
+    assert seconds < 10
+    outcomes = {o.name: o.outcome for o in metadata.status.outcomes}
+    assert outcomes == {"bad": "running", "slow": "abandoned"}
+    options = RunOptions(timeout_in_ms=20_000)
+    np.testing.assert_array_equal(program.run("quick", FED, options), [2.0, 3.0])
+
+
+def test_closing_the_session_ends_a_run_on_the_caller_s_thread_when_its_op_ends(engine, stuck):
+    program = engine.start(around(stuck))
+    closing = close_when_entered(program, stuck.entered)
+    threading.Timer(0.2, stuck.let_go.set).start()
+    error, metadata, _ = program.failing(
+        engine.errors.CancelledError, "after", FED, inter_op_thread_pool=-1
+    )
+    closing.join(20)
+    assert error.run_metadata is metadata
+    assert metadata.status.code == "CANCELLED"
+    assert {"before", "inside"} <= set(metadata.ops.name)
+
+
 def test_options_that_are_wrong_fail_before_anything_runs(engine):
     calls = []
     program = engine.start(around(lambda v: calls.append(1) or v))

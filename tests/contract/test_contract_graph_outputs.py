@@ -180,12 +180,10 @@ def test_a_collective_op_is_refused_by_name(engine):
         given, total = ops.import_graph_def(graph_def, return_elements=["x:0", "sum:0"], name="")
         return {"x": given, "total": total}
 
+    program = engine.start(build)
+    options = RunOptions(experimental=RunOptions.Experimental(collective_graph_key=1))
     with pytest.raises(engine.errors.UnimplementedError, match="CollectiveReduce"):
-        program = engine.start(build)
-        program.run(
-            "total", FED,
-            RunOptions(experimental=RunOptions.Experimental(collective_graph_key=1)),
-        )  # fmt: skip
+        program.run("total", FED, options)
 
 
 # -- debug_options -----------------------------------------------------------------------------

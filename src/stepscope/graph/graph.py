@@ -374,11 +374,15 @@ class Graph:
 
     @contextmanager
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
-        """Ops made inside go to the device of `op`."""
-        element = self.as_graph_element(op)
-        target = element.op if isinstance(element, Tensor) else element
+        """Ops made inside go to the device of `op`; None, with `ignore_existing`, frees them."""
+        if op is None and not ignore_existing:
+            raise ValueError("colocate_with(None) needs ignore_existing=True.")
         saved = self._scopes.colocation
-        self._scopes.colocation = [target] if ignore_existing else [*saved, target]
+        targets: list[Operation] = []
+        if op is not None:
+            element = self.as_graph_element(op)
+            targets = [element.op if isinstance(element, Tensor) else element]
+        self._scopes.colocation = targets if ignore_existing else [*saved, *targets]
         try:
             yield
         finally:

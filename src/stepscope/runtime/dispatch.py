@@ -170,7 +170,7 @@ class Dispatcher:
             return wait_for(run, state, pool, deadline, timeout_ms)
         except StepFailed as failed:
             if failed.in_flight is not None:
-                report.outcomes = (failed.in_flight,)
+                report.outcomes = (failed.in_flight, *failed.others)
             if not isinstance(failed.cause, Exception):
                 raise failed.cause from None
             error = op_error(failed.cause, failed.step)

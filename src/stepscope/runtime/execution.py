@@ -81,6 +81,8 @@ class StepFailed(Exception):  # noqa: N818 - carries an error out of a worker, i
         self.cause = cause
         self.step = step
         self.in_flight = in_flight
+        self.others: tuple[InFlight, ...] = ()
+        """What became of the ops that were in flight beside it, where the run did not wait."""
         if in_flight is None and step is not None:
             self.in_flight = InFlight(step.node.name)
 
@@ -137,7 +139,10 @@ def wait_for(
         raise Interrupted(_stop(run, pool), interruption) from None
     finally:
         forget()
-    if token.cancelled and run.failure is None and not _succeeded(run):
+    failure = run.failure
+    if failure is not None and not run.finished.is_set():
+        failure.others = _stop(run, pool)
+    elif token.cancelled and failure is None and not _succeeded(run):
         raise Interrupted(_stop(run, pool), None)
     return run.result()
 

@@ -63,7 +63,11 @@ class Placer:
                 if known is None or known[2] == "soft placement":
                     decided[leader] = (op, assigned, reason)
                 elif assigned != known[1] and reason != "soft placement":
-                    self._refuse_conflict(op, known[0])
+                    # Whatever works on a resource goes where the resource was asked to be.
+                    if _works_on_resource(known[0]):
+                        decided[leader] = (op, assigned, reason)
+                    elif not _works_on_resource(op):
+                        self._refuse_conflict(op, known[0])
         return {op: self._placement(op, decided.get(leaders[op])) for op in ops}
 
     def _requested(self, op: Operation) -> tuple[str, str]:
@@ -98,7 +102,8 @@ class Placer:
         if decided is None:
             return Placement(op.name, op.type, op.device, self.client, "default")
         leader, assigned, reason = decided
-        if leader is not op and not (op.device and reason == "asked for"):
+        got_it = op.device and DeviceSpec.parse(op.device).matches(DeviceSpec.parse(assigned))
+        if leader is not op and not (got_it and reason == "asked for"):
             reason = f"colocated with {leader.name}"
         return Placement(op.name, op.type, op.device, assigned, reason)
 
@@ -127,6 +132,10 @@ def _groups(ops: Sequence[Operation]) -> Mapping[Operation, Operation]:
             if partner in parent and find(partner) is not find(op):
                 parent[find(op)] = find(partner)
     return {op: find(op) for op in ops}
+
+
+def _works_on_resource(op: Operation) -> bool:
+    return any(t.dtype is resource for t in op.inputs)
 
 
 def _is_ref_edge(consumer: Operation, index: int, producer: Operation) -> bool:

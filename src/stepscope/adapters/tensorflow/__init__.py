@@ -1,0 +1,19 @@
+"""TensorFlow under the contract: sessions, functions and eager code.
+
+Importing this package does not import TensorFlow; the first call of anything in it does.
+"""
+
+from typing import Any
+
+from stepscope.adapters.tensorflow.function import observe, run
+from stepscope.adapters.tensorflow.python_ops import annotate
+
+__all__ = ["Session", "annotate", "observe", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Session":
+        from stepscope.adapters.tensorflow.session import Session
+
+        return Session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

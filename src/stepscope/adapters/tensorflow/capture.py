@@ -1,0 +1,242 @@
+"""One traced run: profiled, marked, and turned into columns when somebody looks."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.events import MARK, Marked, Profile, Row
+from stepscope.adapters.tensorflow.graphs import NodeInfo
+from stepscope.adapters.tensorflow.profiler import Batch, shared
+from stepscope.adapters.tensorflow.shapes import Described, output_tensors
+from stepscope.metadata import Loss, OpColumns, Overhead
+
+clock = time.perf_counter_ns
+LOCAL_CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
+_EVENT_NS: Final = 90
+"""What one event costs the run, about: measured as dilation of warm runs of a thousand ops."""
+_numbers = itertools.count(1)
+
+Nodes = Mapping[str, NodeInfo]
+FindNodes = Callable[[set[str]], Nodes]
+
+
+class Capture:
+    """The recording of one run. Use as a context manager around it, on the thread that runs it.
+
+    Leaving waits for the data of all runs that were profiled together (see `profiler`).
+    """
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.mark = f"{MARK}{next(_numbers)}"
+        self.batch: Batch | None = None
+        self.losses: list[Loss] = []
+        self.eager_outputs: list[tuple[str, list[Described]]] = []
+        """At full level, the outputs of eager ops in order: (op type, descriptions)."""
+        self._span: Any = None
+        self.entered = 0
+        self.started = 0
+        self.ended = 0
+        self.left = 0
+        self.thread = 0
+        self.thread_name = ""
+        self.abandoned = False
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Capture:
+        self.entered = clock()
+        self.thread = threading.get_native_id()
+        self.thread_name = threading.current_thread().name
+        if self.level:
+            self.batch = shared.enter()
+            if self.batch is None:
+                self.losses.append(
+                    Loss("op executions", 0, "the profiler is in use by the program itself")
+                )
+            else:
+                self._span = versions.trace_me(self.mark)
+                self._span.__enter__()
+        self.started = clock()
+        return self
+
+    def abandon(self) -> None:
+        """The run goes on and is not waited for: take what it did up to now. From any thread."""
+        with self._lock:
+            if self.abandoned or self.left:
+                return
+            self.abandoned = True
+        self.ended = clock()
+        if self.batch is not None:
+            shared.leave(self.batch)
+            self._note_problems(self.batch)
+        self.left = clock()
+
+    def __exit__(self, *_exc: object) -> None:
+        with self._lock:
+            if self.abandoned:
+                return
+            self.left = clock()
+        self.ended = clock()
+        if self._span is not None:
+            self._span.__exit__(None, None, None)
+        if self.batch is not None:
+            shared.leave(self.batch)
+            self._note_problems(self.batch)
+        self.left = clock()
+
+    def _note_problems(self, batch: Batch) -> None:
+        if batch.problem:
+            self.losses.append(Loss("op executions", 0, batch.problem))
+        elif not batch.level_raised:
+            self.losses.append(
+                Loss(
+                    "executions of cheap ops",
+                    0,
+                    "too cheap for the profiler's level, which could not be raised",
+                )
+            )
+
+    # -- decoding ------------------------------------------------------------------------------
+
+    def profile(self) -> Profile:
+        if self.batch is None:
+            return Profile(b"")
+        decoded: Profile = self.batch.decoded(Profile)
+        return decoded
+
+    def marked(self) -> Marked | None:
+        return self.profile().of_run(self.mark)
+
+    def rows(self) -> list[Row]:
+        """Everything the run executed, in order of time."""
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        if marked is None:
+            return self._unmarked_rows(profile) if self.abandoned else []
+        rows = [*marked.eager, *profile.rows_of(marked.steps), *marked.spans]
+        if len(profile.marked) == 1:
+            # Nobody else was profiled: what no run started (input pipelines, devices) is ours.
+            claimed = set(marked.steps)
+            rows += [
+                row
+                for row in profile.rows_of(list(profile.unclaimed(claimed)))
+                if marked.start_ns <= row.start_ns <= marked.end_ns
+            ]
+            rows += profile.device_rows
+        rows.sort(key=lambda row: (row.start_ns, row.end_ns))
+        return rows
+
+    def _unmarked_rows(self, profile: Profile) -> list[Row]:
+        """The rows of a run whose mark is still open: of the steps that no other run started."""
+        rows = list(profile.rows_of(self._steps(profile)))
+        return sorted(rows, key=lambda row: (row.start_ns, row.end_ns))
+
+    def _steps(self, profile: Profile) -> list[int]:
+        marked = profile.of_run(self.mark)
+        if marked is not None:
+            return marked.steps
+        claimed = {step for other in profile.marked.values() for step in other.steps}
+        return list(profile.unclaimed(claimed))
+
+    def done(self) -> set[str]:
+        """The nodes that came to their end."""
+        profile = self.profile()
+        return profile.done_in(self._steps(profile))
+
+    def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
+        """The run as columns; `find_nodes` says what is known of the nodes with these names."""
+        profile = self.profile()
+        rows = self.rows()
+        nodes = find_nodes({row.name for row in rows})
+        ops = [_op_type(row, nodes) for row in rows]
+        threads, names = self._threads(profile, rows)
+        starts = np.array([row.start_ns for row in rows], dtype=np.int64)
+        full = self.level >= 3
+        return OpColumns.build(
+            name=[row.name for row in rows],
+            op=ops,
+            device=[row.device or _device(row, nodes) for row in rows],
+            label=[
+                nodes[row.name].label(row.name) if row.name in nodes else f"{row.name} = {op}()"
+                for row, op in zip(rows, ops, strict=True)
+            ],
+            thread=threads,
+            scheduled_ns=np.minimum(_ready_times(rows, nodes), starts),
+            start_ns=starts,
+            end_ns=[row.end_ns for row in rows],
+            step=step_id,
+            thread_names=names,
+            tensors=output_tensors(rows, nodes, self._eager_descriptions(rows)) if full else None,
+        )
+
+    def _threads(self, profile: Profile, rows: Sequence[Row]) -> tuple[list[int], dict[int, str]]:
+        """Thread numbers per row, with names; the caller's own number is the system's."""
+        marked = profile.of_run(self.mark)
+        names: dict[int, str] = {self.thread: self.thread_name}
+        numbers: dict[int, int] = {}
+        for line, name in profile.line_names.items():
+            if marked is not None and line == marked.line:
+                numbers[line] = self.thread
+            else:
+                numbers[line] = line + 1
+                names[line + 1] = name.partition("/")[0]
+        return [numbers.get(row.line, 0) for row in rows], names
+
+    def _eager_descriptions(self, rows: Sequence[Row]) -> dict[int, list[Described]]:
+        marked = self.marked()
+        if marked is None or not self.eager_outputs:
+            return {}
+        eager = {id(row) for row in marked.eager}
+        found: dict[int, list[Described]] = {}
+        waiting: dict[str, deque[list[Described]]] = {}
+        for op, described in self.eager_outputs:
+            waiting.setdefault(op, deque()).append(described)
+        for i, row in enumerate(rows):
+            if id(row) in eager and waiting.get(row.op):
+                found[i] = waiting[row.op].popleft()
+        return found
+
+    def overhead(self) -> Overhead:
+        """What being recorded cost: waiting for the profiler, and its events during the run."""
+        waited = (self.started - self.entered) + (self.left - self.ended)
+        events = 3 * len(self.rows()) if self.batch is not None else 0
+        during = min(events * _EVENT_NS, (self.ended - self.started) // 2)
+        run = max(1, self.ended - self.started - during)
+        return Overhead(waited + during, (waited + during) / run)
+
+
+def _op_type(row: Row, nodes: Nodes) -> str:
+    if row.op:
+        return row.op
+    if row.name in nodes:
+        return nodes[row.name].op
+    return "NoOp" if row.name == "_SOURCE" else "Const"
+
+
+def _device(row: Row, nodes: Nodes) -> str:
+    info = nodes.get(row.name)
+    return info.device if info is not None and info.device else LOCAL_CPU
+
+
+def _ready_times(rows: Sequence[Row], nodes: Nodes) -> list[int]:
+    """When each execution had its inputs: the end of the last of them, as far as it is known."""
+    ended: dict[str, int] = {}
+    ready = []
+    for row in rows:
+        info = nodes.get(row.name)
+        before = [
+            ended[name]
+            for name in ((*(n for n, _ in info.inputs), *info.controls) if info else ())
+            if name in ended
+        ]
+        ready.append(max(before) if before else row.start_ns)
+        ended[row.name] = row.end_ns
+    return ready

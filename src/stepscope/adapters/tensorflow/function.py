@@ -1,0 +1,239 @@
+"""`run` and `observe`: functions, eager code and any callable with TensorFlow ops in it.
+
+Guarantees. The callable runs on the caller's thread, as it would without us: gradient tapes, device
+scopes and all else that TensorFlow keeps per thread stay as they are. Whatever it raises is raised,
+with `run_metadata` on it. A deadline cancels the functions this thread is calling, and no others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow import python_ops, versions
+from stepscope.adapters.tensorflow.capture import Capture, Nodes, clock
+from stepscope.adapters.tensorflow.failures import both_classes, new_error, status_of
+from stepscope.adapters.tensorflow.graphs import TAG, functions, sources_of
+from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
+from stepscope.metadata import (
+    Completeness,
+    InFlight,
+    Loss,
+    Recording,
+    RunMetadata,
+    as_run_metadata_target,
+)
+
+_WAITED_NS = 20_000_000
+"""An op that ends this long after the deadline was not cancelled."""
+_step_ids = itertools.count(1)
+
+
+def run(
+    callable: Callable[..., Any], *args: Any, options: Any = None, run_metadata: Any = None,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Call it once as one run under the contract, and return what it returns."""
+    resolved, asked = _resolve(options)
+    engine = FUNCTION if versions.is_function(callable) else EAGER
+    check(resolved, engine)
+    target = as_run_metadata_target(run_metadata)
+    observed = _Observed(engine, resolved, asked, _graph_of(callable))
+    try:
+        with observed:
+            result = callable(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - raised again
+        raise_with(error, target.deliver(observed.recording()))
+    if target.asked_for:
+        target.deliver(observed.recording())
+    return result
+
+
+@contextmanager
+def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetadata]:
+    """Everything this thread runs in the block, as one run; the metadata is filled at its end."""
+    resolved, asked = _resolve(options)
+    if resolved.timeout_in_ms > 0:
+        raise new_error(
+            "InvalidArgumentError",
+            "RunOptions.timeout_in_ms: a block cannot be given a deadline; use run(callable).",
+        )
+    check(resolved, EAGER)
+    target = as_run_metadata_target(run_metadata)
+    observed = _Observed(EAGER, resolved, asked, None)
+    try:
+        with observed:
+            yield target.metadata
+    except BaseException as error:  # noqa: BLE001 - raised again
+        raise_with(error, target.deliver(observed.recording()))
+    target.deliver(observed.recording())
+
+
+def raise_with(error: BaseException, metadata: RunMetadata) -> Any:
+    """Raise an error again, of both classes and with the run's metadata on it."""
+    both_classes(error)
+    error.run_metadata = metadata  # type: ignore[attr-defined]
+    raise error
+
+
+def _resolve(options: Any) -> tuple[opts.ResolvedRunOptions, opts.RunOptions | None]:
+    asked = opts.as_run_options(options)
+    if asked is None:
+        asked = opts.RunOptions(trace_level=opts.RunOptions.FULL_TRACE)
+    return asked.resolve(), asked
+
+
+def _graph_of(callable: Any) -> Any:
+    """The graph of a concrete function, whose ops know their source lines."""
+    return callable.graph if versions.is_concrete_function(callable) else None
+
+
+class _Observed:
+    """One run, from entering it to its recording."""
+
+    def __init__(
+        self, engine: str, options: opts.ResolvedRunOptions, asked: opts.RunOptions | None,
+        graph: Any,
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._options = options
+        self._asked = asked
+        self._graph = graph
+        self._step_id = next(_step_ids)
+        self._capture = Capture(options.trace_level)
+        self._stack = ExitStack()
+        self._error: BaseException | None = None
+        self._deadline: _Deadline | None = None
+
+    def __enter__(self) -> None:
+        options = self._options
+        stack = self._stack
+        stack.__enter__()
+        self._needs_graphs = options.output_partition_graphs or options.trace_level >= 3
+        if self._needs_graphs:
+            stack.enter_context(functions.collect())
+        executor = "SINGLE_THREADED_EXECUTOR" if options.inter_op_thread_pool == -1 else None
+        if self._needs_graphs or (executor and self._engine == FUNCTION):
+            stack.enter_context(
+                versions.function_options(
+                    executor if self._engine == FUNCTION else None,
+                    TAG if self._needs_graphs else "",
+                )
+            )
+        if options.trace_level:
+            stack.enter_context(python_ops.timed())
+            if options.trace_level >= 3:
+                stack.enter_context(python_ops.describing(self._capture.eager_outputs))
+        stack.enter_context(self._capture)
+        if options.timeout_in_ms > 0:
+            self._deadline = stack.enter_context(_Deadline(options.timeout_in_ms))
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
+        self._error = error
+        deadline = self._deadline
+        late = deadline is not None and clock() > deadline.at
+        self._stack.__exit__(None, None, None)
+        if deadline is not None and late and (error is None or deadline.caused(error)):
+            timed_out = new_error(
+                "DeadlineExceededError",
+                f"Timed out waiting for notification (timeout of {self._options.timeout_in_ms} ms)",
+            )
+            self._error = timed_out
+            raise timed_out from error
+
+    # -- what it was ---------------------------------------------------------------------------
+
+    def recording(self) -> Recording:
+        """The run as it ended."""
+        capture = self._capture
+        error = self._error
+        if error is not None:
+            both_classes(error)
+        traced = self._options.trace_level > 0
+        found: dict[str, Any] = {}
+
+        def nodes(names: set[str]) -> Nodes:
+            matched = functions.matching(names)
+            if matched is None:
+                return {}
+            found["graphs"] = matched[0]
+            return matched[1]
+
+        losses = [*capture.losses]
+        if error is not None and traced:
+            losses.append(Loss("op executions", 0, f"the run ended with {type(error).__name__}"))
+        wants_graphs = self._options.output_partition_graphs
+
+        def graphs() -> list[Any]:
+            nodes({row.name for row in capture.rows()})
+            return [found["graphs"]] if "graphs" in found else []
+
+        return Recording(
+            engine=self._engine,
+            step_id=self._step_id,
+            status=status_of(error, self._outcomes()),
+            completeness=Completeness(tuple(losses)),
+            overhead=capture.overhead,
+            ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
+            partition_graphs=(
+                (lambda: [p for g in graphs() for p in g.partition_graphs])
+                if wants_graphs
+                else None
+            ),
+            function_graphs=graphs if wants_graphs else None,
+            sources=(lambda: sources_of(self._graph)) if self._graph is not None else None,
+            run_options=self._asked,
+        )
+
+    def _outcomes(self) -> tuple[InFlight, ...]:
+        """The ops that were executing at the deadline, and what became of them."""
+        deadline = self._deadline
+        if deadline is None or not self._capture.level or self._error is None:
+            return ()
+        capture = self._capture
+        at = deadline.at_epoch
+        found = []
+        for row in capture.rows():
+            if row.start_ns < at < row.end_ns:
+                late = row.end_ns - at
+                waited = late > _WAITED_NS
+                found.append(InFlight(row.name, "waited_for" if waited else "cancelled", late))
+        return tuple(found)
+
+
+class _Deadline:
+    """Cancels the functions this thread calls when the time is up."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.at = clock() + timeout_ms * 1_000_000
+        self.at_epoch = time.time_ns() + timeout_ms * 1_000_000
+        self._timeout_s = timeout_ms / 1000
+        self._stack = ExitStack()
+        self._fired = threading.Event()
+
+    def __enter__(self) -> _Deadline:
+        manager = self._stack.enter_context(versions.cancellable())
+
+        def fire() -> None:
+            self._fired.set()
+            manager.start_cancel()
+
+        self._timer = threading.Timer(self._timeout_s, fire)
+        self._timer.daemon = True
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._timer.cancel()
+        self._stack.__exit__(None, None, None)
+
+    def caused(self, error: BaseException) -> bool:
+        """Whether an error is what cancelling looks like from inside."""
+        if not self._fired.is_set():
+            return False
+        return isinstance(error, versions.tensorflow().errors.CancelledError)

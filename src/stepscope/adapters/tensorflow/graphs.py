@@ -1,0 +1,130 @@
+"""What is known of the graphs that executed: op types, devices, inputs, source lines.
+
+Sessions give their partition graphs with any run that asks. Functions give theirs only when they
+are first instantiated while somebody is collecting, so traced runs that need them call functions
+under a tag of their own: the first time a function is called so, it is instantiated anew, and its
+graphs are kept here for all later runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from stepscope.adapters.tensorflow import versions
+
+TAG: Final = "stepscope"
+_KEPT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node of an executed graph."""
+
+    op: str
+    device: str
+    inputs: tuple[tuple[str, int], ...]
+    """Data inputs as (node, output)."""
+    controls: tuple[str, ...]
+
+    def label(self, name: str) -> str:
+        """As TensorFlow's step stats label it."""
+        inputs = [n if not slot else f"{n}:{slot}" for n, slot in self.inputs]
+        return f"{name} = {self.op}({', '.join([*inputs, *(f'^{c}' for c in self.controls)])})"
+
+
+def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
+    """The nodes of GraphDefs, by name."""
+    found: dict[str, NodeInfo] = {}
+    for graph in graphs:
+        for node in graph.node:
+            data, controls = [], []
+            for text in node.input:
+                if text.startswith("^"):
+                    controls.append(text[1:])
+                else:
+                    source, _, index = text.partition(":")
+                    data.append((source, int(index or 0)))
+            found[node.name] = NodeInfo(node.op, node.device, tuple(data), tuple(controls))
+    return found
+
+
+class FunctionGraphs:
+    """The graphs of all functions that were ever instantiated under our tag."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._collecting = 0
+        self._exit: Any = None
+        self._found: list[Any] = []
+        self._nodes: list[dict[str, NodeInfo]] = []
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Keep the graphs of functions instantiated inside. Several threads may be inside."""
+        with self._lock:
+            if self._collecting == 0:
+                self._fresh: list[Any] = []
+                self._exit = versions.collecting_graphs(self._fresh)
+                self._exit.__enter__()
+            self._collecting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._collecting -= 1
+                if self._collecting == 0:
+                    self._exit.__exit__(None, None, None)
+                    for metadata in self._fresh:
+                        self._keep(metadata)
+
+    def _keep(self, metadata: Any) -> None:
+        for graphs in metadata.function_graphs:
+            self._found.append(graphs)
+            executed = graphs.partition_graphs or [graphs.post_optimization_graph]
+            self._nodes.append(nodes_of(executed))
+        del self._found[:-_KEPT], self._nodes[:-_KEPT]
+
+    def matching(self, names: set[str]) -> tuple[Any, Mapping[str, NodeInfo]] | None:
+        """The graphs whose nodes these names are: the smallest that holds the most of them."""
+        best: tuple[int, int] | None = None
+        chosen = -1
+        with self._lock:
+            for i, nodes in enumerate(self._nodes):
+                shared = len(names & nodes.keys())
+                score = (shared, -len(nodes))
+                if shared and (best is None or score > best):
+                    best, chosen = score, i
+            if chosen < 0:
+                return None
+            return self._found[chosen], self._nodes[chosen]
+
+
+functions = FunctionGraphs()
+
+
+def sources_of(graph: Any, names: Iterable[str] | None = None) -> dict[str, str]:
+    """`file:line` of the user's code per op of a TensorFlow graph, where TensorFlow knows it."""
+    library = str(Path(versions.tensorflow().__file__).parent)
+    wanted = None if names is None else set(names)
+    found: dict[str, str] = {}
+    for op in graph.get_operations():
+        if wanted is not None and op.name not in wanted:
+            continue
+        line = _user_line(op, library)
+        if line:
+            found[op.name] = line
+    return found
+
+
+def _user_line(op: Any, library: str) -> str:
+    frames: Sequence[Any] = op.traceback or ()
+    for frame in reversed(list(frames)):
+        name = frame.filename
+        if not name.startswith(library) and "/keras/" not in name and "/stepscope/" not in name:
+            return f"{name}:{frame.lineno}"
+    return ""

@@ -1,0 +1,123 @@
+"""Where the recorded steps of a loop go: event files, the user's function, or memory.
+
+Guarantees:
+
+- A step is in the event file when `add` returns; what comes later, the end of the process
+  included, does not take it away.
+- Recording is not the program's business: a file that cannot be written or a callback that raises
+  is dropped with a warning, and the loop goes on.
+- The event file is ours alone, under a name with its own suffix: what TensorFlow, Estimator or
+  Keras write into the same directory is never touched. There is none before the first step.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stepscope.export import FileWriter
+from stepscope.metadata import RunMetadata
+
+SUFFIX = ".stepscope"
+"""What the names of our event files end with."""
+
+
+class RecordedStep(NamedTuple):
+    """One recorded step: its number, its tag in the event file, and what it did."""
+
+    step: int
+    tag: str
+    metadata: RunMetadata
+
+
+class LoopLog:
+    """Takes the recorded steps of one loop."""
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str] | None,
+        callback: Callable[[int, RunMetadata], object] | None,
+    ) -> None:
+        """Make `logdir` if it is not there; `OSError` where it cannot be made."""
+        if callback is not None and not callable(callback):
+            raise TypeError(
+                f"callback takes a function of (step, run_metadata), found {callback!r:.60}"
+            )
+        self.last: RecordedStep | None = None
+        self.kept: list[RecordedStep] = []
+        self._keeps = logdir is None and callback is None
+        self._logdir = None if logdir is None else Path(logdir)
+        self._callback = callback
+        self._writer: FileWriter | None = None
+        self._has_graph = False
+        self._uses: Counter[str] = Counter()
+        if self._logdir is not None:
+            self._logdir.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def path(self) -> Path | None:
+        """The event file, once there is one."""
+        return None if self._writer is None else self._writer.event_writer.path
+
+    @property
+    def wants_graph(self) -> bool:
+        """Whether a graph would be written: TensorBoard shows one per directory."""
+        return self._logdir is not None and not self._has_graph
+
+    def add(self, step: int, tag: str, metadata: RunMetadata, graph: Any = None) -> None:
+        """Write, hand over or keep a recorded step.
+
+        `graph` goes into the event file before it, if none is there. A tag that comes again (a step
+        run twice) is given a number: `step_7`, `step_7_2`.
+        """
+        self._uses[tag] += 1
+        if self._uses[tag] > 1:
+            tag = f"{tag}_{self._uses[tag]}"
+        self.last = RecordedStep(step, tag, metadata)
+        if self._keeps:
+            self.kept.append(self.last)
+        if self._logdir is not None:
+            self._write(self._logdir, self.last, graph)
+        if self._callback is not None:
+            try:
+                self._callback(step, metadata)
+            except Exception as error:  # noqa: BLE001 - the loop is not to fail for its observer
+                self._callback = None
+                _warn(
+                    f"The callback for recorded steps raised {type(error).__name__}: {error} "
+                    f"(at {tag}); it sees no more steps."
+                )
+
+    def _write(self, logdir: Path, recorded: RecordedStep, graph: Any) -> None:
+        try:
+            if self._writer is None:
+                self._writer = FileWriter(logdir, filename_suffix=SUFFIX)
+            elif self._writer.event_writer.closed:
+                self._writer.reopen()
+            if graph is not None and not self._has_graph:
+                self._writer.add_graph(graph, global_step=recorded.step)
+                self._has_graph = True
+            self._writer.add_run_metadata(
+                recorded.metadata, recorded.tag, global_step=recorded.step
+            )
+        except OSError as error:
+            self._logdir = None
+            _warn(
+                f"{recorded.tag} cannot be written to {logdir}: {error}; no more steps are written."
+            )
+
+    def close(self) -> None:
+        """Wait until what was written is on the disk. A step added later goes into a new file."""
+        if self._writer is not None:
+            try:
+                self._writer.close()
+            except OSError as error:
+                _warn(f"The event file {self.path} may not be on the disk whole: {error}")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)

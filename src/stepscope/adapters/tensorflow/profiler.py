@@ -1,0 +1,133 @@
+"""One profiler for the process, shared by all traced runs.
+
+TensorFlow has a single profiler session, and its data exist only once it is stopped. So runs that
+overlap form a *batch*: the first one starts the profiler, and when all of them are done it is
+stopped and each gets the batch's data.
+
+Guarantees.
+- A batch takes no more runs once one of its runs is done: whoever waits for data waits at most for
+  the runs that were already under way. A run that comes then waits for the next batch.
+- `Batch.data` is set before `wait` returns; it is the XSpace as bytes, decoded by whoever looks.
+- The recorder's level is raised after every start, so that cheap ops of a warm program are seen.
+- Where the profiler is somebody else's (the program profiles itself), `enter` gives None at once,
+  and the caller says so in its metadata.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import Any, Final
+
+from stepscope.adapters.tensorflow import versions
+
+LEVEL: Final = 3
+"""High enough for every kernel, however cheap, and for what the executor did between them."""
+_HOST_TRACER: Final = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 1}
+_SETTLE_S: Final = 0.0001
+_folders = itertools.count(1)
+
+
+class Batch:
+    """Runs that were profiled together."""
+
+    __slots__ = (
+        "_decode_lock", "_decoded", "data", "done", "folder", "level_raised", "problem", "running",
+        "session", "stop_ns",
+    )  # fmt: skip
+
+    def __init__(self, session: Any, folder: str, *, level_raised: bool) -> None:
+        self.session = session
+        self.folder = folder
+        self.level_raised = level_raised
+        self.running = 0
+        self.data = b""
+        self.problem = ""
+        self.stop_ns = 0
+        """How long stopping and exporting took."""
+        self.done = threading.Event()
+        self._decoded: Any = None
+        self._decode_lock = threading.Lock()
+
+    def decoded(self, decode: Any) -> Any:
+        """What `decode(data)` gives, made once for all runs of the batch."""
+        with self._decode_lock:
+            if self._decoded is None:
+                self._decoded = decode(self.data)
+            return self._decoded
+
+
+class SharedProfiler:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._batch: Batch | None = None
+        self._closing = False
+        self._level: versions.TraceLevel | None = None
+
+    def enter(self) -> Batch | None:
+        """Be profiled from now on; None where the profiler cannot be had."""
+        with self._changed:
+            while self._closing:
+                self._changed.wait()
+            if self._batch is None:
+                batch = self._start()
+                if batch is None:
+                    return None
+                self._batch = batch
+            self._batch.running += 1
+            return self._batch
+
+    def leave(self, batch: Batch) -> None:
+        """The run is done: wait until the batch's data are there."""
+        with self._changed:
+            batch.running -= 1
+            self._closing = True
+            last = batch.running == 0
+        if not last:
+            batch.done.wait()
+            return
+        try:
+            self._stop(batch)
+        finally:
+            with self._changed:
+                self._batch = None
+                self._closing = False
+                self._changed.notify_all()
+            batch.done.set()
+
+    def _start(self) -> Batch | None:
+        if self._level is None:
+            self._level = versions.TraceLevel()
+        session = versions.new_profiler_session()
+        folder = f"ram://stepscope-{next(_folders)}"
+        try:
+            session.start(folder, _HOST_TRACER)
+        except versions.tensorflow().errors.OpError:
+            return None
+        raised = self._level.raise_to(LEVEL)
+        return Batch(session, folder, level_raised=raised)
+
+    def _stop(self, batch: Batch) -> None:
+        began = time.perf_counter_ns()
+        gfile = versions.tensorflow().io.gfile
+        # A run returns a moment before its last executor thread has left its spans.
+        time.sleep(_SETTLE_S)
+        try:
+            batch.session.export_to_tb()
+            for where, _, names in gfile.walk(batch.folder):
+                for name in names:
+                    if name.endswith(".xplane.pb"):
+                        with gfile.GFile(f"{where}/{name}", "rb") as file:
+                            batch.data = file.read()
+                    gfile.remove(f"{where}/{name}")
+        except Exception as error:  # noqa: BLE001 - the runs themselves are done; say what is lost
+            batch.problem = f"the profiler's data could not be read: {error}"
+        finally:
+            batch.session = None
+            batch.stop_ns = time.perf_counter_ns() - began
+
+
+shared = SharedProfiler()

@@ -1,0 +1,84 @@
+"""Python inside TensorFlow: functions timed where it does not, eager outputs, annotations."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.events import PYTHON_OP, SPAN
+from stepscope.adapters.tensorflow.shapes import Described
+
+_thread = threading.local()
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """While inside, eager `numpy_function`s of this thread leave a span: TensorFlow has none."""
+    versions.wrap_eager_python_functions(_span_of)
+    _thread.depth = getattr(_thread, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _thread.depth -= 1
+
+
+def _span_of(function: Any) -> Any:
+    """The span of a Python function called eagerly, or None where nobody is tracing."""
+    if not getattr(_thread, "depth", 0):
+        return None
+    return versions.trace_me(f"{PYTHON_OP}PyFunc:{getattr(function, '__name__', 'PyFunc')}")
+
+
+@contextmanager
+def describing(outputs: list[tuple[str, list[Described]]]) -> Iterator[None]:
+    """While inside, note type, shape and bytes of what each eager op of this thread puts out."""
+
+    def note(op_type: str, found: Sequence[Any]) -> None:
+        outputs.append((op_type, [_describe(tensor) for tensor in found]))
+
+    with versions.op_callback(note):
+        yield
+
+
+def _describe(tensor: Any) -> Described:
+    axes = tensor.shape.as_list() if tensor.shape.rank is not None else [None]
+    shape = tuple(-1 if axis is None else axis for axis in axes)
+    size = 0 if -1 in shape else math.prod(shape) * tensor.dtype.size
+    return tensor.dtype.as_datatype_enum, shape, size
+
+
+class Annotation:
+    """A span of the user's own: `with annotate("name"):`, or as a decorator. Spans nest."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name.replace("#", "%23")
+        self._spans: list[Any] = []
+
+    def __enter__(self) -> Annotation:
+        span = versions.trace_me(SPAN + self._name)
+        span.__enter__()
+        self._spans.append(span)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._spans.pop().__exit__(None, None, None)
+
+    def __call__(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def annotated(*args: Any, **kwargs: Any) -> Any:
+            with Annotation(self._name):
+                return function(*args, **kwargs)
+
+        return annotated
+
+
+def annotate(name: str) -> Annotation:
+    """Mark a span of the run with a name; shown among the ops as an `Annotation`."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"annotate takes a name, found {name!r}.")
+    return Annotation(name)

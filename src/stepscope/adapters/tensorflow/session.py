@@ -1,0 +1,273 @@
+"""`Session`: TensorFlow's own session, under the contract.
+
+Guarantees. Without options and metadata it is TensorFlow's session, untouched. Traced runs are seen
+through the profiler, which disturbs them little; where the program profiles itself, through
+TensorFlow's own step stats. With a deadline the run goes to a thread of its own, so that control
+comes back in time whatever the ops do; a run that is left behind is named and ends by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import tensorflow
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow.capture import LOCAL_CPU, Capture, clock
+from stepscope.adapters.tensorflow.failures import both_classes, new_error, status_of
+from stepscope.adapters.tensorflow.function import raise_with
+from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, sources_of
+from stepscope.adapters.tensorflow.support import SESSION, check
+from stepscope.metadata import (
+    Completeness,
+    InFlight,
+    Loss,
+    Placement,
+    Recording,
+    RunMetadata,
+    as_run_metadata_target,
+)
+
+_GRACE_S: Final = 0.03
+"""How long after the deadline TensorFlow may take to cancel what it can."""
+_NEVER_TIMED: Final = frozenset({"Const", "Placeholder", "_Arg", "VarHandleOp", "FIFOQueueV2"})
+_step_ids = itertools.count(1)
+v1 = tensorflow.compat.v1
+
+
+class Session(v1.Session):  # type: ignore[misc, name-defined]
+    """A `tf.compat.v1.Session` whose `run` takes our options and metadata, or TensorFlow's own."""
+
+    def __init__(self, target: str = "", graph: Any = None, config: Any = None) -> None:
+        if config is not None and not isinstance(config, v1.ConfigProto):
+            config = v1.ConfigProto.FromString(opts.as_config(config).SerializeToString())
+        super().__init__(target, graph=graph, config=config)
+        self._stepscope_nodes: dict[Any, list[Any]] = {}
+
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """As TensorFlow's, with options and metadata under the contract."""
+        if options is None and run_metadata is None:
+            return super().run(fetches, feed_dict)
+        asked = opts.as_run_options(options)
+        resolved = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
+        check(resolved, SESSION)
+        target = as_run_metadata_target(run_metadata)
+        run = _SessionRun(self, fetches, feed_dict, asked, resolved)
+        try:
+            result = run.execute()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            both_classes(error)
+            raise_with(error, target.deliver(run.recording(error)))
+        if target.asked_for:
+            target.deliver(run.recording(None))
+        return result
+
+    def native_run(self, *args: Any, **kwargs: Any) -> Any:
+        """TensorFlow's own `run`."""
+        return super().run(*args, **kwargs)
+
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
+        """As TensorFlow's; with `accept_options` it takes ours as well."""
+        if not accept_options:
+            function: Callable[..., Any] = super().make_callable(fetches, feed_list)
+            return function
+        feeds = list(feed_list or ())
+
+        def call(*args: Any, options: Any = None, run_metadata: Any = None) -> Any:
+            if len(args) != len(feeds):
+                raise TypeError(f"This callable takes {len(feeds)} feeds, not {len(args)}.")
+            given = dict(zip(feeds, args, strict=True))
+            return self.run(fetches, given, options=options, run_metadata=run_metadata)
+
+        return call
+
+
+class _SessionRun:
+    """One run with options."""
+
+    def __init__(
+        self,
+        session: Session,
+        fetches: Any,
+        feed_dict: Any,
+        asked: opts.RunOptions | None,
+        resolved: opts.ResolvedRunOptions,
+    ) -> None:
+        self._session = session
+        self._fetches = fetches
+        self._feed_dict = feed_dict
+        self._asked = asked
+        self._options = resolved
+        self._step_id = next(_step_ids)
+        self._capture = Capture(resolved.trace_level)
+        self._native = v1.RunMetadata()
+        self._outcomes: tuple[InFlight, ...] = ()
+        self._key = _signature(fetches, feed_dict)
+        self._deadline_epoch = 0
+
+    # -- executing -----------------------------------------------------------------------------
+
+    def execute(self) -> Any:
+        if self._options.timeout_in_ms > 0:
+            return self._execute_elsewhere()
+        return self._execute()
+
+    def _execute(self) -> Any:
+        with self._capture as capture:
+            options = self._native_options(capture)
+            return self._session.native_run(
+                self._fetches, self._feed_dict, options=options, run_metadata=self._native
+            )
+
+    def _native_options(self, capture: Capture) -> Any:
+        """TensorFlow's options for this run: tracing is ours unless the profiler is taken."""
+        asked = self._asked
+        data = asked.SerializeToString() if asked is not None else b""
+        options = v1.RunOptions.FromString(data)
+        options.trace_level = 0
+        if self._options.trace_level:
+            if capture.batch is None:
+                options.trace_level = v1.RunOptions.SOFTWARE_TRACE
+                capture.losses.clear()
+            if self._key not in self._session._stepscope_nodes:
+                options.output_partition_graphs = True
+        return options
+
+    def _execute_elsewhere(self) -> Any:
+        """On a thread of its own, given up on soon after the deadline."""
+        timeout_s = self._options.timeout_in_ms / 1000
+        self._deadline_epoch = time.time_ns() + self._options.timeout_in_ms * 1_000_000
+        box: list[Any] = []
+        graph = v1.get_default_graph()
+
+        def work() -> None:
+            try:
+                with graph.as_default():
+                    box.append((self._execute(), None))
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                box.append((None, error))
+
+        began = clock()
+        thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
+        thread.start()
+        thread.join(timeout_s + _GRACE_S)
+        if not box:
+            self._capture.abandon()
+            self._outcomes = tuple(
+                InFlight(name, "abandoned") for name in self._ready_but_not_done()
+            )
+            raise new_error(
+                "DeadlineExceededError",
+                f"Timed out waiting for notification (timeout of {self._options.timeout_in_ms} ms)",
+            )
+        result, error = box[0]
+        if error is not None:
+            late = (clock() - began) / 1e9 >= timeout_s
+            if late and isinstance(error, tensorflow.errors.DeadlineExceededError):
+                self._outcomes = tuple(
+                    InFlight(name, "cancelled") for name in self._ready_but_not_done()
+                )
+            raise error
+        return result
+
+    # -- what it was ---------------------------------------------------------------------------
+
+    def _graphs(self) -> list[Any]:
+        known = self._session._stepscope_nodes
+        if len(self._native.partition_graphs):
+            known[self._key] = list(self._native.partition_graphs)
+        return known.get(self._key, [])
+
+    def _nodes(self, _names: set[str]) -> Mapping[str, NodeInfo]:
+        return nodes_of(self._graphs())
+
+    def _ready_but_not_done(self) -> list[str]:
+        """The nodes that had all they need and did not end: what a stopped run was doing."""
+        nodes = self._nodes(set()) or self._asked_for()
+        done = self._capture.done()
+        done |= {name for name, info in nodes.items() if info.op in _NEVER_TIMED}
+        # What a node that is done needed is done too, under whatever name it ran.
+        stack = [name for name in done if name in nodes]
+        while stack:
+            info = nodes[stack.pop()]
+            before = {n for n, _ in info.inputs}.union(info.controls) - done
+            done |= before
+            stack += [name for name in before if name in nodes]
+        return [
+            name
+            for name, info in nodes.items()
+            if name not in done
+            and all(n in done for n, _ in info.inputs)
+            and all(c in done for c in info.controls)
+        ]
+
+    def _asked_for(self) -> Mapping[str, NodeInfo]:
+        """The nodes that the fetches need, from the user's own graph."""
+        every = nodes_of([self._session.graph.as_graph_def()])
+        needed: dict[str, NodeInfo] = {}
+        stack = [name.partition(":")[0] for name in self._key[0]]
+        while stack:
+            name = stack.pop()
+            if name in every and name not in needed:
+                needed[name] = every[name]
+                stack += [n for n, _ in every[name].inputs] + list(every[name].controls)
+        return needed
+
+    def recording(self, error: BaseException | None) -> Recording:
+        """The run as it ended."""
+        capture = self._capture
+        graphs = self._graphs()
+        traced = self._options.trace_level > 0
+        losses = [*capture.losses]
+        if error is not None and traced:
+            losses.append(Loss("op executions", 0, f"the run ended with {type(error).__name__}"))
+        native = len(self._native.step_stats.dev_stats) > 0
+        asked_graphs = self._options.output_partition_graphs
+
+        def columns() -> Any:
+            if native:
+                return RunMetadata.FromString(self._native.SerializeToString()).ops
+            return capture.columns(self._step_id, self._nodes)
+
+        return Recording(
+            engine=SESSION,
+            step_id=self._step_id,
+            status=status_of(error, self._outcomes),
+            completeness=Completeness(tuple(losses)),
+            overhead=capture.overhead,
+            ops=columns if traced else None,
+            partition_graphs=(lambda: graphs) if asked_graphs else None,
+            cost_graph=(
+                (lambda: self._native.cost_graph) if self._native.HasField("cost_graph") else None
+            ),
+            placements=self._placements if traced else None,
+            sources=(lambda: sources_of(self._session.graph)) if traced else None,
+            run_options=self._asked,
+        )
+
+    def _placements(self) -> list[Placement]:
+        requested = {op.name: op.device for op in self._session.graph.get_operations()}
+        found = []
+        for name, info in self._nodes(set()).items():
+            if name not in requested:
+                continue
+            wish, device = requested[name], info.device or LOCAL_CPU
+            same = not wish or v1.DeviceSpec.from_string(wish).to_string() in device
+            reason = "default" if not wish else "asked for" if same else "soft placement"
+            found.append(Placement(name, info.op, wish, device, reason))
+        return found
+
+
+def _signature(fetches: Any, feed_dict: Any) -> Any:
+    """What tells one kind of run from another: the names fetched and fed."""
+    names = tuple(str(getattr(f, "name", f)) for f in tensorflow.nest.flatten(fetches))
+    feeds = tuple(sorted(str(getattr(k, "name", k)) for k in feed_dict or ()))
+    return names, feeds

@@ -1,0 +1,91 @@
+"""What TensorFlow's engines do with each field of RunOptions: checked before a run, and the source
+of the support table.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepscope.adapters.tensorflow.failures import new_error
+from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
+
+DONE: Final = "yes"
+REFUSED: Final = "refused"
+SESSION: Final = "tensorflow session"
+FUNCTION: Final = "tensorflow function"
+EAGER: Final = "tensorflow eager"
+
+_WATCH: Final = "debug_options.debug_tensor_watch_opts."
+_LATER: Final = (REFUSED, "Comes with the memory report.")
+_NO_EXECUTOR: Final = "There is no session whose executor could be told."
+
+_ANYWHERE: Final[dict[str, tuple[str, str]]] = {
+    "allocation_log_buffer_size": _LATER,
+    "allocation_log_sampling_rate": _LATER,
+    "allocation_log_address": _LATER,
+}
+_SESSION: Final[dict[str, tuple[str, str]]] = {
+    "trace_level": (DONE, "From the profiler; from TensorFlow's own step stats where it is taken."),
+    "timeout_in_ms": (DONE, "Control comes back at the deadline; what cannot be stopped is named."),
+    "inter_op_thread_pool": (DONE, "TensorFlow's own."),
+    "output_partition_graphs": (DONE, "TensorFlow's own."),
+    **{
+        f"{_WATCH}{name}": (DONE, "TensorFlow's own.")
+        for name in (
+            "node_name",
+            "output_slot",
+            "debug_ops",
+            "debug_urls",
+            "tolerate_debug_op_creation_failures",
+        )
+    },
+    "debug_options.global_step": (DONE, "TensorFlow's own."),
+    "debug_options.reset_disk_byte_usage": (DONE, "TensorFlow's own."),
+    "report_tensor_allocations_upon_oom": (DONE, "TensorFlow's own list."),
+    "experimental.collective_graph_key": (DONE, "TensorFlow's own."),
+    "experimental.use_run_handler_pool": (DONE, "TensorFlow's own."),
+    "experimental.run_handler_pool_options.priority": (DONE, "TensorFlow's own."),
+    **_ANYWHERE,
+}
+_FUNCTION: Final[dict[str, tuple[str, str]]] = {
+    "trace_level": (DONE, "From the profiler."),
+    "timeout_in_ms": (DONE, "Cancelled at the deadline; an op that cannot be is waited for."),
+    "inter_op_thread_pool": (DONE, "-1 is the caller's thread; 0 the default pool; no others."),
+    "output_partition_graphs": (DONE, "Functions are instantiated anew the first time."),
+    **{name: (REFUSED, _NO_EXECUTOR) for name in _SESSION if name.startswith("debug_options")},
+    "report_tensor_allocations_upon_oom": _LATER,
+    "experimental.collective_graph_key": (REFUSED, _NO_EXECUTOR),
+    "experimental.use_run_handler_pool": (REFUSED, _NO_EXECUTOR),
+    "experimental.run_handler_pool_options.priority": (REFUSED, _NO_EXECUTOR),
+    **_ANYWHERE,
+}
+_EAGER: Final[dict[str, tuple[str, str]]] = {
+    **_FUNCTION,
+    "timeout_in_ms": (DONE, "Looked at between ops; functions called are cancelled."),
+    "inter_op_thread_pool": (DONE, "Eager ops run on the caller's thread: 0 and -1 are the same."),
+}
+SUPPORT: Final = {SESSION: _SESSION, FUNCTION: _FUNCTION, EAGER: _EAGER}
+
+
+def check(options: ResolvedRunOptions, engine: str) -> None:
+    """Refuse what the engine cannot do, by name; and pools that do not exist."""
+    for field, (state, _) in SUPPORT[engine].items():
+        if state == REFUSED and _is_set(options, field):
+            raise new_error(
+                "UnimplementedError",
+                f"RunOptions.{field} is not supported by the engine {engine!r}.",
+            )
+    pool = options.inter_op_thread_pool
+    if engine != SESSION and pool not in (0, -1):
+        raise new_error("InvalidArgumentError", f"Invalid inter_op_thread_pool: {pool}")
+
+
+def _is_set(options: ResolvedRunOptions, field: str) -> bool:
+    if field.startswith("debug_options"):
+        return options.debug_options is not None
+    name = {
+        "experimental.collective_graph_key": "collective_graph_key",
+        "experimental.use_run_handler_pool": "use_run_handler_pool",
+        "experimental.run_handler_pool_options.priority": "run_handler_priority",
+    }.get(field, field)
+    return bool(getattr(options, name) != getattr(DEFAULT_RESOLVED, name))

@@ -1,0 +1,57 @@
+"""What `import stepscope` loads, and which names it has."""
+
+import subprocess
+import sys
+
+import stepscope
+
+NAMES = {
+    "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions", "Graph",
+    "GraphOptions", "InteractiveSession", "Operation", "OptimizerOptions", "RewriterConfig",
+    "RunMetadata", "RunOptions", "Session", "Tensor", "TensorShape", "ThreadPoolOptionProto",
+    "annotate", "debug_callback", "errors", "import_graph_def", "load", "observe", "register_op",
+    "run",
+}  # fmt: skip
+
+
+def loaded_by(statement):
+    code = f"{statement}\nimport sys\nprint(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+def test_the_package_loads_nothing_that_is_optional():
+    loaded = loaded_by("import stepscope")
+    assert "numpy" in loaded
+    assert not loaded & {"tensorflow", "pandas", "pyarrow", "rich", "click"}
+
+
+def test_a_traced_run_loads_nothing_that_is_optional():
+    loaded = loaded_by(
+        "import stepscope.tf1 as tf\n"
+        "m = tf.RunMetadata()\n"
+        "with tf.Session() as s:\n"
+        "    s.run(tf.constant(1.0), options=tf.RunOptions(trace_level=3), run_metadata=m)\n"
+        "m.SerializeToString(), len(m.ops), m.overhead"
+    )
+    assert not loaded & {"tensorflow", "pandas", "pyarrow"}
+
+
+def test_the_public_names_are_what_the_package_says():
+    assert set(stepscope.__all__) == NAMES
+    for name in stepscope.__all__:
+        assert hasattr(stepscope, name)
+
+
+def test_nothing_else_is_public():
+    import types
+
+    public = {
+        name
+        for name, value in vars(stepscope).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert public == NAMES - {"errors"}
