@@ -60,10 +60,12 @@ def test_a_blocked_dequeue_is_cancelled(engine, pool):
 
 def test_a_dequeue_that_gets_its_item_in_time_is_no_time_out(engine, pool):
     program = engine.start(queue_program)
-    threading.Timer(0.05, lambda: program.run("put", {"x": 40.0})).start()
+    putting = threading.Timer(0.05, lambda: program.run("put", {"x": 40.0}))
+    putting.start()
     metadata = RunMetadata()
     options = RunOptions(timeout_in_ms=20_000, inter_op_thread_pool=pool, trace_level=3)
     assert program.run("after", {"x": 1.0}, options, metadata) == 42.0
+    putting.join()
     assert metadata.status.code == "OK"
     assert metadata.completeness.complete
     took = dict(zip(metadata.ops.name, metadata.ops.end_ns - metadata.ops.start_ns, strict=True))
@@ -181,8 +183,10 @@ def test_the_configured_time_out_holds_for_runs_without_one(engine):
 def test_the_option_overrides_the_configured_time_out(engine):
     program = engine.start(queue_program, engine.config(operation_timeout_in_ms=30))
     patient = RunOptions(timeout_in_ms=20_000)
-    threading.Timer(0.2, lambda: program.run("put", {"x": 3.0}, patient)).start()
+    putting = threading.Timer(0.2, lambda: program.run("put", {"x": 3.0}, patient))
+    putting.start()
     assert program.run("take", {"x": 0.0}, patient) == 3.0
+    putting.join()
 
 
 def test_a_time_out_without_a_trace_still_says_what_was_in_flight(engine, stuck):

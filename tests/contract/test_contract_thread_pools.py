@@ -269,3 +269,26 @@ def test_the_run_handler_pool_keeps_deadlines(engine, stuck):
     with pytest.raises(engine.errors.DeadlineExceededError):
         program.run("y", None, handled(timeout_in_ms=100), metadata)
     assert metadata.status.in_flight == ["inside"]
+
+
+@pytest.mark.parametrize("where", ["own pool", "run-handler pool", "process's pool"])
+def test_a_run_that_waits_for_a_queue_does_not_keep_the_only_thread(engine, where):
+    def build(ops):
+        queue = ops.FIFOQueue(1, [ops.float32], shapes=[[]], name="queue")
+        return {"take": queue.dequeue(name="take"), "put": queue.enqueue([3.0], name="put")}
+
+    fields = {"session_inter_op_thread_pool": pools((1, ""))} if where == "own pool" else {}
+    program = engine.start(build, engine.config(inter_op_parallelism_threads=1, **fields))
+    options = handled() if where == "run-handler pool" else RunOptions(timeout_in_ms=15_000)
+    taken = []
+    takers = [
+        threading.Thread(target=lambda: taken.append(program.run("take", None, options)))
+        for _ in range(4)
+    ]
+    for taker in takers:
+        taker.start()
+    for _ in takers:
+        program.run("put", None, options)
+    for taker in takers:
+        taker.join(20)
+    assert taken == [3.0] * 4

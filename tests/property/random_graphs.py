@@ -71,9 +71,9 @@ def _keep_kernel(_node: Any) -> Kernel:
     return Kernel(call, opaque=True)
 
 
-if not is_registered("TestKeepsArrays"):
+if not is_registered("_TestKeepsArrays"):
     register(
-        "TestKeepsArrays",
+        "_TestKeepsArrays",
         inputs=["x: T"],
         outputs=["y: T"],
         attrs=["T: type"],
@@ -82,7 +82,7 @@ if not is_registered("TestKeepsArrays"):
         stateful=True,
     )
     register(
-        "TestKeepsArraysOfUnknownShape",
+        "_TestKeepsArraysOfUnknownShape",
         inputs=["x: T"],
         outputs=["y: T"],
         attrs=["T: type"],
@@ -171,9 +171,9 @@ GRAPH = {
     "max_of_rows": lambda tf, x: tf.reduce_max(x, axis=0),
     "sum_of_rows": lambda tf, x: tf.reduce_sum(x, axis=0, keepdims=True),
     "cast": lambda tf, x, dtype: tf.cast(x, dtype),
-    "keep": lambda _tf, x: apply_op("TestKeepsArrays", x).outputs[0],
+    "keep": lambda _tf, x: apply_op("_TestKeepsArrays", x).outputs[0],
     "keep_unknown": lambda _tf, x: _with_shape(
-        apply_op("TestKeepsArraysOfUnknownShape", x).outputs[0], x
+        apply_op("_TestKeepsArraysOfUnknownShape", x).outputs[0], x
     ),
     "doubled_by_python": _python,
     "halves": lambda tf, x, part: tf.split(x, 2)[part],

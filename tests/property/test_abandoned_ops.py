@@ -44,9 +44,9 @@ def _slow_add_kernel(_node):
     return Kernel(call, out="keyword", forwards=(0, 1))
 
 
-if not is_registered("TestSlowAdd"):
+if not is_registered("_TestSlowAdd"):
     register(
-        "TestSlowAdd",
+        "_TestSlowAdd",
         inputs=["a: T", "b: T"],
         outputs=["c: T"],
         attrs=["T: type"],
@@ -75,7 +75,7 @@ def graph_of(before, after):
         b = tf.multiply(x, 2.0)
         for _ in range(before):
             b = tf.add(b, 1.0)
-        y = apply_op("TestSlowAdd", a, b, name="slow").outputs[0]
+        y = apply_op("_TestSlowAdd", a, b, name="slow").outputs[0]
         for _ in range(after):
             y = tf.add(y, 1.0)
         total = tf.add(y, a)

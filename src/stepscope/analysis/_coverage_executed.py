@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _NUMBERED: Final = re.compile(r"/(then|else|cond|body|branch\d+)/_\d+(?=/)")
 _FED: Final = re.compile(r"_arg_(.+)_\d+_\d+\Z")
 _FETCHED: Final = re.compile(r"_retval_(.+)_\d+_\d+\Z")
+_RETURNED: Final = re.compile(r"([a-z0-9_]+?)(?:_retval)?_RetVal\Z")
+_NOT_PLAIN: Final = re.compile(r"[^a-z0-9]")
 _CLUSTER: Final = re.compile(
     r"(cluster_\d+)(?:_\d+)?/(?:xla_|merge_oidx|stateful_partitioned_call)"
 )
@@ -37,6 +39,8 @@ _MKL: Final = re.compile(r"_Mkl(?:Native)?")
 _PLUMBING: Final = frozenset(
     {"_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv"}
 )
+
+_WITHOUT_KERNEL: Final = _PLUMBING | {"Const", "NoOp"}
 
 
 def path_of(name: str) -> str:
@@ -89,14 +93,27 @@ class Executed:
     graphs: list[dict[str, Kept]] = field(default_factory=list)
     """The executed graphs by path, as far as they were kept."""
     fed: set[str] = field(default_factory=set)
-    fetched: set[str] = field(default_factory=set)
+    fetched: dict[str, str] = field(default_factory=dict)
+    """Nodes of the user's graph whose values the run returned, and the path read for each."""
     arguments: bool = False
     """Whether the graph was a function's, whose placeholders are its arguments."""
+
+    def name_results(self, nodes: Iterable[str]) -> None:
+        """Find the user's nodes behind a function's results, which have names in lower case."""
+        spelled: dict[str, str] = {}
+        for name in nodes:
+            spelled.setdefault(_NOT_PLAIN.sub("_", name.lower()), name)
+        for graph in (*self.graphs, {path: Kept(path, "_Retval") for path in self.ran}):
+            for path, node in graph.items():
+                match = _RETURNED.match(path)
+                if match and node.op == "_Retval" and match.group(1) in spelled:
+                    name = spelled[match.group(1)]
+                    self.fetched[name] = self.fetched.get(name) or "".join(node.inputs[:1])
 
 
 def executed(metadata: RunMetadata) -> Executed:
     """What `metadata` tells of the execution."""
-    found = Executed(_ran(metadata.ops))
+    found = Executed(_ran(metadata.ops, marks_dead=metadata.engine.startswith("tensorflow")))
     for graph in metadata.partition_graphs:
         found.graphs.append(_kept(graph))
     names = set(found.ran)
@@ -110,13 +127,22 @@ def executed(metadata: RunMetadata) -> Executed:
         if name.startswith("_arg_") and (match := _FED.match(name)):
             found.fed.add(match.group(1))
         elif name.startswith("_retval_") and (match := _FETCHED.match(name)):
-            found.fetched.add(match.group(1))
+            node = next((graph[name] for graph in found.graphs if name in graph), None)
+            found.fetched[match.group(1)] = node.inputs[0] if node and node.inputs else ""
     found.arguments |= metadata.engine in ("tensorflow function", "tensorflow eager")
     return found
 
 
-def _ran(ops: OpColumns) -> dict[str, list[Ran]]:
+def _ran(ops: OpColumns, *, marks_dead: bool) -> dict[str, list[Ran]]:
+    """Executions by path.
+
+    `marks_dead`: the record has a row of no length for a node that was skipped because its branch
+    was not taken. Nodes without a kernel have such rows as well when they ran.
+    """
     found: dict[str, list[Ran]] = {}
+    if marks_dead:
+        untimed = np.array([op in _WITHOUT_KERNEL for op in ops.ops.table], bool)
+        ops = ops[(ops.end_ns > ops.start_ns) | untimed[ops.ops.codes]] if len(ops) else ops
     if not len(ops):
         return found
     names, types = ops.names, ops.ops
@@ -157,7 +183,7 @@ def best_graphs(
     the names counts, and those that add names it has not: a graph placed on several devices has
     one per device.
     """
-    ranked = []
+    ranked: list[tuple[int, int, set[str], dict[str, Kept]]] = []
     graphs = list(graphs)
     of_session = [g for g in graphs if any(p.startswith(("_arg_", "_retval_")) for p in g)]
     if whole and (of_session or len(graphs) == 1):
@@ -194,12 +220,10 @@ def sources_of_name(path: str) -> Iterator[str]:
     if match := _RUNTIME_FOLDED.search(path):
         yield path[: match.start()]
         return
-    match = None
-    for match in _OPTIMIZER.finditer(path):
-        pass
-    if match is None:
+    marks = list(_OPTIMIZER.finditer(path))
+    if not marks:
         return
-    scope, rest = path[: match.start()], path[match.end() :]
+    scope, rest = path[: marks[-1].start()], path[marks[-1].end() :]
     scope = _OPTIMIZER.sub("", scope)
     heads = [rest]
     while len(heads) < 5 and (rule := _LEADING_RULE.match(heads[-1])):
@@ -221,7 +245,7 @@ def by_folding(path: str) -> bool:
 
 
 def openers_of_name(path: str) -> Iterator[str]:
-    """Paths of the conditional, loop or call that this control node may belong to, longest first."""
+    """Paths of conditionals, loops and calls a control node may belong to, longest first."""
     path = path.removeprefix("ConstantFoldingCtrl/").removeprefix(_CALL_BOUNDARY)
     end = path.rfind("/")
     while end > 0:

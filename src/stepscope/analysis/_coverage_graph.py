@@ -65,7 +65,7 @@ class Scope:
 class Place:
     """A node of the user's graph, or of a function as called from one place."""
 
-    __slots__ = ("inputs", "name", "needs", "node", "op", "path", "scope", "slots")
+    __slots__ = ("inputs", "name", "needs", "node", "op", "path", "scope", "slots", "waits")
 
     def __init__(self, node: Any, scope: Scope) -> None:
         self.node = node
@@ -76,6 +76,9 @@ class Place:
         self.inputs: list[int] = []
         self.slots: list[str] = []
         self.needs: list[int] = []
+        """What must have a value for it: producers, calls in between, results of bodies."""
+        self.waits: list[int] = []
+        """What must only have run before it."""
 
 
 class OpenedGraph:
@@ -163,7 +166,7 @@ class OpenedGraph:
                 if text[0] == "^":
                     source = names.get(text[1:])
                     if source is not None:
-                        needs.append(source)
+                        place.waits.append(source)
                     continue
                 name, _, slot = text.partition(":")
                 source = names.get(name)
@@ -176,10 +179,9 @@ class OpenedGraph:
                     needs.append(source)
         for at, scopes in self.opened.items():
             for scope in scopes:
-                needs = self.places[at].needs
-                self._add_producers(scope, scope.kept_results, inlined, needs)
-                if at in inlined:
-                    needs = self.results.setdefault(at, [])
+                owner = self.places[at]
+                self._add_producers(scope, scope.kept_results, inlined, owner.waits)
+                needs = self.results.setdefault(at, []) if at in inlined else owner.needs
                 self._add_producers(scope, scope.results, inlined, needs)
 
     def _add_producers(

@@ -8,61 +8,32 @@ and a place that none explains is unknown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from stepscope.analysis._coverage_absent import AbsentPlaces
 from stepscope.analysis._coverage_executed import (
     Executed,
     Kept,
     Ran,
-    best_graphs,
-    by_folding,
-    cluster_of,
     openers_of_name,
     path_of,
     plain_op,
     sources_of_name,
 )
-from stepscope.analysis._coverage_graph import CALLS, CONDITIONALS, LOOPS, OpenedGraph, Scope
-from stepscope.analysis._coverage_values import (
-    PASS_THROUGH,
-    SHAPE_OPS,
-    producers_first,
-    value_numbers,
-)
+from stepscope.analysis._coverage_graph import CALLS, OpenedGraph, Scope
+from stepscope.analysis._coverage_values import producers_first
+from stepscope.analysis._coverage_verdict import CONTROL, Verdict, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_CONTROL: Final = CALLS | CONDITIONALS | LOOPS
-_NEUTRAL: Final = frozenset(
-    {
-        *("Transpose", "Reshape", "Squeeze", "ExpandDims", "Cast", "Mul", "AddV2", "Add", "Sub"),
-        *("RealDiv", "Div", "DivNoNan", "Pow", "BroadcastTo", "Tile", "Slice", "StridedSlice"),
-        *("Pad", "PadV2", "ConcatV2", "Concat", "AddN", "Pack", "ReverseV2", "Sum", "Mean", "Max"),
-        *("Min", "Prod", "All", "Any", "Neg", "Invert", "Reciprocal", "LogicalNot", "Conj"),
-        *("Select", "SelectV2", "Split", "SplitV", "LogicalAnd", "LogicalOr", "Real", "Relu"),
-    }
-)
-"""Ops that an optimiser takes out where they change nothing: times one, a transpose undone ..."""
+    from stepscope.analysis._coverage_spaces import Spaces
 
 _SWITCHES: Final = frozenset({"Switch", "RefSwitch", "_SwitchN", "RefSwitchN"})
+_SWITCH_EXIT: Final = re.compile(r"^ConstantFoldingCtrl/.*_([01])\Z")
 _PIVOTS: Final = {"pivot_t": "then", "pivot_f": "else"}
-
-
-class Verdict:
-    """What became of a place."""
-
-    __slots__ = ("detail", "executions", "state", "total_ns")
-
-    def __init__(
-        self, state: str, detail: str = "", executions: int = 0, total_ns: int = 0
-    ) -> None:
-        self.state = state
-        self.detail = detail
-        self.executions = executions
-        self.total_ns = total_ns
 
 
 class Reasons:
@@ -81,18 +52,23 @@ class Reasons:
         self.run = run
         self.ended_early = ended_early
         self.lost_cheap_ops = lost_cheap_ops
-        self.known = spaces.known
-        self.apart = spaces.apart
+        self.spaces = spaces
+        self.constants_recorded = any(
+            row.op == "Const" for rows in run.ran.values() for row in rows
+        )
+        self.replaced: set[int] = set()
+        """Places whose verdict counts what an optimiser made of them."""
+        self.vanished: set[int] = set()
+        """Places that were in the executed graph, and did not run."""
         count = len(graph.places)
         self.verdicts: list[Verdict | None] = [None] * count
         self.added: Counter[str] = Counter()
         self.added_ns = 0
-        self._spaces = spaces.nodes
-        self._kept: list[Kept | None] = [
+        self.kept: list[Kept | None] = [
             spaces.nodes.get(place.scope.space, {}).get(place.path) for place in graph.places
         ]
         self._timed: list[list[Ran]] = [[] for _ in range(count)]
-        self._made: dict[int, list[Kept]] = {}
+        self.made: dict[int, list[Kept]] = {}
         self._control: dict[int, list[Ran]] = {}
         self._live_scopes: set[int] = set()
 
@@ -100,11 +76,12 @@ class Reasons:
         """The verdicts, one per place."""
         self._share_out()
         self._trace_names()
-        self._needed = self._find_needed()
+        self.needed = self._find_needed()
         self._dead = self._untaken()
         self._judge_kept()
         if any(verdict is None for verdict in self.verdicts):
-            self._judge_absent()
+            AbsentPlaces(self).judge()
+        self._count_helpers()
         return [verdict or Verdict("unknown") for verdict in self.verdicts]
 
     # -- who ran ---------------------------------------------------------------------------
@@ -113,9 +90,9 @@ class Reasons:
         """Give the executions to the places of that path; several places of one share them."""
         claims: dict[str, list[int]] = {}
         for at, place in enumerate(self.graph.places):
-            if place.scope.cluster or place.scope.space in self.apart:
-                self._kept[at] = None
-            elif place.path in self.run.ran and self._kept[at] is not None:
+            if place.scope.cluster or place.scope.space in self.spaces.apart:
+                self.kept[at] = None
+            elif place.path in self.run.ran and self.kept[at] is not None:
                 claims.setdefault(place.path, []).append(at)
         self._claimed = set(claims)
         for path, claimants in claims.items():
@@ -123,37 +100,55 @@ class Reasons:
                 if len(claimants) == 1:
                     self._timed[claimants[0]].append(row)
                     continue
-                kept = [(at, self._kept[at]) for at in claimants]
+                kept = [(at, self.kept[at]) for at in claimants]
                 same = [at for at, node in kept if node is not None and node.op == row.op]
-                takers = (same or claimants)[: row.executions]
+                takers = self._likely(same or claimants)[: row.executions]
                 for i, at in enumerate(takers):
                     part = (row.executions + i) // len(takers)
                     time = row.total_ns * part // row.executions
                     self._timed[at].append(Ran(row.name, row.op, part, time))
+        for at, place in enumerate(self.graph.places):
+            if place.scope.space not in self.spaces.known and not self._timed[at]:
+                self.kept[at] = None
+
+    def _likely(self, claimants: list[int]) -> list[int]:
+        """Those whose inputs ran too, where there are such."""
+        places, ran = self.graph.places, self.run.ran
+        likely = [
+            at
+            for at in claimants
+            if all(
+                i < 0 or places[i].op == "Const" or places[i].path in ran for i in places[at].inputs
+            )
+        ]
+        return likely or claimants
 
     def _trace_names(self) -> None:
         """Find out where names that are not the user's come from."""
         places = self.graph.places
-        top: dict[str, int] = {}
+        # Of several places of one path, the one that did not stay is the likelier source.
+        sources: dict[str, int] = {}
         for at, place in enumerate(places):
-            if place.scope.space == 0 or place.path not in top:
-                top[place.path] = at
+            known = sources.get(place.path)
+            stayed = known is None or (self.kept[known] is not None and self.kept[at] is None)
+            if stayed and place.scope.space not in self.spaces.apart:
+                sources[place.path] = at
         openers = {places[at].path: at for at in self.graph.opened}
         for at, place in enumerate(places):
-            if place.op in _CONTROL:
+            if place.op in CONTROL:
                 openers.setdefault(place.path, at)
         names: dict[str, Kept | None] = dict.fromkeys(
             path for path in self.run.ran if path not in self._claimed
         )
-        for nodes in self._spaces.values():
-            names.update((path, node) for path, node in nodes.items() if path not in top)
+        for nodes in self.spaces.nodes.values():
+            names.update((path, node) for path, node in nodes.items() if path not in sources)
         for path, node in names.items():
-            rows = self.run.ran.get(path, ())
-            source = next((top[p] for p in sources_of_name(path) if p in top), None)
+            rows = self.run.ran.get(path, [])
+            source = next((sources[p] for p in sources_of_name(path) if p in sources), None)
             # "ConstantFoldingCtrl/" nodes stand at the exits of a conditional's switches.
-            if source is not None and places[source].op not in _CONTROL:
+            if source is not None and places[source].op not in CONTROL:
                 kept = node or Kept(rows[0].name, rows[0].op)
-                self._made.setdefault(source, []).append(kept)
+                self.made.setdefault(source, []).append(kept)
                 self._live(places[source].scope, rows)
                 continue
             opener = next((openers[p] for p in openers_of_name(path) if p in openers), None)
@@ -171,13 +166,25 @@ class Reasons:
                 self.added[row.op] += row.executions
                 self.added_ns += row.total_ns
 
+    def _count_helpers(self) -> None:
+        """What an optimiser made of a place, where the place's own verdict does not count it."""
+        for at, made in self.made.items():
+            if at not in self.replaced:
+                for kept in made:
+                    path = path_of(kept.name)
+                    self._count_added(path, self.run.ran.get(path, ()))
+
     def _live(self, scope: Scope, rows: Iterable[Ran]) -> None:
-        if any(row.executions for row in rows):
+        # A row of no length is a constant's, which a branch not taken may have as well.
+        if id(scope) not in self._live_scopes and any(row.total_ns for row in rows):
             self._live_scopes.update(id(around) for around in scope.chain())
 
     def _note_pivot(self, opener: int, path: str, rows: Iterable[Ran]) -> None:
+        exit = _SWITCH_EXIT.search(path)
         rest = path.removeprefix(self.graph.places[opener].path + "/").partition("/")[0]
         label = _PIVOTS.get(rest) or rest.replace("pivot_", "branch")
+        if exit:
+            label = ("else", "then")[int(exit.group(1))]
         for scope in self.graph.opened.get(opener, ()):
             if scope.label == label:
                 self._live(scope, rows)
@@ -190,10 +197,10 @@ class Reasons:
         stack = [
             at
             for at in range(len(places))
-            if self._kept[at] is not None
-            or at in self._made
+            if self.kept[at] is not None
+            or at in self.made
             or at in self._control
-            or self._is_fetched(at)
+            or self.is_fetched(at)
         ]
         while stack:
             at = stack.pop()
@@ -204,11 +211,17 @@ class Reasons:
             if place.scope.owner < 0 and place.name in fed:
                 continue
             stack.extend(place.needs)
+            stack.extend(place.waits)
             if place.scope.owner >= 0:
                 stack.append(place.scope.owner)
-            if self._kept[at] is not None or self._is_fetched(at):
+            if self.kept[at] is not None or self.is_fetched(at):
                 stack.extend(self.graph.results.get(at, ()))
         return needed
+
+    def is_fetched(self, at: int) -> bool:
+        """Whether the run returned the place's value."""
+        place = self.graph.places[at]
+        return place.scope.owner < 0 and place.name in self.run.fetched
 
     def _untaken(self) -> dict[int, str]:
         """The scopes that execution never entered, and how to say so."""
@@ -216,7 +229,7 @@ class Reasons:
         places = self.graph.places
         waiting: dict[int, bool] = {}
         for at, place in enumerate(places):
-            kept = self._kept[at]
+            kept = self.kept[at]
             if kept is not None and kept.op not in ("Const", "NoOp") and not self._timed[at]:
                 waiting[id(place.scope)] = True
         for owner, scopes in self.graph.opened.items():
@@ -240,34 +253,36 @@ class Reasons:
     def _judge_kept(self) -> None:
         behind_switch: set[int] | None = None
         for at, place in enumerate(self.graph.places):
-            scope, kept, rows = place.scope, self._kept[at], self._timed[at]
+            scope, kept, rows = place.scope, self.kept[at], self._timed[at]
             dead = self._dead.get(id(scope))
             if scope.cluster:
                 self.verdicts[at] = Verdict("in XLA cluster", scope.cluster)
-            elif scope.space in self.apart:
+            elif scope.space in self.spaces.apart:
                 self.verdicts[at] = self._outside(scope)
             elif scope.owner < 0 and self._is_fed(at):
-                self.verdicts[at] = Verdict("fed")
-            elif place.op in _CONTROL and (kept is None or kept.op not in _CONTROL) and (
-                kept is not None or self._needed[at]
+                self.verdicts[at] = summed("fed", "", rows)
+            elif (
+                place.op in CONTROL
+                and (kept is None or kept.op not in CONTROL)
+                and (kept is not None or self.needed[at])
             ):
-                self.verdicts[at] = (
-                    Verdict("branch not taken", dead) if dead else self._opened(at)
-                )
+                self.verdicts[at] = Verdict("branch not taken", dead) if dead else self._opened(at)
             elif kept is None:
-                if not self._needed[at]:
+                if not self.needed[at]:
                     self.verdicts[at] = Verdict("pruned")
                 elif dead:
                     self.verdicts[at] = Verdict("branch not taken", dead)
+            elif kept.op == "NoOp" and place.op != "NoOp":
+                self.verdicts[at] = summed("pruned", "its value is not used", rows)
             elif kept.op == "Const" and place.op != "Const":
-                self.verdicts[at] = self._summed("folded", "", rows)
+                self.verdicts[at] = summed("folded", "", rows)
             elif rows and (place.op != "Const" or any(row.total_ns for row in rows)):
                 same = plain_op(kept.op) == place.op
-                self.verdicts[at] = self._summed("measured", "" if same else f"as {kept.op}", rows)
+                self.verdicts[at] = summed("measured", "" if same else f"as {kept.op}", rows)
             elif dead:
                 self.verdicts[at] = Verdict("branch not taken", dead)
-            elif place.op == "Const":
-                self.verdicts[at] = self._summed("constant", "", rows)
+            elif place.op == "Const" and (rows or not self.constants_recorded):
+                self.verdicts[at] = summed("constant", "", rows)
             else:
                 if behind_switch is None:
                     behind_switch = self._behind_switches()
@@ -278,319 +293,42 @@ class Reasons:
                 elif self.lost_cheap_ops:
                     self.verdicts[at] = Verdict("too cheap")
                 else:
-                    self.verdicts[at] = Verdict("unknown")
+                    # The runtime folds and merges once more after the graph was written down.
+                    self.kept[at] = None
+                    self.vanished.add(at)
 
     def _outside(self, scope: Scope) -> Verdict:
         """Of a function that is executed as one, and has no row in the run's record."""
         owner = self.graph.places[scope.owner]
-        if not self._needed[scope.owner]:
+        if not self.needed[scope.owner]:
             return Verdict("pruned", f"only {owner.path} calls it")
         dead = self._dead.get(id(owner.scope))
         if dead:
             return Verdict("branch not taken", dead)
-        if owner.op in _CONTROL:
-            return Verdict("too cheap") if self.lost_cheap_ops else Verdict("unknown")
-        return Verdict("outside the run", f"called by {owner.path}")
+        if owner.op in CALLS and self.lost_cheap_ops:
+            return Verdict("too cheap")
+        return Verdict("inside another op", owner.path)
 
     def _is_fed(self, at: int) -> bool:
         place = self.graph.places[at]
         if place.name in self.run.fed:
             return True
         # A placeholder that a run needs was fed, or the run would have failed.
-        return place.op == "Placeholder" and (self.run.arguments or bool(self._needed[at]))
+        return place.op == "Placeholder" and (self.run.arguments or bool(self.needed[at]))
 
     def _opened(self, at: int) -> Verdict:
         place = self.graph.places[at]
         rows = [*self._control.get(at, ()), *self._timed[at]]
         if place.op in CALLS:
             functions = [scope.function for scope in self.graph.opened.get(at, ())]
-            return self._summed("inlined", ", ".join(functions), rows)
-        return self._summed("lowered", "to " + ", ".join(sorted({r.op for r in rows})), rows)
-
-    @staticmethod
-    def _summed(state: str, detail: str, rows: list[Ran]) -> Verdict:
-        executions = sum(row.executions for row in rows)
-        return Verdict(state, detail, executions, sum(row.total_ns for row in rows))
+            return summed("inlined", ", ".join(functions), rows)
+        return summed("lowered", "to " + ", ".join(sorted({r.op for r in rows})), rows)
 
     def _behind_switches(self) -> set[int]:
         places = self.graph.places
         found = set()
         for at in producers_first(self.graph):
-            needs = places[at].needs
-            if places[at].op in _SWITCHES or any(n in found for n in needs):
+            sources = (*places[at].needs, *places[at].waits)
+            if places[at].op in _SWITCHES or any(source in found for source in sources):
                 found.add(at)
         return found
-
-    # -- places that are not ---------------------------------------------------------------
-
-    def _judge_absent(self) -> None:
-        self._order = producers_first(self.graph)
-        self._numbers = value_numbers(self.graph, self._order)
-        self._survivors: dict[int, int] = {}
-        for at in self._order:
-            if self._kept[at] is not None and self.graph.places[at].op not in PASS_THROUGH:
-                self._survivors.setdefault(self._numbers[at], at)
-        self._needers: list[list[int]] = [[] for _ in self.graph.places]
-        for at, place in enumerate(self.graph.places):
-            if self._needed[at]:
-                for source in place.needs:
-                    self._needers[source].append(at)
-        for at in self._order:
-            if self.verdicts[at] is None:
-                self.verdicts[at] = self._rewritten(at) or self._duplicate(at) or self._folded(at)
-        self._mark_clusters()
-        self._mark_fused()
-        for at in self._order:
-            if self.verdicts[at] is None:
-                self.verdicts[at] = self._neutral(at)
-        for at in reversed(self._order):
-            if self.verdicts[at] is None:
-                self.verdicts[at] = self._from_consumers(at)
-
-    def _rewritten(self, at: int) -> Verdict | None:
-        made = self._made.get(at)
-        if not made:
-            return None
-        rows = [row for kept in made for row in self.run.ran.get(path_of(kept.name), ())]
-        works = [kept for kept in made if kept.op not in ("Const", "Identity", "NoOp")]
-        if not works and by_folding(made[0].name):
-            return self._summed("folded", made[0].name, rows)
-        chosen = (works or made)[-1]
-        return self._summed("rewritten", f"{chosen.name} ({chosen.op})", rows)
-
-    def _duplicate(self, at: int) -> Verdict | None:
-        place = self.graph.places[at]
-        if place.op in PASS_THROUGH:
-            return None
-        if place.op == "Const" and not any(map(self._remains, self._needers[at])):
-            return None
-        twin = self._survivors.get(self._numbers[at], at)
-        if twin == at:
-            return None
-        return Verdict("duplicate", self.graph.places[twin].path)
-
-    def _remains(self, at: int) -> bool:
-        verdict = self.verdicts[at]
-        opened = verdict is not None and verdict.state in ("lowered", "inlined")
-        return opened or self._kept[at] is not None
-
-    def _folded(self, at: int) -> Verdict | None:
-        place = self.graph.places[at]
-        if place.op in SHAPE_OPS:
-            return Verdict("folded")
-        if place.op == "Const" or place.op in PASS_THROUGH or not place.inputs:
-            return None
-        return Verdict("folded") if all(map(self._is_constant, place.inputs)) else None
-
-    def _is_constant(self, at: int) -> bool:
-        while at >= 0:
-            verdict, place = self.verdicts[at], self.graph.places[at]
-            kept = self._kept[at]
-            if place.op == "Const" or (kept is not None and kept.op == "Const"):
-                return True
-            if verdict is not None and verdict.state == "folded":
-                return True
-            if kept is not None or place.op not in PASS_THROUGH or not place.inputs:
-                return False
-            at = place.inputs[0]
-        return False
-
-    def _mark_clusters(self) -> None:
-        """XLA's own clusters: what lies behind the cluster that a kept node now reads."""
-        consumers = [(at, kept.inputs) for at, kept in enumerate(self._kept) if kept is not None]
-        for path, node in self._spaces.get(0, {}).items():
-            if node.op == "_Retval" and path.startswith("_retval_"):
-                name = path.removeprefix("_retval_").rsplit("_", 2)[0]
-                at = self.graph.scopes[0].names.get(name)
-                if at is not None and self.verdicts[at] is None:
-                    cluster = next(filter(None, map(cluster_of, node.inputs)), "")
-                    if cluster:
-                        self._mark_behind([at], "in XLA cluster", cluster)
-        for at, inputs in consumers:
-            clusters = [cluster_of(path) for path in inputs]
-            if not any(clusters):
-                continue
-            mine = self.graph.places[at].inputs
-            for i, source in enumerate(mine):
-                cluster = clusters[i] if len(mine) == len(clusters) else max(clusters)
-                if cluster and source >= 0:
-                    self._mark_behind([source], "in XLA cluster", cluster)
-
-    def _mark_fused(self) -> None:
-        heads = [
-            (at, kept)
-            for at, kept in enumerate(self._kept)
-            if kept is not None and kept.fuses and plain_op(kept.op) != self.graph.places[at].op
-        ]
-        heads += [
-            (at, kept)
-            for at, made in self._made.items()
-            for kept in made
-            if kept.fuses or "/Fuse" in kept.name or "/Fold" in kept.name
-        ]
-        for at, kept in heads:
-            self._mark_behind(self.graph.places[at].inputs, "fused", kept.name)
-
-    def _mark_behind(self, sources: list[int], state: str, detail: str) -> None:
-        """Everything not yet explained between here and what was kept."""
-        stack, seen = list(sources), set(sources)
-        while stack:
-            at = stack.pop()
-            if at < 0 or self.verdicts[at] is not None:
-                continue
-            place = self.graph.places[at]
-            if place.op not in PASS_THROUGH and place.op != "Const":
-                self.verdicts[at] = Verdict(state, detail)
-            elif state != "fused":
-                self.verdicts[at] = Verdict(state, detail)
-            stack.extend(i for i in place.inputs if i not in seen)
-            seen.update(place.inputs)
-
-    def _neutral(self, at: int) -> Verdict | None:
-        place = self.graph.places[at]
-        if place.op in PASS_THROUGH:
-            return Verdict("no-op")
-        if place.op in _NEUTRAL and place.scope.space in self.known:
-            varying = {i for i in place.inputs if not self._is_constant(i)}
-            if len(varying) == 1 and self._consumed_elsewhere(at):
-                return Verdict("no-op")
-        return None
-
-    def _consumed_elsewhere(self, at: int) -> bool:
-        """Whether some needed consumer is still there, and so reads something in its place."""
-        stack, seen = [at], {at}
-        while stack:
-            current = stack.pop()
-            if self._is_fetched(current):
-                return True
-            for consumer in self._needers[current]:
-                if self._kept[consumer] is not None or consumer in self._made:
-                    kept = self._kept[consumer]
-                    if kept is None or kept.op != "Const":
-                        return True
-                    continue
-                verdict = self.verdicts[consumer]
-                state = verdict.state if verdict is not None else ""
-                if state in ("fused", "rewritten", "in XLA cluster", "lowered", "inlined"):
-                    return True
-                gone = self.graph.places[consumer].op
-                if consumer not in seen and (gone in PASS_THROUGH or gone in _NEUTRAL):
-                    seen.add(consumer)
-                    stack.append(consumer)
-        return False
-
-    def _is_fetched(self, at: int) -> bool:
-        place = self.graph.places[at]
-        return place.scope.owner < 0 and place.name in self.run.fetched
-
-    def _from_consumers(self, at: int) -> Verdict | None:
-        """What became of those that used it, where that explains it."""
-        place = self.graph.places[at]
-        known = place.scope.space in self.known
-        needers = self._needers[at]
-        fates = [(n, self.verdicts[n]) for n in needers]
-        states = {fate.state if fate is not None else "unknown" for _, fate in fates}
-        first = self.graph.places[needers[0]].path if needers else ""
-        if place.op == "Const":
-            return self._absorbed(at, states, fates, first, known)
-        if not known or not needers or self._is_fetched(at):
-            return Verdict("too cheap") if self.lost_cheap_ops else None
-        changed = [n for n in needers if n in self._made or self._changed(n)]
-        if changed:
-            return Verdict("rewritten", f"with {self.graph.places[changed[0]].path}")
-        if states <= {"folded", "no-op", "duplicate", "pruned", "rewritten", "fused"}:
-            if states == {"duplicate"}:
-                return Verdict("duplicate", f"with {first}")
-            return Verdict("pruned", f"only {first} used it")
-        if states <= {"lowered", "inlined", "pruned", "folded", "no-op", "branch not taken"}:
-            return Verdict("pruned", f"{first} does not use it")
-        if states == {"in XLA cluster"}:
-            return Verdict("in XLA cluster", fates[0][1].detail if fates[0][1] else "")
-        return None
-
-    def _absorbed(
-        self,
-        at: int,
-        states: set[str],
-        fates: list[tuple[int, Verdict | None]],
-        first: str,
-        known: bool,
-    ) -> Verdict | None:
-        """A constant that is gone went where its consumers went."""
-        for state in ("in XLA cluster", "fused"):
-            if states == {state} and fates[0][1] is not None:
-                return Verdict(state, fates[0][1].detail)
-        if not known and states & {"measured"}:
-            return Verdict("constant")
-        if states <= {"no-op", "duplicate", "branch not taken", "pruned"} and fates:
-            fate = fates[0][1]
-            state = "unknown" if fate is None else fate.state
-            return Verdict(state, f"with {first}" if state != "pruned" else f"only {first} used it")
-        if states <= {"lowered", "inlined"}:
-            return Verdict("pruned", f"{first} does not use it")
-        return Verdict("folded", f"into {first}" if first else "")
-
-    def _changed(self, at: int) -> bool:
-        """Whether the optimiser put another op under this name."""
-        kept = self._kept[at]
-        place = self.graph.places[at]
-        return (
-            kept is not None
-            and place.op not in _CONTROL
-            and plain_op(kept.op) != place.op
-            and kept.op != "Const"
-        )
-
-
-@dataclass(slots=True)
-class Spaces:
-    """What is known of the graphs that executed, per space of the user's graph.
-
-    `nodes` are the executed nodes by path; where a graph was not kept, the names that ran stand for
-    it, and the space is not in `known`. In spaces `apart` nothing of the run's record executed.
-    """
-
-    nodes: dict[int, dict[str, Kept]]
-    known: set[int]
-    apart: set[int]
-
-
-def spaces_of(graph: OpenedGraph, run: Executed) -> Spaces:
-    """Find the executed graph of every space."""
-    by_space: dict[int, set[str]] = {}
-    for place in graph.places:
-        by_space.setdefault(place.scope.space, set()).add(place.path)
-    found = Spaces({}, set(), set())
-    ran = {path: Kept(rows[0].name, rows[0].op) for path, rows in run.ran.items()}
-    for space, paths in by_space.items():
-        nodes = best_graphs(run.graphs, paths, whole=space == 0)
-        if nodes:
-            found.nodes[space] = nodes
-            found.known.add(space)
-        elif space == 0:
-            found.nodes[space] = ran
-        else:
-            found.nodes[space] = {path: ran[path] for path in paths & ran.keys()}
-    _set_apart(graph, run, found)
-    return found
-
-
-def _set_apart(graph: OpenedGraph, run: Executed, found: Spaces) -> None:
-    """Tell by the names that only one space has whether that space executed."""
-    holders: dict[str, set[int]] = {}
-    for place in graph.places:
-        if place.op != "Const" and place.op not in PASS_THROUGH and not place.scope.cluster:
-            kept = found.nodes[place.scope.space]
-            if place.scope.space not in found.known or place.path in kept:
-                holders.setdefault(place.path, set()).add(place.scope.space)
-    own: dict[int, list[bool]] = {}
-    for path, spaces in holders.items():
-        for space in spaces:
-            own.setdefault(space, [])
-            if len(spaces) == 1:
-                own[space].append(path in run.ran)
-    for space in found.nodes:
-        if space and not any(own.get(space, ())):
-            shared = any(path in run.ran and space in s for path, s in holders.items())
-            if own.get(space) or not shared:
-                found.apart.add(space)

@@ -7,7 +7,15 @@ from typing import Any, Final
 from stepscope.analysis._coverage_graph import OpenedGraph, Place
 
 SHAPE_OPS: Final = frozenset(
-    {"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "ConcatOffset", "TensorArraySizeV3"}
+    {
+        "Shape",
+        "ShapeN",
+        "Size",
+        "Rank",
+        "BroadcastGradientArgs",
+        "ConcatOffset",
+        "TensorArraySizeV3",
+    }
 )
 """Ops whose value follows from static shapes: where they are gone, they were folded."""
 

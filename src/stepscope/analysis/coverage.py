@@ -1,4 +1,4 @@
-"""Every op accounted for: which nodes of the user's graph were measured, and why others were not."""
+"""Every op accounted for: which nodes of a graph were measured, and why others were not."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepscope.analysis._coverage_executed import executed
 from stepscope.analysis._coverage_graph import OpenedGraph
-from stepscope.analysis._coverage_reasons import Reasons, Verdict, spaces_of
+from stepscope.analysis._coverage_reasons import Reasons
+from stepscope.analysis._coverage_spaces import spaces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from stepscope.analysis._coverage_verdict import Verdict
     from stepscope.metadata import RunMetadata
 
 __all__ = ["STATES", "Coverage", "CoverageRow", "coverage"]
@@ -31,7 +33,7 @@ STATES: Final[Mapping[str, str]] = {
     "inlined": "its function's nodes run in its place",
     "branch not taken": "execution did not come by",
     "in XLA cluster": "XLA compiled it together with others",
-    "outside the run": "a function that a dataset or iterator executes on its own",
+    "inside another op": "that op executes the function it is in, and is measured as a whole",
     "too cheap": "the profiler's level leaves out ops this cheap",
     "not reached": "the run ended before its turn",
     "unknown": "nothing in the metadata tells",
@@ -40,7 +42,7 @@ STATES: Final[Mapping[str, str]] = {
 
 _STRONGEST: Final = (
     *("measured", "constant", "fused", "rewritten", "folded", "duplicate", "no-op", "lowered"),
-    *("inlined", "in XLA cluster", "unknown", "too cheap", "not reached", "outside the run"),
+    *("inlined", "in XLA cluster", "unknown", "too cheap", "not reached", "inside another op"),
     *("branch not taken", "fed", "pruned"),
 )
 _RANK: Final = {state: rank for rank, state in enumerate(_STRONGEST)}
@@ -49,6 +51,7 @@ _SENTENCES: Final = {
     "duplicate": "duplicate of {}",
     "rewritten": "rewritten as {}",
     "in XLA cluster": "in XLA cluster {}",
+    "inside another op": "inside another op: {}",
 }
 
 
@@ -162,6 +165,9 @@ def coverage(metadata: RunMetadata, graph: Any) -> Coverage:
     """
     definition = _definition(graph)
     run = executed(metadata)
+    if run.arguments:
+        run.name_results(node.name for node in definition.node)
+        run.fetched.update((name, "") for name in _results(graph) if name not in run.fetched)
 
     def survives(path: str, op: str, space: int) -> bool:
         if space:
@@ -190,9 +196,15 @@ def _definition(graph: Any) -> Any:
     if hasattr(graph, "node") and hasattr(graph, "library"):
         return graph
     raise TypeError(
-        f"coverage() takes a GraphDef or an object with as_graph_def(), not {type(graph).__name__}; "
+        f"coverage() takes a GraphDef or an object with as_graph_def(), "
+        f"not {type(graph).__name__}; "
         "for a tf.function pass the graph of its concrete function"
     )
+
+
+def _results(graph: Any) -> list[str]:
+    """The nodes that make a function's results, where the graph is an object that tells."""
+    return [tensor.op.name for tensor in getattr(graph, "outputs", ()) if hasattr(tensor, "op")]
 
 
 def _rows(graph: OpenedGraph, verdicts: list[Verdict]) -> list[CoverageRow]:
@@ -205,12 +217,12 @@ def _rows(graph: OpenedGraph, verdicts: list[Verdict]) -> list[CoverageRow]:
         best = found[0] if len(found) == 1 else min(found, key=lambda v: _RANK[v.state])
         executions = sum(verdict.executions for verdict in found)
         total_ns = sum(verdict.total_ns for verdict in found)
-        rows.append(
-            CoverageRow(name, op, best.state, best.detail, executions, total_ns, function)
-        )
+        rows.append(CoverageRow(name, op, best.state, best.detail, executions, total_ns, function))
     for function in graph.uncalled:
         rows += [
-            CoverageRow(node.name, node.op, "pruned", "its function is not called", function=function)
+            CoverageRow(
+                node.name, node.op, "pruned", "its function is not called", function=function
+            )
             for node in graph.library[function].node_def
         ]
     return rows

@@ -5,7 +5,7 @@ The decision, in this order:
    between ops.
 2. `use_run_handler_pool`, in a session without pools of its own: the process-wide pool, by rank.
 3. A pool that was asked for (configured pools), a deadline, or ops that can run in parallel: the
-   pool; inline as one task when nothing can run in parallel, else pooled.
+   pool; inline as one task when nothing can run in parallel and nothing may block, else pooled.
 4. Otherwise inline on the caller's thread: handing the run over would gain nothing.
 """
 
@@ -143,27 +143,30 @@ class Dispatcher:
         in_caller = in_caller and len(plan.graph.devices) == 1
         handler = self._handler(options, report, in_caller=in_caller)
         run: InlineRun | PooledRun
-        try:
-            if trace is not None and (plan.serial or in_caller):
+
+        def inline() -> InlineRun:
+            if trace is not None:
                 trace.program = compiled.program
+            return InlineRun(compiled.program, state, feeds, trace, watched)
+
+        try:
             if in_caller:
-                run = InlineRun(compiled.program, state, feeds, trace, watched)
                 with _Alarm(state, deadline, timeout_ms, needed=plan.has_blocking):
-                    return run.on_this_thread(deadline, timeout_ms)
+                    return inline().on_this_thread(deadline, timeout_ms)
             asked_for = (
                 self._pools.has_own_pools
                 or handler is not None
                 or options.inter_op_thread_pool == -1  # several partitions: pool 0
             )
             if plan.serial and not deadline and not asked_for:
-                run = InlineRun(compiled.program, state, feeds, trace, watched)
-                return run.on_this_thread()
+                return inline().on_this_thread()
             pool = self._pools.pools[max(0, options.inter_op_thread_pool)]
             submit: Callable[[Task], None] = pool.submit
             if handler is not None:
                 pool, submit = handler.pool, handler.submit
-            if plan.serial:
-                run = InlineRun(compiled.program, state, feeds, trace, watched)
+            # A step that may block has to give up its worker, which the pooled executor does.
+            if plan.serial and not plan.has_blocking:
+                run = inline()
             else:
                 run = PooledRun(compiled.schedule, state, feeds, trace, self._cache, watched)
             run.start(pool, submit)

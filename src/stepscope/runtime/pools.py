@@ -38,6 +38,8 @@ class WorkerPool:
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._away: set[threading.Thread] = set()
+        """Workers whose place may be taken; `_stuck` are those of them that nobody waits for."""
+        self._stuck: set[threading.Thread] = set()
         self._closed = False
         self._users = 0
 
@@ -64,11 +66,15 @@ class WorkerPool:
         while True:
             with self._changed:
                 self._away.discard(me)
-                while not self._tasks:
-                    if self._closed or len(self._threads) - len(self._away) > self.size:
+                self._stuck.discard(me)
+                while True:
+                    too_many = len(self._threads) - len(self._away) > self.size
+                    if too_many or (self._closed and not self._tasks):
                         self._threads.discard(me)
                         self._changed.notify_all()
                         return
+                    if self._tasks:
+                        break
                     self._idle += 1
                     self._changed.wait()
                     self._idle -= 1
@@ -80,7 +86,8 @@ class WorkerPool:
     def away(self) -> Iterator[None]:
         """Around a wait inside an op: this worker's place may be taken meanwhile."""
         me = threading.current_thread()
-        self.give_up_on(me)
+        with self._changed:
+            self._leave(me)
         try:
             yield
         finally:
@@ -91,11 +98,15 @@ class WorkerPool:
         """The worker is stuck in an op: let another take its place until it comes back."""
         with self._changed:
             if thread in self._threads:
-                self._away.add(thread)
+                self._stuck.add(thread)
+                self._leave(thread)
                 if self._closed:
                     self._changed.notify_all()
-                if self._tasks:
-                    self._wake_or_start()
+
+    def _leave(self, thread: threading.Thread) -> None:
+        self._away.add(thread)
+        if self._tasks:
+            self._wake_or_start()
 
     def hold(self) -> None:
         """One more user."""
@@ -113,7 +124,7 @@ class WorkerPool:
             self._changed.notify_all()
             me = threading.current_thread()
             before = set(self._threads)
-            self._changed.wait_for(lambda: self._threads <= self._away | {me}, timeout)
+            self._changed.wait_for(lambda: self._threads <= self._stuck | {me}, timeout)
             ending = before - self._threads
         for thread in ending:
             thread.join(timeout)

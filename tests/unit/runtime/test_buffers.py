@@ -13,9 +13,9 @@ from stepscope.runtime.exec_graph import ExecGraph
 from stepscope.runtime.placement import Placer, local_devices
 from stepscope.runtime.plan import Plan
 
-if not is_registered("TestOpaqueCopy"):
+if not is_registered("_TestOpaqueCopy"):
     register(
-        "TestOpaqueCopy",
+        "_TestOpaqueCopy",
         inputs=["x: T"],
         outputs=["y: T"],
         attrs=["T: type"],
@@ -124,7 +124,7 @@ def test_an_op_that_also_reads_a_view_of_its_input_does_not_write_over_it():
 def test_what_a_custom_op_saw_or_made_is_never_reused():
     def build(x):
         a = st.add(x, 1.0, name="a")
-        kept = apply_op("TestOpaqueCopy", a, name="kept").outputs[0]
+        kept = apply_op("_TestOpaqueCopy", a, name="kept").outputs[0]
         return chain(st.add(kept, a, name="b"), 3)
 
     plan = plan_of(build)
@@ -137,14 +137,14 @@ def test_what_a_custom_op_saw_or_made_is_never_reused():
 
 
 def test_a_fed_array_is_copied_for_a_custom_op():
-    plan = plan_of(lambda x: apply_op("TestOpaqueCopy", x, name="kept").outputs[0])
+    plan = plan_of(lambda x: apply_op("_TestOpaqueCopy", x, name="kept").outputs[0])
     step = plan.steps[step_index(plan, "kept")]
     assert step.copies(plan, 0)
 
 
 def test_a_fed_array_s_view_is_copied_for_a_custom_op_too():
     plan = plan_of(
-        lambda x: apply_op("TestOpaqueCopy", st.reshape(x, [8, 8]), name="kept").outputs[0]
+        lambda x: apply_op("_TestOpaqueCopy", st.reshape(x, [8, 8]), name="kept").outputs[0]
     )
     assert plan.steps[step_index(plan, "kept")].copies(plan, 0)
 

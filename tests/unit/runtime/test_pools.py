@@ -87,6 +87,33 @@ def test_a_worker_that_waits_inside_an_op_gives_up_its_place():
     assert pool.thread_count == 0
 
 
+def test_of_too_many_workers_one_ends_although_there_is_work():
+    pool = own_pool("many", 1)
+    gate, inside, gone = threading.Event(), threading.Event(), threading.Event()
+    first = []
+
+    def hangs():
+        first.append(threading.current_thread())
+        inside.set()
+        gate.wait(20)
+
+    pool.submit(hangs)
+    wait(inside)
+    pool.give_up_on(first[0])
+    busy = threading.Event()
+    pool.submit(lambda: (busy.set(), gone.wait(20)))
+    wait(busy)
+    ran = []
+    pool.submit(lambda: ran.append(threading.current_thread()))
+    gate.set()
+    first[0].join(20)
+    assert not first[0].is_alive()
+    assert ran == [], "one thread computes at a time"
+    gone.set()
+    pool.release()
+    assert len(ran) == 1
+
+
 def test_a_stuck_worker_is_replaced_and_ends_when_it_comes_back():
     pool = own_pool("stuck", 1)
     gate, inside = threading.Event(), threading.Event()

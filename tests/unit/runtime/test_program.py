@@ -160,9 +160,9 @@ def test_an_error_names_the_op_it_came_from(run):
 
 
 def test_a_kernel_that_returns_a_view_it_declares_is_safe_to_fetch(run):
-    if not is_registered("TestReversed"):
+    if not is_registered("_TestReversed"):
         register(
-            "TestReversed",
+            "_TestReversed",
             inputs=["x: T"],
             outputs=["y: T"],
             attrs=["T: type"],
@@ -173,7 +173,7 @@ def test_a_kernel_that_returns_a_view_it_declares_is_safe_to_fetch(run):
 
     x = st.placeholder(st.float32, [3])
     y = st.add(x, 1.0)
-    turned = apply_op("TestReversed", y).outputs[0]
+    turned = apply_op("_TestReversed", y, name="turned").outputs[0]
     first, second = run([y, turned], {x: [1, 2, 3]})
     first[:] = 0
     assert second.tolist() == [4.0, 3.0, 2.0]

@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.events import MARK, Marked, Profile, Row
+from stepscope.adapters.tensorflow.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.graphs import NodeInfo
+from stepscope.adapters.tensorflow.liveness import lowered_nodes, silent_op
 from stepscope.adapters.tensorflow.profiler import Batch, shared
 from stepscope.adapters.tensorflow.shapes import Described, output_tensors
 from stepscope.metadata import Loss, OpColumns, Overhead
@@ -115,13 +116,13 @@ class Capture:
     def marked(self) -> Marked | None:
         return self.profile().of_run(self.mark)
 
-    def rows(self) -> list[Row]:
-        """Everything the run executed, in order of time."""
+    def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
+        """Everything the run executed, in order of time; `nodes` is what is known of its graph."""
         profile = self.profile()
         marked = profile.of_run(self.mark)
         if marked is None:
-            return self._unmarked_rows(profile) if self.abandoned else []
-        rows = [*marked.eager, *profile.rows_of(marked.steps), *marked.spans]
+            return self._unmarked_rows(profile, nodes) if self.abandoned else []
+        rows = [*marked.eager, *profile.rows_of(marked.steps, nodes), *marked.spans]
         if len(profile.marked) == 1:
             # Nobody else was profiled: what no run started (input pipelines, devices) is ours.
             claimed = set(marked.steps)
@@ -134,9 +135,9 @@ class Capture:
         rows.sort(key=lambda row: (row.start_ns, row.end_ns))
         return rows
 
-    def _unmarked_rows(self, profile: Profile) -> list[Row]:
+    def _unmarked_rows(self, profile: Profile, nodes: Nodes) -> list[Row]:
         """The rows of a run whose mark is still open: of the steps that no other run started."""
-        rows = list(profile.rows_of(self._steps(profile)))
+        rows = list(profile.rows_of(self._steps(profile), nodes))
         return sorted(rows, key=lambda row: (row.start_ns, row.end_ns))
 
     def _steps(self, profile: Profile) -> list[int]:
@@ -154,9 +155,10 @@ class Capture:
     def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
         """The run as columns; `find_nodes` says what is known of the nodes with these names."""
         profile = self.profile()
-        rows = self.rows()
-        nodes = find_nodes({row.name for row in rows})
-        ops = [_op_type(row, nodes) for row in rows]
+        nodes = find_nodes({row.name for row in self.rows()})
+        rows = self.rows(nodes)
+        lowered = lowered_nodes(row.name for row in rows)
+        ops = [_op_type(row, nodes, lowered) for row in rows]
         threads, names = self._threads(profile, rows)
         starts = np.array([row.start_ns for row in rows], dtype=np.int64)
         full = self.level >= 3
@@ -213,12 +215,12 @@ class Capture:
         return Overhead(waited + during, (waited + during) / run)
 
 
-def _op_type(row: Row, nodes: Nodes) -> str:
+def _op_type(row: Row, nodes: Nodes, lowered: set[str]) -> str:
     if row.op:
         return row.op
     if row.name in nodes:
         return nodes[row.name].op
-    return "NoOp" if row.name == "_SOURCE" else "Const"
+    return silent_op(row.name, lowered)
 
 
 def _device(row: Row, nodes: Nodes) -> str:

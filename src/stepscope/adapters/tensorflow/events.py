@@ -9,20 +9,26 @@ spans on the thread that called them. Our own marks (`MARK` + number) say what b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from stepscope.adapters.tensorflow.liveness import Liveness
 from stepscope.metadata.xplane import Plane, Space
 
 MARK: Final = "stepscope:run:"
 SPAN: Final = "stepscope:span:"
 PYTHON_OP: Final = "stepscope:op:"
+NO_NODES: Final[Mapping[str, Any]] = MappingProxyType({})
 _STEP_STARTS: Final = frozenset({"SessionRun", "FunctionRun"})
 _PROCESS: Final = "ExecutorState::Process"
 _DONE: Final = "ExecutorPropagateOutputs"
 _EAGER: Final = "EagerLocalExecute: "
 _EAGER_CALL: Final = "EagerExecute"
+_FOLDING_STEP: Final = -1
+"""The step of whatever an optimizer evaluates while it prepares a graph: no part of any run."""
 
 
 class Row(NamedTuple):
@@ -55,27 +61,43 @@ class Step:
     """One step of an executor: its nodes, and the steps they started."""
 
     rows: list[Row] = field(default_factory=list)
+    """Executions with a kernel, and spans of the user's own."""
+    pending: dict[str, list[int]] = field(default_factory=dict)
+    """By node, the rows that no mark followed: asynchronous kernels, which end elsewhere."""
+    marks: list[Row] = field(default_factory=list)
+    """The marks that no kernel was before."""
     children: list[int] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     """The nodes that came to their end."""
+    dead: dict[str, list[int]] = field(default_factory=dict)
+    silent: dict[str, list[Row]] = field(default_factory=dict)
 
     def settle(self) -> None:
-        """Give asynchronous kernels their end: their mark came later, from another thread."""
-        kernels: dict[str, list[int]] = {}
-        for i, row in enumerate(self.rows):
-            if row.op:
-                kernels.setdefault(row.name, []).append(i)
-        settled: dict[int, Row] = {}
-        kept = []
-        for i, row in enumerate(self.rows):
-            begun = kernels.get(row.name)
-            if row.op or not begun:
-                kept.append(i)
-                continue
-            kernel = next((k for k in begun if k not in settled), begun[-1])
-            known = self.rows[kernel]
-            settled[kernel] = known._replace(end_ns=max(known.end_ns, row.start_ns))
-        self.rows = [settled.get(i, self.rows[i]) for i in kept]
+        """Give asynchronous kernels their end, and sort the other marks without a kernel."""
+        kernels = {row.name for row in self.rows}
+        for begun in self.pending.values():
+            begun.sort(key=lambda i: self.rows[i].start_ns)
+        for mark in sorted(self.marks, key=lambda row: row.start_ns):
+            begun = self.pending.get(mark.name, [])
+            if begun and self.rows[begun[0]].start_ns <= mark.start_ns:
+                row = self.rows[begun[0]]
+                self.rows[begun.pop(0)] = row._replace(end_ns=max(row.end_ns, mark.start_ns))
+            elif mark.name in kernels:
+                self.dead.setdefault(mark.name, []).append(mark.start_ns)
+            else:
+                self.silent.setdefault(mark.name, []).append(mark)
+        self.marks.clear()
+
+    def executions(self, nodes: Mapping[str, Any]) -> Iterator[Row]:
+        """What executed, kernels first; `nodes` is what is known of the graph."""
+        yield from self.rows
+        executed: dict[str, list[int]] = {}
+        for row in self.rows:
+            executed.setdefault(row.name, []).append(row.end_ns)
+        silent = {name: [row.start_ns for row in rows] for name, rows in self.silent.items()}
+        liveness = Liveness(executed, silent, self.dead, nodes)
+        for name, rows in self.silent.items():
+            yield from itertools.compress(rows, liveness.of(name) or ())
 
 
 class Profile:
@@ -102,10 +124,10 @@ class Profile:
     def of_run(self, mark: str) -> Marked | None:
         return self.marked.get(mark)
 
-    def rows_of(self, steps: list[int]) -> Iterator[Row]:
+    def rows_of(self, steps: list[int], nodes: Mapping[str, Any] = NO_NODES) -> Iterator[Row]:
         """The executions of these steps and of all steps they started."""
         for step in self._with_children(steps):
-            yield from step.rows
+            yield from step.executions(nodes)
 
     def done_in(self, steps: list[int]) -> set[str]:
         """The nodes of these steps that came to their end."""
@@ -126,7 +148,8 @@ class Profile:
     def unclaimed(self, claimed: set[int]) -> Iterator[int]:
         """Steps that no step and no mark started: input pipelines and other threads' work."""
         started = {c for step in self.steps.values() for c in step.children}
-        return (n for n in self.steps if n not in claimed and n not in started)
+        known = claimed | started | {_FOLDING_STEP}
+        return (n for n in self.steps if n not in known)
 
     # -- one line ------------------------------------------------------------------------------
 
@@ -140,7 +163,7 @@ class Profile:
         open_steps: list[tuple[int, int]] = []
         open_marks: list[tuple[int, Marked]] = []
         eager_is_op = True
-        last_op: Row | None = None
+        kernels: list[_Kernel] = []
         for offset, negative, event in events:
             end = offset - negative
             name = names.get(event.metadata_id, "")
@@ -174,17 +197,18 @@ class Profile:
             elif name == _EAGER_CALL:
                 eager_is_op = not plane.stats(event).get("is_func")
             elif name == _DONE:
-                self._read_done(plane, event, start_ns, number, last_op)
-                last_op = None
+                self._read_done(plane, event, start_ns, number, kernels)
             elif open_steps or not open_marks:
                 kernel = _kernel(plane, event, name, start_ns, end_ns, number)
                 if kernel is not None:
-                    last_op = kernel
-                    if open_steps:
-                        self.steps[open_steps[-1][1]].rows.append(kernel)
+                    _leave_pending(kernels, start_ns)
+                    kernels.append(
+                        _begin(kernel, self.steps[open_steps[-1][1]] if open_steps else None)
+                    )
             elif open_marks and name.startswith(_EAGER) and eager_is_op:
                 op = name[len(_EAGER) :]
                 open_marks[-1][1].eager.append(Row(op, op, start_ns, end_ns, number, ""))
+        _leave_pending(kernels, None)
 
     def _step_of(self, plane: Plane, event: Any) -> int:
         number = int(plane.stats(event).get("id", 0))
@@ -192,20 +216,31 @@ class Profile:
         return number
 
     def _read_done(
-        self, plane: Plane, event: Any, start_ns: int, line: int, last_op: Row | None
+        self, plane: Plane, event: Any, start_ns: int, line: int, kernels: list[_Kernel]
     ) -> None:
         """The executor's mark that a node is done: it names node and step."""
         self.saw_executor_marks = True
         found = plane.stats(event)
         step = self.steps.setdefault(int(found.get("id", 0)), Step())
-        rows = step.rows
         node = str(found.get("kernel_name", ""))
         step.done.add(node)
-        if last_op is None or last_op.name != node:
-            rows.append(Row(node, "", start_ns, start_ns, line, ""))
-        elif last_op not in rows[-2:]:
+        depth = len(kernels) - 1
+        while depth >= 0 and kernels[depth].row.name != node:
+            depth -= 1
+        if depth < 0:
+            step.marks.append(Row(node, "", start_ns, start_ns, line, ""))
+            return
+        kernel = kernels[depth]
+        for inner in kernels[depth + 1 :]:
+            inner.leave_pending()
+        del kernels[depth:]
+        # A mark inside the span: the kernel was done then, and went on with those after it.
+        row = kernel.row._replace(end_ns=min(kernel.row.end_ns, start_ns))
+        if kernel.step is None:
             # The profile was stopped before the executor's own span ended.
-            rows.append(last_op)
+            step.rows.append(row)
+        else:
+            kernel.step.rows[kernel.place] = row
 
     def _read_device(self, space: Space, plane: Plane) -> None:
         """An accelerator's own lines (streams, cores) as devices of their own."""
@@ -221,6 +256,33 @@ class Profile:
                 end = start + event.duration_ps
                 name = node if colon else name
                 self.device_rows.append(Row(name, op, start // 1000, end // 1000, -1, "", device))
+
+
+class _Kernel(NamedTuple):
+    """A kernel's span whose mark has not come yet."""
+
+    row: Row
+    step: Step | None
+    place: int
+    """Where among the step's rows."""
+
+    def leave_pending(self) -> None:
+        """The thread went on without a mark: the kernel is asynchronous, or failed."""
+        if self.step is not None:
+            self.step.pending.setdefault(self.row.name, []).append(self.place)
+
+
+def _begin(row: Row, step: Step | None) -> _Kernel:
+    if step is None:
+        return _Kernel(row, None, -1)
+    step.rows.append(row)
+    return _Kernel(row, step, len(step.rows) - 1)
+
+
+def _leave_pending(kernels: list[_Kernel], before_ns: int | None) -> None:
+    """Give up on the marks of kernels that ended before this time; None is the end."""
+    while kernels and (before_ns is None or kernels[-1].row.end_ns <= before_ns):
+        kernels.pop().leave_pending()
 
 
 def _kernel(

@@ -38,8 +38,11 @@ def run(
     callable: Callable[..., Any], *args: Any, options: Any = None, run_metadata: Any = None,
     **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """Call it once as one run under the contract, and return what it returns."""
-    resolved, asked = _resolve(options)
+    """Call it once as one run under the contract, and return what it returns.
+
+    Without options it is traced fully where `run_metadata` asks for the outcome, else not at all.
+    """
+    resolved, asked = _resolve(options, traced=run_metadata is not None)
     engine = FUNCTION if versions.is_function(callable) else EAGER
     check(resolved, engine)
     target = as_run_metadata_target(run_metadata)
@@ -57,7 +60,7 @@ def run(
 @contextmanager
 def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetadata]:
     """Everything this thread runs in the block, as one run; the metadata is filled at its end."""
-    resolved, asked = _resolve(options)
+    resolved, asked = _resolve(options, traced=True)
     if resolved.timeout_in_ms > 0:
         raise new_error(
             "InvalidArgumentError",
@@ -81,8 +84,12 @@ def raise_with(error: BaseException, metadata: RunMetadata) -> Any:
     raise error
 
 
-def _resolve(options: Any) -> tuple[opts.ResolvedRunOptions, opts.RunOptions | None]:
+def _resolve(
+    options: Any, *, traced: bool
+) -> tuple[opts.ResolvedRunOptions, opts.RunOptions | None]:
     asked = opts.as_run_options(options)
+    if asked is None and not traced:
+        return opts.DEFAULT_RESOLVED, None
     if asked is None:
         asked = opts.RunOptions(trace_level=opts.RunOptions.FULL_TRACE)
     return asked.resolve(), asked

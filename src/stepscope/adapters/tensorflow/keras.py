@@ -5,7 +5,7 @@ the two other callbacks run as well. So the callback does not record from one to
 scheduled batch begins it stands in for the model's `train_function` (`test_function`,
 `predict_function`) for one call, which runs the function itself under the recorder. That call is
 the step and nothing else, it ends with the recorder off whatever happens, and the exception of a
-failed step passes by with its metadata.
+failed step passes by with its metadata. At all other times the model is as Keras made it.
 
 This module needs TensorFlow with its Keras, 2 or 3, and imports it.
 """
@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.loop_log import LoopLog, RecordedStep
+from stepscope.adapters.tensorflow.versions import is_function
 from stepscope.errors import UnimplementedError
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions, as_run_options
@@ -192,8 +193,17 @@ class TraceCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self._disarm()
             return self._run(mode, step, action, function, args)
 
-        self._restore = lambda: setattr(model, attribute, function)
-        setattr(model, attribute, recorded)
+        if is_function(function):
+            # Keras 2 may hold on to the function before it tells callbacks anything, so the object
+            # itself is made to answer, and not the model's attribute.
+            kind = type(function)
+            self._restore = lambda: setattr(function, "__class__", kind)
+            function.__class__ = type(
+                kind.__name__, (kind,), {"__call__": lambda _self, *args: recorded(*args)}
+            )
+        else:
+            self._restore = lambda: setattr(model, attribute, function)
+            setattr(model, attribute, recorded)
 
     def _disarm(self) -> None:
         if self._restore is not None:
@@ -223,7 +233,8 @@ class TraceCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self._warned = True
             warnings.warn(
                 f"A scheduled step was not recorded: this loop does not call {mode}_function of "
-                "the model, as Keras's own loops do. Wrap its step in stepscope.observe() instead.",
+                "the model, as Keras's loops do (but for an eager evaluation in Keras 2). Wrap its "
+                "step in stepscope.observe() instead.",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -245,13 +256,13 @@ def _graph_of(function: Any, args: tuple[Any, ...]) -> Any:
     gives the graph it ran and traces nothing.
     """
     found = [function]
-    if not hasattr(function, "get_concrete_function"):
+    if not is_function(function):
         iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
         if not args or not isinstance(args[0], iterators):
             return None
         found = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     for candidate in found:
-        if hasattr(candidate, "get_concrete_function"):
+        if is_function(candidate):
             try:
                 return candidate.get_concrete_function(*args).graph
             except Exception:  # noqa: BLE001 - the graph is an extra; the step was recorded

@@ -1,0 +1,178 @@
+"""One run of a monitored session, recorded for the hooks that want it and for nothing else.
+
+A hook is asked before a run and told after one that went well; in between other hooks run theirs (a
+checkpoint being saved, say), and of a run that failed no hook is told. So a hook does not record
+from one to the other. It puts a `StandIn` in the place of the session's `run`, which knows the run
+that is meant by the hook's place among its fetches: that call is recorded, all others pass.
+
+Guarantees:
+
+- The session has its own `run` back before the run begins, and the recorder is off when it ended,
+  whichever way.
+- Several hooks that want the same run share one recording, at the highest of their trace levels.
+- Where the caller or another hook asks for TensorFlow's own step stats in the same run they get
+  them, and the recording is made of them too: TensorFlow needs the profiler for itself then.
+  Otherwise it is made through the profiler where that is free, and of step stats where it is not.
+- The metadata that the caller and other hooks get hold what they asked for, as without us.
+- Calls from other threads (queue runners) pass by at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import tensorflow as tf
+
+from stepscope.adapters.tensorflow.failures import both_classes
+from stepscope.adapters.tensorflow.function import raise_with
+from stepscope.adapters.tensorflow.session import _SessionRun
+from stepscope.adapters.tensorflow.support import SESSION
+from stepscope.metadata import Completeness, Loss, Recording, RunMetadata
+from stepscope.options import RunOptions
+
+__all__ = ["StandIn", "native_recording"]
+
+v1 = tf.compat.v1
+_GRAPHS: Final = "_stepscope_nodes"
+"""The attribute of a session that keeps its executed graphs, by kind of run."""
+Deliver = Callable[[RunMetadata, "BaseException | None"], None]
+
+
+class _Waiting(NamedTuple):
+    options: RunOptions
+    deliver: Deliver
+
+
+class StandIn:
+    """In the place of a session's `run` until the run comes that hooks wait for."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._run = session.run
+        self._before = vars(session).get("run")
+        self._waiting: dict[Any, _Waiting] = {}
+
+    @staticmethod
+    def expect(session: Any, hook: Any, options: RunOptions, deliver: Deliver) -> StandIn:
+        """Record the session's next run with fetches of `hook`, and give it to `deliver`.
+
+        `deliver` gets the metadata and what the run raised, on the thread of the run, before its
+        caller gets the result.
+        """
+        stand_in = vars(session).get("run")
+        if not isinstance(stand_in, StandIn):
+            stand_in = StandIn(session)
+            session.run = stand_in
+        stand_in._waiting[hook] = _Waiting(options, deliver)
+        return stand_in
+
+    def forget(self, hook: Any) -> None:
+        """The hook waits no more. Forgetting twice does nothing."""
+        if self._waiting.pop(hook, None) is not None and not self._waiting:
+            self._uninstall()
+
+    def _uninstall(self) -> None:
+        if vars(self._session).get("run") is not self:
+            return
+        if self._before is None:
+            del self._session.run
+        else:
+            self._session.run = self._before
+
+    def __call__(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """As the session's `run`."""
+        run = self._run
+        meant = isinstance(fetches, dict) and any(hook in fetches for hook in self._waiting)
+        if not meant:
+            return run(fetches, feed_dict, options, run_metadata)
+        waiting, self._waiting = list(self._waiting.values()), {}
+        self._uninstall()
+        call = _Call(self._session, run, fetches, feed_dict, options, run_metadata)
+        metadata = RunMetadata()
+        try:
+            result = _recorded(call, [want.options for want in waiting], metadata)
+        except BaseException as error:
+            for want in waiting:
+                want.deliver(metadata, error)
+            raise
+        for want in waiting:
+            want.deliver(metadata, None)
+        return result
+
+
+class _Call:
+    """What a session was called with, and how to do it.
+
+    The fetches of the caller and of each hook come as a dict with objects as keys, which has no
+    order but its own; `values` are the fetches in that order.
+    """
+
+    def __init__(
+        self, session: Any, run: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any
+    ) -> None:
+        self.graph = session.graph
+        self.fetches = fetches
+        self.values = list(fetches.values())
+        self.feed_dict = feed_dict
+        self.options = options if options is not None else v1.RunOptions()
+        self.run_metadata = run_metadata if run_metadata is not None else v1.RunMetadata()
+        self._stepscope_nodes = vars(session).setdefault(_GRAPHS, {})
+        self._run = run
+
+    def as_asked(self) -> Any:
+        """The run as its caller and the other hooks asked for it."""
+        return self._run(self.fetches, self.feed_dict, self.options, self.run_metadata)
+
+    def native_run(self, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        """The run with other options; the caller's metadata get what the caller asked for."""
+        result = self._run(fetches, feed_dict, options, run_metadata)
+        self.run_metadata.CopyFrom(run_metadata)
+        self.run_metadata.ClearField("step_stats")
+        if not self.options.output_partition_graphs:
+            self.run_metadata.ClearField("partition_graphs")
+        return result
+
+
+def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -> Any:
+    """Do the run, filling `metadata` however it ends."""
+    options = RunOptions.FromString(call.options.SerializeToString())
+    options.trace_level = max(wish.trace_level for wish in asked)
+    for wish in asked:
+        # TensorFlow merges the hooks' options into the run's, but for this field.
+        if wish.HasField("experimental"):
+            options.experimental.MergeFrom(wish.experimental)
+    if call.options.trace_level and options.trace_level:
+        result = call.as_asked()
+        metadata.record(native_recording(call.run_metadata, options))
+        return result
+    run = _SessionRun(call, call.values, call.feed_dict, options, options.resolve())  # type: ignore[arg-type]
+    try:
+        values = run.execute()
+    except tf.errors.OutOfRangeError:
+        raise  # a monitored session knows the end of its data by this very class, no other
+    except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
+        both_classes(error)
+        metadata.record(run.recording(error))
+        raise_with(error, metadata)
+    metadata.record(run.recording(None))
+    return dict(zip(call.fetches, values, strict=True))
+
+
+def native_recording(native: Any, options: RunOptions) -> Recording:
+    """What TensorFlow itself recorded of a run that was asked for with these options."""
+    kept = RunMetadata.FromString(native.SerializeToString())
+    traced = bool(options.trace_level)
+    loss = Loss("threads", 0, "TensorFlow's own step stats do not say on which thread an op ran")
+    return Recording(
+        engine=SESSION,
+        completeness=Completeness((loss,) if traced else ()),
+        ops=(lambda: kept.ops) if traced else None,
+        partition_graphs=(
+            (lambda: list(kept.partition_graphs)) if options.output_partition_graphs else None
+        ),
+        cost_graph=(lambda: kept.cost_graph) if kept.HasField("cost_graph") else None,
+        run_options=options,
+    )

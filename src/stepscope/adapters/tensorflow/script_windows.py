@@ -1,0 +1,225 @@
+"""The profiler for a whole script: many runs under one recording, handed over when it is read.
+
+A script does not wait for its metadata, so its runs need not be read one by one. They are marked in
+one *window* of the profiler, which is read when it has been open for a while, when the next step is
+not to be recorded, when somebody else needs the profiler, and at the end.
+
+Guarantees.
+- Nobody waits for another thread's run: a run that is blocked (a full queue, say) holds up nothing.
+- A run that is still going when its window is read says in its completeness that it was cut.
+- While the profiler is lent to somebody (`lend`), no window is open and `open_run` gives None.
+- Runs are handed over in the order in which they ended, by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any, Final
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture import Capture, Nodes, clock
+from stepscope.adapters.tensorflow.events import NO_NODES, Profile, Row
+from stepscope.adapters.tensorflow.profiler import Batch, SharedProfiler
+from stepscope.metadata import Loss
+
+_READ_AFTER_NS: Final = 500_000_000
+"""How long a window stays open while runs come one after the other."""
+_CUT_AFTER_NS: Final = 2_000_000_000
+"""How long it stays open if there is always a run under way."""
+_CUT: Final = Loss(
+    "op executions", 0, "the run was still going when the profiler was read for other threads' runs"
+)
+
+Deliver = Callable[[], None]
+
+
+class Windows(SharedProfiler):
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = threading.RLock()
+        self._deliveries = threading.RLock()
+        self._window: Batch | None = None
+        self._opened = 0
+        self._pending: list[Deliver] = []
+        self._lent = 0
+        self.problems: list[str] = []
+
+    def note_problem(self, error: Exception) -> None:
+        """Recording went wrong: said at the end, once per kind."""
+        text = f"a run could not be recorded: {type(error).__name__}: {error}"
+        if text not in self.problems:
+            self.problems.append(text)
+
+    @property
+    def pending(self) -> int:
+        """How many runs wait to be handed over."""
+        return len(self._pending)
+
+    def open_run(self) -> Batch | None:
+        """A run begins; None where the profiler is somebody else's."""
+        with self._state:
+            if self._lent:
+                return None
+            if self._window is None:
+                self._window = self._start()
+                self._opened = clock()
+            if self._window is not None:
+                self._window.running += 1
+            return self._window
+
+    def close_run(self, batch: Batch, deliver: Deliver) -> bool:
+        """A run ended: it is handed over when its window is read. False if it was cut."""
+        with self._state:
+            batch.running -= 1
+            self._pending.append(deliver)
+            return batch is self._window
+
+    def read_if_due(self, *, idle_only: bool = False) -> None:
+        """Read the window if it has been open for long; with `idle_only`, if no run is in it."""
+        with self._state:
+            if self._window is None and not self._pending:
+                return
+            idle = self._window is None or self._window.running == 0
+            age = clock() - self._opened
+            if idle_only:
+                due = idle
+            else:
+                due = age > (_READ_AFTER_NS if idle else _CUT_AFTER_NS)
+        if due:
+            self.read()
+
+    def read(self) -> None:
+        """Read the window, whatever is under way in it, and hand over the runs that ended."""
+        with self._deliveries:
+            with self._state:
+                window, self._window = self._window, None
+                pending, self._pending = self._pending, []
+                if window is not None:
+                    self._stop(window)
+                    window.done.set()
+            for deliver in pending:
+                try:
+                    deliver()
+                except Exception as error:  # noqa: BLE001 - the script goes on
+                    self.note_problem(error)
+
+    def lend(self) -> None:
+        """Somebody else wants the profiler: it is free when this returns, until `give_back`."""
+        with self._state:
+            self._lent += 1
+        self.read()
+
+    def give_back(self) -> None:
+        """The other one is done with it."""
+        with self._state:
+            self._lent -= 1
+
+    def after_fork(self) -> None:
+        """In a child process: nothing that was recorded is ours to read."""
+        self._state = threading.RLock()
+        self._deliveries = threading.RLock()
+        self._window = None
+        self._pending = []
+        self._lent = 1
+
+
+class LentProfiler(SharedProfiler):
+    """The profiler of runs that the script itself records: it borrows it from the windows."""
+
+    def __init__(self, windows: Windows) -> None:
+        super().__init__()
+        self._windows = windows
+
+    def enter(self) -> Batch | None:
+        self._windows.lend()
+        batch = super().enter()
+        if batch is None:
+            self._windows.give_back()
+        return batch
+
+    def leave(self, batch: Batch) -> None:
+        try:
+            super().leave(batch)
+        finally:
+            self._windows.give_back()
+
+
+class WindowCapture(Capture):
+    """A run, or a stretch of eager code, inside a window. Leaving does not wait for its data."""
+
+    def __init__(self, level: int, windows: Windows) -> None:
+        super().__init__(level)
+        self._windows = windows
+        self.on_ended: Deliver = lambda: None
+        """Called when the data are there."""
+
+    def __enter__(self) -> WindowCapture:
+        self.entered = clock()
+        self.thread = threading.get_native_id()
+        self.thread_name = threading.current_thread().name
+        self.batch = self._windows.open_run()
+        if self.batch is not None:
+            self._span = versions.trace_me(self.mark)
+            self._span.__enter__()
+        self.started = clock()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.ended = clock()
+        if self._span is not None:
+            self._span.__exit__(None, None, None)
+        batch = self.batch
+        if batch is not None and not self._windows.close_run(batch, self._deliver):
+            self.losses.append(_CUT)
+        self.left = clock()
+
+    def _deliver(self) -> None:
+        if self.batch is not None:
+            self._note_problems(self.batch)
+        self.on_ended()
+
+    def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
+        """What the run executed, and what input pipelines did meanwhile, in order of time."""
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        if marked is None:
+            return []
+        rows = [*marked.eager, *profile.rows_of(marked.steps, nodes), *marked.spans]
+        rows += _others(profile).between(self.mark, marked.start_ns, marked.end_ns)
+        rows.sort(key=lambda row: (row.start_ns, row.end_ns))
+        return rows
+
+
+class _Others:
+    """The executions of a window that no run started, for the run in whose time they were."""
+
+    def __init__(self, profile: Profile) -> None:
+        claimed = {step for marked in profile.marked.values() for step in marked.steps}
+        rows = [*profile.rows_of(list(profile.unclaimed(claimed))), *profile.device_rows]
+        self._rows = sorted(rows, key=lambda row: row.start_ns)
+        self._starts = [row.start_ns for row in self._rows]
+        self._marks = sorted((m.start_ns, m.end_ns, mark) for mark, m in profile.marked.items())
+
+    def between(self, mark: str, start: int, end: int) -> list[Row]:
+        """The rows that began in that time; where runs overlapped, the first of them has them."""
+        first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
+        if first == last:
+            return []
+        before = [(s, e) for s, e, other in self._marks if s < start < e and other != mark]
+        return [
+            row
+            for row in self._rows[first:last]
+            if not any(s <= row.start_ns < e for s, e in before)
+        ]
+
+
+def _others(profile: Profile) -> _Others:
+    found: Any = getattr(profile, "_stepscope_others", None)
+    if found is None:
+        found = _Others(profile)
+        profile._stepscope_others = found  # type: ignore[attr-defined]
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,376 @@
+"""Recording an unchanged TensorFlow script: what its runs are, and which of them are recorded.
+
+What is a run. On every thread: each outermost `Session.run` and each outermost call of a function
+(a `tf.function`, a concrete one; a step of Keras is one). On the main thread also: each outermost
+gradient tape, together with the eager code after it up to the next run, for that is a training step
+written without functions. All other eager code of the main thread together is one last run, "eager
+code".
+
+Which are recorded. Runs are numbered from 0 in the order in which they begin, and the schedule is
+asked about the number. Eager code between runs goes with the run before it.
+
+Guarantees.
+- A run that is not recorded costs two look-ups; when the schedule has no more runs, one.
+- What the script gets, raises and passes is what it would be without us; its own options and
+  metadata are served by TensorFlow itself.
+- While the script profiles itself, it has the profiler for itself: those runs are counted and not
+  recorded.
+- Nothing is done before the script has TensorFlow initialized: it can still configure devices and
+  threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow import capture as capture_module
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.failures import status_of
+from stepscope.adapters.tensorflow.function import _Observed
+from stepscope.adapters.tensorflow.script_columns import joined
+from stepscope.adapters.tensorflow.script_sessions import SessionCall
+from stepscope.adapters.tensorflow.script_windows import LentProfiler, WindowCapture, Windows
+from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
+from stepscope.metadata import (
+    Completeness,
+    Loss,
+    OpColumns,
+    Overhead,
+    Recording,
+    RunMetadata,
+    Status,
+)
+from stepscope.scheduling import Action, Schedule
+
+EAGER_CODE: Final = "eager code"
+TAPE: Final = "gradient tape"
+Add = Callable[[RunMetadata, str], None]
+
+
+class _Here(threading.local):
+    depth = 0
+    """How many runs this thread is in: only the outermost one is a run."""
+    tapes = 0
+
+
+class ScriptRecorder:
+    """Takes the runs of a script. `script_patches.install` makes TensorFlow call it."""
+
+    def __init__(
+        self, add: Add, trace_level: int, schedule: Schedule | None = None, limit: int | None = None
+    ) -> None:
+        """`add` is given each recorded run and its name; after `limit` runs there are no more."""
+        self.active = True
+        self.missed = 0
+        """How many were not recorded because the script was profiling itself."""
+        self.runs = 0
+        """How many runs the script made, recorded or not, while the schedule had more."""
+        self.windows = Windows()
+        self.here = _Here()
+        self._add = add
+        self._schedule = schedule
+        self._limit = limit
+        self._asked = opts.RunOptions(trace_level=trace_level)
+        self._options = self._asked.resolve()
+        self._numbers = itertools.count()
+        self._main = threading.main_thread()
+        self._segment: _Segment | None = None
+        self._eager: list[OpColumns] = []
+        self._eager_losses: Counter[Loss] = Counter()
+        self._eager_cost = 0
+        self._eager_status = Status()
+        self._given = 0
+        self._graphs: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+        self._last_wanted = self._wants(0)
+        self._ready = False
+        capture_module.shared = LentProfiler(self.windows)
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong in recording; the script went on."""
+        return self.windows.problems
+
+    def stop(self) -> None:
+        """Record no more, and hand over what there is; the last time from the main thread."""
+        self.active = False
+        if threading.current_thread() is not self._main:
+            return
+        self._end_segment()
+        self.windows.read()
+        self._deliver_eager()
+
+    def _after_fork(self) -> None:
+        self.active = False
+        self.windows.after_fork()
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def function(self, name: str, graph: Any, call: Callable[[], Any]) -> Any:
+        """An outermost call of a function."""
+        return self._run(name, lambda: _Observed(FUNCTION, self._options, self._asked, graph), call)
+
+    def session_run(
+        self, session: Any, native: Callable[..., Any], fetches: Any, feed_dict: Any, options: Any,
+        run_metadata: Any,
+    ) -> Any:  # fmt: skip
+        """An outermost `Session.run`; `native` is TensorFlow's own."""
+
+        def call() -> Any:
+            return native(session, fetches, feed_dict, options, run_metadata)
+
+        if getattr(options, "trace_level", 0):
+            return self._natively_traced(call, options, run_metadata)
+
+        def observed() -> Any:
+            graphs = self._graphs.setdefault(session, {})
+            made = SessionCall(session, graphs, native, fetches, feed_dict, options, run_metadata)
+            return made.observed(self._asked, self._options)
+
+        return self._run("Session.run", observed, call)
+
+    def session_callable(self, call: Callable[[], Any]) -> Any:
+        """An outermost call of what `Session.make_callable` gave."""
+
+        def observed() -> Any:
+            return _Observed(SESSION, self._options, self._asked, None)
+
+        return self._run("Session callable", observed, call)
+
+    def _run(self, name: str, make: Callable[[], Any], call: Callable[[], Any]) -> Any:
+        here = self.here
+        here.depth += 1
+        main = threading.current_thread() is self._main
+        try:
+            if main:
+                self._end_segment()
+            if not self._next_wanted():
+                return call()
+            return self._observed(name, make, call)
+        finally:
+            here.depth -= 1
+            if self._limit is not None and self._given + self.windows.pending >= self._limit:
+                self.windows.read()
+            self.windows.read_if_due()
+            if main:
+                self._begin_segment(EAGER_CODE)
+
+    def _observed(self, name: str, make: Callable[[], Any], call: Callable[[], Any]) -> Any:
+        try:
+            observed = make()
+            capture = WindowCapture(self._options.trace_level, self.windows)
+            observed._capture = capture
+            status: list[Status] = []
+            capture.on_ended = lambda: self._deliver(name, observed, *status)
+            observed.__enter__()
+        except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
+            self.windows.note_problem(error)
+            return call()
+        if capture.batch is None:
+            self.missed += 1
+        try:
+            return observed.call() if isinstance(observed, SessionCall) else call()
+        except BaseException as error:
+            status.append(status_of(error))
+            raise
+        finally:
+            # Without the error: what the script raises stays of TensorFlow's class alone.
+            observed.__exit__(None, None, None)
+
+    def _natively_traced(self, call: Callable[[], Any], options: Any, run_metadata: Any) -> Any:
+        """A run that the script itself has traced: TensorFlow needs the profiler, and has stats."""
+        here = self.here
+        here.depth += 1
+        main = threading.current_thread() is self._main
+        status = Status()
+        try:
+            if main:
+                self._end_segment()
+            wanted = self._next_wanted()
+            self.windows.lend()
+            try:
+                return call()
+            except BaseException as error:
+                status = status_of(error)
+                raise
+            finally:
+                self.windows.give_back()
+                if wanted:
+                    self._deliver_native(options, run_metadata, status)
+        finally:
+            here.depth -= 1
+            if main:
+                self._begin_segment(EAGER_CODE)
+
+    # -- the schedule --------------------------------------------------------------------------
+
+    def _next_wanted(self) -> bool:
+        """Number the run that begins; whether it is to be recorded."""
+        number = next(self._numbers)
+        self.runs = number + 1
+        wanted = self._last_wanted = self._wants(number)
+        if not wanted:
+            self.windows.read_if_due(idle_only=True)
+            if self._schedule is not None and self._schedule.ended(number):
+                if threading.current_thread() is self._main:
+                    self.stop()
+        return wanted
+
+    def _wants(self, number: int) -> bool:
+        return self._schedule is None or self._schedule(number) is not Action.SKIP
+
+    # -- eager code of the main thread ---------------------------------------------------------
+
+    def tape_entered(self) -> None:
+        """A gradient tape opens: on the main thread, outside of runs, a training step begins."""
+        here = self.here
+        if threading.current_thread() is not self._main:
+            return
+        if here.depth == 0:
+            if not versions.tensorflow().executing_eagerly():
+                return
+            self._end_segment()
+            self.windows.read_if_due()
+            self._next_wanted()
+            self._begin_segment(TAPE)
+        elif not here.tapes:
+            return
+        here.tapes += 1
+        here.depth += 1
+
+    def tape_left(self) -> None:
+        """The tape closes; what follows (gradients, the optimizer) is still of its step."""
+        here = self.here
+        if here.tapes and threading.current_thread() is self._main:
+            here.tapes -= 1
+            here.depth -= 1
+
+    def initialized(self) -> None:
+        """TensorFlow's eager context is there: eager ops come from now on."""
+        self._ready = True
+        if threading.current_thread() is self._main and not self.here.depth:
+            self._begin_segment(EAGER_CODE)
+
+    def thread_starts(self) -> None:
+        """The main thread may soon wait for another: what it did so far is closed."""
+        if threading.current_thread() is self._main and self._segment and not self.here.depth:
+            self._end_segment()
+            self._begin_segment(EAGER_CODE)
+
+    def profiler_starts(self) -> None:
+        """The script starts the profiler: it is free when this returns."""
+        if threading.current_thread() is self._main:
+            self._end_segment()
+        self.windows.lend()
+
+    def profiler_stopped(self) -> None:
+        """The script has stopped it."""
+        self.windows.give_back()
+        if threading.current_thread() is self._main and not self.here.depth:
+            self._begin_segment(EAGER_CODE)
+
+    def _begin_segment(self, name: str) -> None:
+        if not (self.active and self._ready and self._last_wanted) or self._segment is not None:
+            return
+        if not versions.tensorflow().executing_eagerly():
+            return
+        observed = _Observed(EAGER, self._options, self._asked, None)
+        observed._capture = WindowCapture(self._options.trace_level, self.windows)
+        self._segment = _Segment(name, observed)
+        observed.__enter__()
+
+    def _end_segment(self, error: BaseException | None = None) -> None:
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return
+        observed = segment.observed
+        capture: Any = observed._capture
+        status = status_of(error)
+        if segment.name == TAPE:
+            capture.on_ended = lambda: self._deliver(TAPE, observed, status)
+        else:
+            capture.on_ended = lambda: self._keep_eager(observed)
+            self._eager_status = status
+        observed.__exit__(None, None, None)
+
+    def failed(self, error: BaseException) -> None:
+        """The script ended with an error: if it was in eager code, that code ended so."""
+        if self._segment is not None and threading.current_thread() is self._main:
+            self._end_segment(error)
+
+    # -- handing over --------------------------------------------------------------------------
+
+    def _deliver(self, name: str, observed: Any, *ended: Status) -> None:
+        recording: Recording = observed.recording()
+        status = ended[0] if ended else Status()
+        losses = recording.completeness.losses
+        if not status.ok:
+            reason = f"the run ended with {status.code}"
+            losses = (*losses, Loss("op executions", 0, reason))
+        self._hand_over(replace(recording, status=status, completeness=Completeness(losses)), name)
+
+    def _deliver_native(self, options: Any, run_metadata: Any, status: Status) -> None:
+        if run_metadata is None or not hasattr(run_metadata, "SerializeToString"):
+            self.missed += 1
+            return
+        found = RunMetadata.FromString(run_metadata.SerializeToString())
+        self._hand_over(
+            Recording(
+                engine=SESSION,
+                status=status,
+                ops=lambda: found.ops,
+                partition_graphs=lambda: list(found.partition_graphs),
+                run_options=opts.as_run_options(options),
+            ),
+            "Session.run",
+        )
+
+    def _hand_over(self, recording: Recording, name: str) -> None:
+        metadata = RunMetadata()
+        metadata.record(recording)
+        self._given += 1
+        self._add(metadata, name)
+
+    def _keep_eager(self, observed: Any) -> None:
+        recording: Recording = observed.recording()
+        self._eager_losses.update(recording.completeness.losses)
+        self._eager_cost += observed._capture.overhead().ns
+        columns = recording.ops() if recording.ops is not None else None
+        if columns is not None and len(columns):
+            self._eager.append(columns)
+
+    def _deliver_eager(self) -> None:
+        """All eager code outside of runs, as the last run."""
+        if not self._eager:
+            return
+        columns = joined(self._eager)
+        self._eager = []
+        spent = int((columns.end_ns - columns.start_ns).sum())
+        cost = self._eager_cost
+        self._hand_over(
+            Recording(
+                engine=EAGER,
+                status=self._eager_status,
+                completeness=Completeness(tuple(self._eager_losses)),
+                overhead=Overhead(cost, cost / max(1, spent)),
+                ops=lambda: columns,
+                run_options=self._asked,
+            ),
+            EAGER_CODE,
+        )
+
+
+class _Segment:
+    """A stretch of eager code that is being recorded."""
+
+    def __init__(self, name: str, observed: Any) -> None:
+        self.name = name
+        self.observed = observed
