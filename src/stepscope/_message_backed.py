@@ -8,6 +8,7 @@ TensorBoard and of ours mix.
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from google.protobuf.message_factory import GetMessageClass
@@ -27,6 +28,71 @@ if TYPE_CHECKING:
 __all__ = ["MessageBacked"]
 
 
+_CLASSES: dict[str, type[MessageBacked]] = {}
+
+
+def part(value: Any) -> Any:
+    """A field's value as we hand it out: nested messages in our classes, live."""
+    descriptor = getattr(value, "DESCRIPTOR", None)
+    if descriptor is not None:
+        kind = _CLASSES.get(descriptor.full_name)
+        if kind is None:
+            members = {"__slots__": (), "_message_class": type(value)}
+            kind = type(descriptor.name, (MessageBacked,), members)
+        view = object.__new__(kind)
+        object.__setattr__(view, "_held", value)
+        return view
+    return MessageList(value) if hasattr(value, "add") else value
+
+
+class MessageList(MutableSequence[Any]):
+    """A repeated field of messages: takes ours, TensorFlow's and TensorBoard's, and copies them."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Any) -> None:
+        self._items = items
+
+    def add(self, **fields: Any) -> Any:
+        """A new entry with these fields."""
+        new = part(self._items.add())
+        for name, value in fields.items():
+            setattr(new, name, value)
+        return new
+
+    def insert(self, index: int, value: Any) -> None:
+        """Copy a message into the list."""
+        if index < len(self._items):
+            raise TypeError("messages can be appended to a repeated field, not inserted into it")
+        new = part(self._items.add())
+        try:
+            new.CopyFrom(value)
+        except Exception:
+            del self._items[-1]
+            raise
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._items[index]
+        return [part(item) for item in found] if isinstance(index, slice) else part(found)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self[index].CopyFrom(value)
+
+    def __delitem__(self, index: Any) -> None:
+        del self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if hasattr(other, "__iter__") else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
 def _restore(kind: type[MessageBacked], data: bytes) -> MessageBacked:
     return kind.FromString(data)
 
@@ -35,16 +101,18 @@ class MessageBacked:
     """Base of our classes around one protobuf message.
 
     Subclasses set `_message_class`; enums, their values and nested messages become attributes of
-    the class. Reading a nested field gives the protobuf message inside, so that
-    `options.experimental.use_run_handler_pool = True` works; assigning a message to a field
-    copies it. Two objects are equal when their bytes say the same, also across TensorFlow's and
-    TensorBoard's classes.
+    the class. Reading a nested field gives a live part of the message, so that
+    `options.experimental.use_run_handler_pool = True` and `config.device_filters.append(...)` do
+    what they say; assigning a message to a field copies it. Two objects are equal when their bytes
+    say the same, also across TensorFlow's and TensorBoard's classes.
     """
 
     __slots__ = ("_held",)
 
     _message_class: ClassVar[Any]
     _aliases: ClassVar[Mapping[str, str]] = {}
+    _parts_are_ours: ClassVar[bool] = True
+    """Whether nested messages come back in our classes, or as protobuf's own."""
     DESCRIPTOR: ClassVar[Any]
 
     _held: Any
@@ -56,6 +124,7 @@ class MessageBacked:
             return
         descriptor = message_class.DESCRIPTOR
         cls.DESCRIPTOR = descriptor
+        _CLASSES.setdefault(descriptor.full_name, cls)
         for enum in descriptor.enum_types:
             setattr(cls, enum.name, getattr(message_class, enum.name))
             for value in enum.values:
@@ -90,7 +159,7 @@ class MessageBacked:
 
     def _replace(self, message: Any) -> None:
         """Make another message of the same class the content of this object."""
-        object.__setattr__(self, "_held", message)
+        self._held.CopyFrom(message)
 
     @classmethod
     def _check(cls, message: Any) -> None:
@@ -107,7 +176,8 @@ class MessageBacked:
         actual = self._aliases.get(name, name)
         if name.startswith("__") or actual not in self.DESCRIPTOR.fields_by_name:
             raise unknown_field(self.DESCRIPTOR, name, self._aliases)
-        return getattr(self._mutable(), actual)
+        value = getattr(self._mutable(), actual)
+        return part(value) if self._parts_are_ours else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         fresh = self._message_class()

@@ -113,7 +113,7 @@ def masked(text):
 def test_the_demo(tmp_path, width):
     (tmp_path / "demo.py").write_text(DEMO.read_text())
     done = subprocess.run(
-        [sys.executable, "-m", "stepscope", "run", "--top", "50", "--out", "out", "demo.py"],
+        [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", "--top", "50", "--out", "out", "demo.py"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": str(width)},
         capture_output=True,

@@ -152,9 +152,8 @@ def test_a_wrong_value_in_tensorflows_message_is_found(tf):
     with pytest.raises(errors.InvalidArgumentError, match=r"OptimizerOptions.opt_level is 55"):
         so.as_config(config)
     ours = so.ConfigProto()
-    ours.graph_options.optimizer_options.opt_level = 55
     with pytest.raises(errors.InvalidArgumentError, match=r"OptimizerOptions.opt_level is 55"):
-        so.as_config(ours)
+        ours.graph_options.optimizer_options.opt_level = 55
 
 
 def test_unknown_names_list_what_there_is():
@@ -308,3 +307,30 @@ def test_list_of_all_options():
     assert {"device_count", "graph_options.build_cost_model", "experimental.executor_type"} <= set(
         config
     )
+
+
+def test_messages_are_appended_as_legacy_code_does():
+    config = so.ConfigProto()
+    config.session_inter_op_thread_pool.append(so.ThreadPoolOptionProto(num_threads=3))
+    config.session_inter_op_thread_pool.add(num_threads=5, global_name="shared")
+    assert [pool.num_threads for pool in config.session_inter_op_thread_pool] == [3, 5]
+    options = so.RunOptions()
+    options.debug_options.debug_tensor_watch_opts.append(so.DebugTensorWatch(node_name="x"))
+    options.debug_options.debug_tensor_watch_opts[0].debug_ops.append("DebugIdentity")
+    restored = so.RunOptions.FromString(options.SerializeToString())
+    watch = restored.debug_options.debug_tensor_watch_opts[0]
+    assert (watch.node_name, list(watch.debug_ops)) == ("x", ["DebugIdentity"])
+    with pytest.raises(TypeError, match="takes a DebugTensorWatch"):
+        options.debug_options.debug_tensor_watch_opts.append("x")
+    assert len(options.debug_options.debug_tensor_watch_opts) == 1
+
+
+def test_a_nested_message_is_a_live_part():
+    options = so.RunOptions()
+    part = options.experimental
+    part.use_run_handler_pool = True
+    part.run_handler_pool_options.priority = 4
+    assert options.resolve().run_handler_priority == 4
+    part.CopyFrom(so.RunOptions.Experimental(collective_graph_key=9))
+    assert options.resolve().collective_graph_key == 9
+    assert isinstance(options.debug_options, so.DebugOptions)

@@ -264,10 +264,20 @@ class AbsentPlaces:
         varying = {i for i in place.inputs if not self._is_constant(i)}
         stand_in = self.stands.get(at)
         if stand_in and any(stand_in in self._names_of_value(i) for i in varying):
-            return Verdict("no-op")
+            return self._taken_in(stand_in, place.scope.space) or Verdict("no-op")
         if place.op in _NEUTRAL and place.scope.space in self.known and len(varying) == 1:
             return Verdict("no-op") if self._read_by_others(at) else None
         return None
+
+    def _taken_in(self, path: str, space: int) -> Verdict | None:
+        """Where the producer that consumers read now does more than it did: fused into it."""
+        kept = self.nodes.get(space, {}).get(path)
+        if kept is None or not kept.fuses:
+            return None
+        at = next((i for i in range(len(self.kept)) if self.kept[i] is kept), None)
+        if at is None or plain_op(kept.op) == self.graph.places[at].op:
+            return None
+        return Verdict("fused", kept.name)
 
     def _read_by_others(self, at: int) -> bool:
         """Whether a consumer is still there, and so must read something in its place."""
@@ -323,7 +333,7 @@ class AbsentPlaces:
         states: set[str], fates: list[Verdict], first: str, known: bool, constants_recorded: bool
     ) -> Verdict | None:
         """A constant that is gone went where its consumers went."""
-        if not fates:
+        if not fates or states == {"unknown"}:
             return None
         if len(states) == 1 and states <= {"in XLA cluster", "fused"}:
             return Verdict(fates[0].state, fates[0].detail)

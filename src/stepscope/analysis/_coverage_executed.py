@@ -175,19 +175,18 @@ def _kept(graph: Any) -> dict[str, Kept]:
 
 
 def best_graphs(
-    graphs: Iterable[dict[str, Kept]], names: set[str], *, whole: bool
-) -> dict[str, Kept]:
-    """Those of the graphs that are about these names, as one; `whole`: of the graph itself.
+    graphs: list[dict[str, Kept]], names: set[str], *, whole: bool
+) -> list[dict[str, Kept]]:
+    """Those of the graphs that are about these names; `whole`: the names of the graph itself.
 
     Metadata of functions may hold graphs of unrelated functions as well. The graph with most of
     the names counts, and those that add names it has not: a graph placed on several devices has
     one per device.
     """
     ranked: list[tuple[int, int, set[str], dict[str, Kept]]] = []
-    graphs = list(graphs)
     of_session = [g for g in graphs if any(p.startswith(("_arg_", "_retval_")) for p in g)]
     if whole and (of_session or len(graphs) == 1):
-        return {path: node for graph in graphs for path, node in graph.items()}
+        return graphs
     for graph in graphs:
         own = {path for path, node in graph.items() if node.op not in _PLUMBING}
         shared = own & names
@@ -195,15 +194,13 @@ def best_graphs(
         if shared and about:
             ranked.append((len(shared), len(ranked), shared, graph))
     ranked.sort(key=lambda entry: (-entry[0], entry[1]))
-    merged: dict[str, Kept] = {}
+    chosen: list[dict[str, Kept]] = []
     seen: set[str] = set()
     for _, _, shared, graph in ranked:
-        if seen & shared:
-            continue
-        seen |= shared
-        for path, node in graph.items():
-            merged.setdefault(path, node)
-    return merged
+        if not seen & shared:
+            seen |= shared
+            chosen.append(graph)
+    return chosen
 
 
 def cluster_of(path: str) -> str:

@@ -103,10 +103,11 @@ class Reasons:
                 kept = [(at, self.kept[at]) for at in claimants]
                 same = [at for at, node in kept if node is not None and node.op == row.op]
                 takers = self._likely(same or claimants)[: row.executions]
-                for i, at in enumerate(takers):
-                    part = (row.executions + i) // len(takers)
-                    time = row.total_ns * part // row.executions
-                    self._timed[at].append(Ran(row.name, row.op, part, time))
+                executions, time = row.executions, row.total_ns
+                for left, at in zip(range(len(takers), 0, -1), takers, strict=True):
+                    part, spent = executions // left, time // left
+                    executions, time = executions - part, time - spent
+                    self._timed[at].append(Ran(row.name, row.op, part, spent))
         for at, place in enumerate(self.graph.places):
             if place.scope.space not in self.spaces.known and not self._timed[at]:
                 self.kept[at] = None

@@ -29,10 +29,13 @@ def spaces_of(graph: OpenedGraph, run: Executed) -> Spaces:
         by_space.setdefault(place.scope.space, set()).add(place.path)
     found = Spaces({}, set(), set())
     ran = {path: Kept(rows[0].name, rows[0].op) for path, rows in run.ran.items()}
+    left = run.graphs
     for space, paths in by_space.items():
-        nodes = best_graphs(run.graphs, paths, whole=space == 0)
-        if nodes:
-            found.nodes[space] = nodes
+        graphs = best_graphs(left, paths, whole=space == 0)
+        if space == 0:
+            left = [graph for graph in left if not any(graph is own for own in graphs)]
+        if graphs:
+            found.nodes[space] = {path: node for nodes in graphs for path, node in nodes.items()}
             found.known.add(space)
         elif space == 0:
             found.nodes[space] = ran

@@ -7,7 +7,8 @@ Layout of the directory:
 
 Guarantees:
 
-- a run is on disk before the script gets its result; a script that dies later loses nothing;
+- a run is on disk as soon as it is handed over: by the embedded engine before the script gets its
+  result, by TensorFlow's within seconds, and at the script's end, however it ends;
 - in memory stays, per run, what the table and the timeline need: the columns of its ops and how it
   ended, not its memory records, graphs or messages;
 - a run that cannot be written is not the script's problem: the script goes on, `problem` says what
@@ -50,6 +51,7 @@ class RecordedRuns:
         self.runs: list[tuple[str, RunMetadata]] = []
         self.problem: str | None = None
         self.limit_reached = False
+        self._labels: dict[str, str] = {}
         self._lock = threading.Lock()
         self._source = ExitStack()
         self._process = os.getpid()
@@ -81,8 +83,13 @@ class RecordedRuns:
         """Whether this is a fork of the process that records; what it does is not recorded."""
         return os.getpid() != self._process
 
-    def add(self, metadata: RunMetadata) -> None:
-        """Write one run."""
+    @property
+    def labelled(self) -> list[tuple[str, RunMetadata]]:
+        """The runs, under names that also say what each of them was, where that is known."""
+        return [(f"{name} {self._labels.get(name, '')}".rstrip(), run) for name, run in self.runs]
+
+    def add(self, metadata: RunMetadata, label: str = "") -> None:
+        """Write one run; `label` says what it was."""
         if self.in_child_process:
             return
         with self._lock:
@@ -98,6 +105,7 @@ class RecordedRuns:
                 self.problem = f"{name} could not be written: {type(error).__name__}: {error}"
             else:
                 self.runs.append((name, kept))
+                self._labels[name] = label
                 self.limit_reached = len(self.runs) == self.limit
             if self.limit_reached or self.problem is not None:
                 self._source.close()
@@ -107,7 +115,7 @@ class RecordedRuns:
         from stepscope.export import chrome
 
         try:
-            chrome(self.runs, self._absolute / TIMELINE_FILE)
+            chrome(self.labelled, self._absolute / TIMELINE_FILE)
         except OSError as error:
             self.problem = f"{TIMELINE_FILE} could not be written: {error}"
             return None

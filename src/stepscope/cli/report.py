@@ -113,17 +113,20 @@ def failures(runs: NamedRuns) -> RenderableType | None:
     return Group(*parts)
 
 
-def losses(runs: NamedRuns) -> RenderableType | None:
-    """What was not measured, the same loss of several runs once; None where nothing is missing."""
+def losses(runs: NamedRuns, others: Sequence[str] = ()) -> RenderableType | None:
+    """What was not measured, the same loss of several runs once; None where nothing is missing.
+
+    `others` are losses that belong to no run.
+    """
     count: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
     for _, run in runs:
         for loss in run.completeness.losses:
             count[loss.what, loss.reason] += loss.count
             in_runs[loss.what, loss.reason] += 1
-    if not count:
+    if not count and not others:
         return None
-    lines = [Text("not measured", style="bold yellow")]
+    lines = [Text("not measured", style="bold yellow"), *(Text(f"  {text}") for text in others)]
     for (what, reason), runs_with_it in in_runs.most_common(_LOSSES_SHOWN):
         lost = count[what, reason]
         amount = f"{lost:,} " if lost else ""

@@ -13,43 +13,62 @@ import click
 
 from stepscope.errors import StepscopeError
 
+from stepscope.scheduling import Schedule, every, parse_steps
+
 if TYPE_CHECKING:
     from stepscope.cli.recorded_runs import RecordedRuns
+    from stepscope.cli.script_engines import ScriptEngine
 
-TRACE_LEVELS = {"none": 0, "software": 1, "hardware": 2, "full": 3}
 DEFAULT_TOP = 20
 
 
 @click.command(
     name="run",
-    epilog="Example: stepscope run --trace full --out traces train.py --steps 10",
+    epilog="Example: stepscope run --every 100 --out traces train.py --epochs 10",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
     "--engine",
     type=click.Choice(["embedded", "tensorflow"]),
-    default="embedded",
-    show_default=True,
-    help="What executes the script's runs. There is no falling back from one to the other.",
+    help="What executes the script's runs. There is no falling back from one to the other."
+    "  [default: tensorflow if it is installed and the script imports it, else embedded]",
+)
+@click.option(
+    "--steps",
+    metavar="STEPS",
+    help="Record these runs only, counted from 0: 10:15 is 10 to 14; 7, 10: and 0:100:10 work too.",
+)
+@click.option(
+    "--every",
+    "every_n",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Record every N-th run only: 0, N, 2N and so on.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="End recording after N runs; later ones run unrecorded.  [default: all]",
 )
 @click.option(
     "--trace",
-    type=click.Choice(list(TRACE_LEVELS)),
-    default="full",
-    show_default=True,
-    help="How much to record of each run, where the script itself does not ask for more.",
+    type=click.Choice(["none", "software", "hardware", "full"]),
+    help="How much to record of each run, where the script itself does not ask for more: full adds "
+    "shapes and bytes, and on TensorFlow makes functions anew when first recorded."
+    "  [default: full on the embedded engine, software on TensorFlow]",
+)
+@click.option(
+    "--tf1/--no-tf1",
+    default=None,
+    help="Give the script TensorFlow 1's names (tf.Session) for `import tensorflow`."
+    "  [default: where the script uses such names]",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Where to write.  [default: stepscope-out/NAME-OF-THE-SCRIPT]",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Record the first N runs only; later ones run unrecorded.  [default: all]",
 )
 @click.option(
     "--top",
@@ -62,41 +81,39 @@ DEFAULT_TOP = 20
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
 def command(
-    engine: str,
-    trace: str,
-    out: Path | None,
+    engine: str | None,
+    steps: str | None,
+    every_n: int | None,
     limit: int | None,
+    trace: str | None,
+    tf1: bool | None,
+    out: Path | None,
     top: int,
     script: str,
     arguments: tuple[str, ...],
 ) -> Any:
-    """Run a TensorFlow 1 script, unchanged, and show where its time went.
+    """Run a TensorFlow script, unchanged, and show where its time went.
 
-    `import tensorflow` in the script gives the chosen engine. Each Session.run is recorded and
-    written to DIR/run_000001/run_metadata.pb and so on; all of them together, as a Chrome trace,
-    to DIR/timeline.json. What an earlier recording left in DIR is replaced.
+    Each outermost Session.run, function call and Keras step is a run, and so is each gradient tape
+    outside of functions with the eager code after it; all other eager code is one last run. Each is
+    written to DIR/run_000001/run_metadata.pb and so on; all of them together, as a Chrome trace, to
+    DIR/timeline.json. What an earlier recording left in DIR is replaced.
 
     Everything after SCRIPT belongs to the script. So do its output and its exit code: the table
     goes to stderr, and the runs of a script that fails are written all the same.
     """
-    if engine != "embedded":
-        raise StepscopeError(
-            f"the engine {engine!r} needs Stepscope's TensorFlow adapter, which this version does "
-            "not have yet; --engine embedded runs TensorFlow 1 graphs without TensorFlow"
-        )
+    from stepscope.cli import script_engines
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.script import Script
 
+    schedule = _schedule(steps, every_n)
     found = Script(script)
+    chosen = script_engines.choose(engine, found.source, tf1)
+    trace = trace or chosen.default_trace
     runs = RecordedRuns(out or Path("stepscope-out") / found.name, limit)
-
-    from stepscope.runtime.observers import recording
-    from stepscope.tf1 import shim
-
-    shim.install()
-    runs.record(lambda add: recording(add, TRACE_LEVELS[trace]))
-    status = found.run(arguments)
-    finish = functools.partial(_finish, runs, script, trace, top)
+    chosen.record(runs, trace, schedule)
+    status = found.run(arguments, chosen.failed, chosen.hidden)
+    finish = functools.partial(_finish, runs, chosen, script, trace, top)
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
@@ -105,12 +122,20 @@ def command(
     return status if written or status not in (None, 0) else 2
 
 
+def _schedule(steps: str | None, every_n: int | None) -> Schedule | None:
+    if steps is not None and every_n is not None:
+        raise StepscopeError("--steps and --every: give one of them; --steps 0:1000:100 does both")
+    if steps is not None:
+        return parse_steps(steps)
+    return None if every_n is None else every(every_n)
+
+
 def _threads_left() -> bool:
     here = (threading.current_thread(), threading.main_thread())
     return any(not thread.daemon and thread not in here for thread in threading.enumerate())
 
 
-def _finish(runs: RecordedRuns, script: str, trace: str, top: int) -> bool:
+def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int) -> bool:
     """Write what is written at the end, and show the report; False where something failed."""
     from stepscope.analysis import op_table
     from stepscope.cli import report
@@ -125,24 +150,19 @@ def _finish(runs: RecordedRuns, script: str, trace: str, top: int) -> bool:
     sys.stdout.flush()
     report.show(
         [
-            report.heading(script, _engine(), trace, table),
+            report.heading(script, engine.name(runs), trace, table),
             report.ops(table, console.width, top) if len(table) else None,
-            report.failures(runs.runs),
-            report.losses(runs.runs),
+            report.failures(runs.labelled),
+            report.losses(runs.runs, engine.losses()),
             report.notes(_remarks(runs, len(table), trace)),
             report.files(runs.directory, runs.runs, timeline, METADATA_FILE),
         ],
         console,
     )
-    if runs.problem is not None:
-        click.echo(f"stepscope: error: {runs.problem}", err=True)
-    return runs.problem is None
-
-
-def _engine() -> str:
-    import numpy
-
-    return f"embedded (NumPy {numpy.__version__})"
+    problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
+    for problem in problems:
+        click.echo(f"stepscope: error: {problem}", err=True)
+    return not problems
 
 
 def _remarks(runs: RecordedRuns, op_types: int, trace: str) -> list[str]:
@@ -150,7 +170,7 @@ def _remarks(runs: RecordedRuns, op_types: int, trace: str) -> list[str]:
     if runs.limit_reached:
         lines.append(f"recording ended after {runs.limit:,} (--limit); later runs are not here")
     if not runs.runs and not runs.limit_reached:
-        lines.append("the script made no Session.run")
+        lines.append("no run was recorded: the script made none, or none that was asked for")
     elif not op_types and trace == "none":
         lines.append("no op was traced: --trace none")
     return lines

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 INTERRUPTED = 130
 """What a shell reports of a program that was ended by Ctrl-C."""
@@ -42,17 +42,30 @@ class Script:
         """The file's name without its ending."""
         return Path(self.path).stem
 
-    def run(self, arguments: Sequence[str]) -> Any:
+    @property
+    def source(self) -> bytes:
+        """What the file holds."""
+        return self._source
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        failed: Callable[[BaseException], None] | None = None,
+        hidden: str | None = None,
+    ) -> Any:
         """Run it to its end and return its exit status: what `SystemExit` carries.
 
-        1 after an exception that it did not catch, 130 after Ctrl-C.
+        1 after an exception that it did not catch, 130 after Ctrl-C; `failed` is told of it first.
+        The traceback that is shown leaves out files whose path begins with `hidden`.
         """
         try:
             self._execute(arguments)
         except SystemExit as exit:
             return exit.code
         except BaseException as error:  # noqa: BLE001
-            self._show(error)
+            if failed is not None:
+                failed(error)
+            self._show(error, hidden)
             return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         return 0
 
@@ -73,9 +86,11 @@ class Script:
         code: CodeType = compile(self._source, main.__file__ or "", "exec", dont_inherit=True)
         exec(code, main.__dict__)
 
-    def _show(self, error: BaseException) -> None:
+    def _show(self, error: BaseException, hidden: str | None) -> None:
         sys.stdout.flush()
         trace = _below_this_file(error.__traceback__)
+        if hidden is not None:
+            trace = _without(trace, hidden)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
@@ -98,3 +113,13 @@ def _below_this_file(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
+
+
+def _without(trace: TracebackType | None, hidden: str) -> TracebackType | None:
+    """The traceback without the frames of files whose path begins so."""
+    if trace is None:
+        return None
+    rest = _without(trace.tb_next, hidden)
+    if trace.tb_frame.f_code.co_filename.startswith(hidden):
+        return rest
+    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)

@@ -37,6 +37,7 @@ class RunMetadata(MessageBacked):
 
     __slots__ = ("__weakref__",)
     _message_class = pb.RunMetadataMessage
+    _parts_are_ours: ClassVar[bool] = False
 
     FunctionGraphs: ClassVar[Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from models import counted
 
-from stepscope.adapters.tensorflow import Session, run
+from stepscope.adapters import tensorflow as adapter
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 
@@ -78,7 +78,7 @@ def test_sessions_execute_what_native_step_stats_say(tensorflow, tf, program):
         x = tf.placeholder(tf.float32, [2])
         y = program(tensorflow, x)
     feed = {x: [1.0, 2.0]}
-    with Session(graph=graph) as session:
+    with adapter.Session(graph=graph) as session:
         message, ours = tf.RunMetadata(), RunMetadata()
         traced = tf.RunOptions(trace_level=tf.RunOptions.SOFTWARE_TRACE)
         session.native_run(y, feed, options=traced, run_metadata=message)
@@ -92,7 +92,7 @@ def test_functions_show_only_the_branch_taken(tensorflow, level):
     tf = tensorflow
     function = tf.function(lambda x: branch_in_nested_loops(tf, x))
     metadata = RunMetadata()
-    run(
+    adapter.run(
         function, tf.constant([1.0, 2.0]), options=RunOptions(trace_level=level),
         run_metadata=metadata,
     )  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_function_whose_branches_are_constants(tensorflow):
     tf = tensorflow
     function = tf.function(lambda x: constant_branches(tf, x))
     metadata = RunMetadata()
-    run(function, tf.constant([1.0, 2.0]), options=SOFTWARE, run_metadata=metadata)
+    adapter.run(function, tf.constant([1.0, 2.0]), options=SOFTWARE, run_metadata=metadata)
     names = " ".join(metadata.ops.name)
     assert "/else/_" in names
     assert "/then/_" not in names

@@ -13,6 +13,10 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.metadata import RunMetadata
 from stepscope.scheduling import every, parse_steps, schedule
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:non-integer arguments to randrange:DeprecationWarning"  # in Keras 2, seeding
+)
+
 
 @pytest.fixture(scope="module")
 def TraceCallback(tensorflow):
@@ -181,6 +185,23 @@ def test_an_eager_model_is_recorded_too(TraceCallback, model, data, tmp_path):
     assert callback.last.metadata.engine == "tensorflow eager"
     assert matmuls(callback.last.metadata) == 5
     assert read(tmp_path).Tags()["run_metadata"] == ["train_step_1"]
+
+
+def test_an_eager_evaluation_is_recorded_or_said_not_to_be(TraceCallback, tensorflow, model, data):
+    model.compile(optimizer="sgd", loss="mse", run_eagerly=True)
+    x, y = data
+    callback = TraceCallback("1")
+
+    def evaluate():
+        model.evaluate(x, y, batch_size=4, verbose=0, callbacks=[callback])
+
+    if tensorflow.keras.__version__.startswith("3"):
+        evaluate()
+        assert [tag for _, tag, _ in callback.steps] == ["test_step_1"]
+    else:
+        with pytest.warns(RuntimeWarning, match="but for an eager evaluation in Keras 2"):
+            evaluate()
+        assert callback.steps == []
 
 
 def test_a_warm_up_is_thrown_away(TraceCallback, model, data):

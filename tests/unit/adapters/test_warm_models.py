@@ -1,4 +1,4 @@
-"""Models after a thousand untraced calls: nothing is lost, times agree, every node is accounted for.
+"""Models after a thousand untraced calls: nothing is lost, times agree, every node has its reason.
 
 TensorFlow's executor takes small kernels for cheap once they are warm, and its profiler leaves
 cheap ops out: that is what these tests are about.
@@ -6,7 +6,6 @@ cheap ops out: that is what these tests are about.
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, defaultdict
 
 import pytest
@@ -22,11 +21,7 @@ GRAPHS = [case for case in CASES if case[1] != "eager"]
 """Eager code has no graph that its ops could be compared with."""
 
 
-def named(cases):
-    return {"params": cases, "ids": ["-".join(case) for case in cases]}
-
-
-@pytest.fixture(scope="module", **named(CASES))
+@pytest.fixture(scope="module", params=CASES, ids=["-".join(case) for case in CASES])
 def warm(request, tensorflow):
     """(model, what its first call executed), after the warm-up."""
     kind, mode = request.param
@@ -59,9 +54,7 @@ def test_full_traces_hold_the_same_executions_and_the_bytes_of_their_outputs(war
     assert sum(ops.output_bytes) > 0
 
 
-@pytest.mark.parametrize(("kind", "mode"), **{
-    "argvalues": GRAPHS, "ids": ["-".join(case) for case in GRAPHS],
-})  # fmt: skip
+@pytest.mark.parametrize(("kind", "mode"), GRAPHS, ids=["-".join(case) for case in GRAPHS])
 def test_coverage_leaves_next_to_nothing_unknown(tensorflow, kind, mode):
     model = build(tensorflow, kind, mode)
     for _ in range(200):
@@ -82,7 +75,7 @@ def test_times_by_op_type_are_those_of_native_step_stats(tensorflow, kind):
     for _ in range(100 if kind == "cnn" else WARM_UP // 2):
         model.call()
     ours, native, executions = defaultdict(list), defaultdict(list), Counter()
-    for _ in range(15):
+    for _ in range(30):
         message = v1.RunMetadata()
         with observe(RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)) as metadata:
             model.session.native_run(
@@ -99,13 +92,13 @@ def test_times_by_op_type_are_those_of_native_step_stats(tensorflow, kind):
                 totals[types.get(name, "")] += int(ns)
             for op in executions:
                 figures[op].append(totals[op])
+    # The quietest of the runs, since the machine does other things as well.
+    lowest = {op: (min(ours[op]), min(figures)) for op, figures in native.items()}
     sure = 0
-    for op, figures in native.items():
-        theirs, mine = statistics.median(figures), statistics.median(ours[op])
-        each = theirs / executions[op]
-        if each >= 10_000:
+    for op, (mine, theirs) in lowest.items():
+        if theirs >= 10_000 * executions[op]:
             sure += theirs
             assert mine == pytest.approx(theirs, rel=0.2), op
         else:
             assert abs(mine - theirs) <= 5_000 * executions[op], op
-    assert sure >= 0.5 * sum(statistics.median(figures) for figures in native.values())
+    assert sure >= 0.5 * sum(theirs for _, theirs in lowest.values())

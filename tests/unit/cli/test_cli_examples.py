@@ -11,7 +11,7 @@ from stepscope.metadata import load
 
 
 def test_run_with_deadline(stepscope, examples, tmp_path):
-    done = stepscope("run", "--out", "out", examples / "run_with_deadline.py")
+    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "run_with_deadline.py")
     assert done.returncode == 0, done.stderr
     value, *nodes = done.stdout.splitlines()
     assert value == "5.0"
@@ -19,7 +19,7 @@ def test_run_with_deadline(stepscope, examples, tmp_path):
 
 
 def test_matmul_timeline(stepscope, examples, tmp_path):
-    done = stepscope("run", "--out", "out", examples / "matmul_timeline.py", "trace.json")
+    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "matmul_timeline.py", "trace.json")
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {"MatMul", "RandomStandardNormal"} <= {event.get("name") for event in events}
@@ -27,7 +27,7 @@ def test_matmul_timeline(stepscope, examples, tmp_path):
 
 
 def test_merged_timeline(stepscope, examples, tmp_path):
-    done = stepscope("run", "--out", "out", examples / "merged_timeline.py", "trace.json")
+    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "merged_timeline.py", "trace.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "trace.json: 3 runs, 3 executions of 'moved'\n"
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
@@ -38,7 +38,7 @@ def test_merged_timeline(stepscope, examples, tmp_path):
 
 
 def test_tensorboard_log(stepscope, examples, tmp_path):
-    done = stepscope("run", "--out", "out", examples / "tensorboard_log.py", "logs/sum")
+    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "tensorboard_log.py", "logs/sum")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "[1.8 3.  4.2]"
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -53,7 +53,7 @@ def test_tensorboard_log(stepscope, examples, tmp_path):
 
 
 def test_demo(stepscope, examples, tmp_path):
-    done = stepscope("run", "--out", "out", examples / "demo.py", "--batches", "3")
+    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "demo.py", "--batches", "3")
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
         "batch 1",

@@ -24,7 +24,7 @@ def saved(directory):
 
 
 def test_a_script_is_run_recorded_and_reported(stepscope, script, tmp_path):
-    done = stepscope("run", "--out", "out", script(SUM))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(SUM))
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[4. 6.]\n"
@@ -45,25 +45,25 @@ def test_a_script_is_run_recorded_and_reported(stepscope, script, tmp_path):
 
 
 def test_the_default_directory_is_named_after_the_script(stepscope, script, tmp_path):
-    assert stepscope("run", script(SUM, "deep/model.py")).returncode == 0
+    assert stepscope("run", "--engine", "embedded", script(SUM, "deep/model.py")).returncode == 0
     assert saved(tmp_path / "stepscope-out/model") == ["run_000001"]
 
 
 def test_the_directory_is_where_the_command_was_called(stepscope, script, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     source = "import os\nos.chdir('elsewhere')\n" + SUM
-    assert stepscope("run", "--out", "out", script(source)).returncode == 0
+    assert stepscope("run", "--engine", "embedded", "--out", "out", script(source)).returncode == 0
     assert saved(tmp_path / "out") == ["run_000001"]
     assert (tmp_path / "out/timeline.json").exists()
 
 
 def test_an_earlier_recording_is_replaced_and_nothing_else(stepscope, script, tmp_path):
     several = SUM + "    session.run(total)\n    session.run(total)\n"
-    stepscope("run", "--out", "out", script(several))
+    stepscope("run", "--engine", "embedded", "--out", "out", script(several))
     (tmp_path / "out/run_000002/notes.txt").write_text("mine")
     assert saved(tmp_path / "out") == ["run_000001", "run_000002", "run_000003"]
 
-    stepscope("run", "--out", "out", script(SUM))
+    stepscope("run", "--engine", "embedded", "--out", "out", script(SUM))
     assert saved(tmp_path / "out") == ["run_000001"]
     assert (tmp_path / "out/run_000002/notes.txt").read_text() == "mine"
     assert not (tmp_path / "out/run_000003").exists()
@@ -86,14 +86,14 @@ def test_the_script_sees_what_python_would_show_it(stepscope, script, tmp_path):
     plain = subprocess.run(
         [sys.executable, name, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    ours = stepscope("run", name, *arguments)
+    ours = stepscope("run", "--engine", "embedded", name, *arguments)
     assert ours.returncode == 0, ours.stderr
     assert ours.stdout == plain.stdout
 
 
 def test_a_script_imports_its_neighbours(stepscope, script):
     script("VALUE = 7\n", "inner/neighbour.py")
-    done = stepscope("run", script("from neighbour import VALUE\nprint(VALUE)\n", "inner/main.py"))
+    done = stepscope("run", "--engine", "embedded", script("from neighbour import VALUE\nprint(VALUE)\n", "inner/main.py"))
     assert done.stdout == "7\n"
 
 
@@ -108,7 +108,7 @@ def test_a_script_imports_its_neighbours(stepscope, script):
 )
 def test_exit_codes_are_the_scripts(stepscope, script, tmp_path, end, code):
     name = script(f"import sys\n{SUM}{end}\n")
-    done = stepscope("run", "--out", "out", name)
+    done = stepscope("run", "--engine", "embedded", "--out", "out", name)
     assert done.returncode == code
     assert done.stdout == "[4. 6.]\n"
     assert saved(tmp_path / "out") == ["run_000001"]
@@ -119,7 +119,7 @@ def test_exit_codes_are_the_scripts(stepscope, script, tmp_path, end, code):
 
 def test_a_traceback_begins_in_the_script(stepscope, script, tmp_path):
     source = "def inner():\n    raise ValueError('no')\ninner()\n"
-    done = stepscope("run", script(source))
+    done = stepscope("run", "--engine", "embedded", script(source))
     plain = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -128,7 +128,7 @@ def test_a_traceback_begins_in_the_script(stepscope, script, tmp_path):
 
 
 def test_a_syntax_error_is_shown_as_python_shows_it(stepscope, script, tmp_path):
-    done = stepscope("run", script("x = 1\ndef f(:\n"))
+    done = stepscope("run", "--engine", "embedded", script("x = 1\ndef f(:\n"))
     plain = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -141,7 +141,7 @@ def test_a_scripts_own_excepthook_is_used(stepscope, script):
     source = (
         "import sys\nsys.excepthook = lambda *e: print('mine:', e[1])\nraise ValueError('no')\n"
     )
-    done = stepscope("run", script(source))
+    done = stepscope("run", "--engine", "embedded", script(source))
     assert done.returncode == 1
     assert done.stdout == "mine: no\n"
     assert "Traceback" not in done.stderr
@@ -158,7 +158,7 @@ with tf.Session() as session:
 
 
 def test_runs_of_a_failing_script_are_written_the_failed_one_too(stepscope, script, tmp_path):
-    done = stepscope("run", "--out", "out", script(FAILING))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(FAILING))
     assert done.returncode == 1
     assert "InvalidArgumentError" in done.stderr
     assert saved(tmp_path / "out") == ["run_000001", "run_000002"]
@@ -172,7 +172,7 @@ def test_runs_of_a_failing_script_are_written_the_failed_one_too(stepscope, scri
 def test_ctrl_c_still_writes(script, tmp_path):
     name = script(SUM + "    print('ready', flush=True)\n    import time\n    time.sleep(60)\n")
     with subprocess.Popen(
-        [sys.executable, "-m", "stepscope", "run", "--out", "out", name],
+        [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", "--out", "out", name],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -205,7 +205,7 @@ TRACES = ["none", "software", "hardware", "full"]
 @pytest.mark.parametrize("trace", TRACES)
 def test_what_the_script_asked_for_it_gets(stepscope, script, tmp_path, trace):
     source = OWN.format(level="FULL_TRACE")
-    done = stepscope("run", "--trace", trace, "--out", "out", script(source))
+    done = stepscope("run", "--engine", "embedded", "--trace", trace, "--out", "out", script(source))
     assert done.stdout == "True\n", done.stderr
     runs = [load(tmp_path / f"out/run_00000{i}/run_metadata.pb") for i in (1, 2)]
     assert [len(run.ops) > 0 for run in runs] == [True, trace != "none"]
@@ -214,31 +214,31 @@ def test_what_the_script_asked_for_it_gets(stepscope, script, tmp_path, trace):
 @pytest.mark.parametrize("trace", TRACES)
 def test_metadata_that_asked_for_no_trace_stays_empty(stepscope, script, trace):
     source = OWN.format(level="NO_TRACE")
-    done = stepscope("run", "--trace", trace, "--out", "out", script(source))
+    done = stepscope("run", "--engine", "embedded", "--trace", trace, "--out", "out", script(source))
     assert done.stdout == "False\n", done.stderr
 
 
 def test_no_trace_is_said(stepscope, script):
-    done = stepscope("run", "--trace", "none", script(SUM))
+    done = stepscope("run", "--engine", "embedded", "--trace", "none", script(SUM))
     assert "no op was traced: --trace none" in done.stderr
 
 
 def test_a_limit(stepscope, script, tmp_path):
     source = SUM + "    [session.run(total) for _ in range(9)]\n"
-    done = stepscope("run", "--limit", "4", "--out", "out", script(source))
+    done = stepscope("run", "--engine", "embedded", "--limit", "4", "--out", "out", script(source))
     assert done.returncode == 0
     assert saved(tmp_path / "out") == [f"run_00000{i}" for i in (1, 2, 3, 4)]
     assert "recording ended after 4 (--limit)" in done.stderr
 
 
 def test_top_rows(stepscope, script):
-    done = stepscope("run", "--top", "1", script(SUM))
+    done = stepscope("run", "--engine", "embedded", "--top", "1", script(SUM))
     assert re.search(r"and \d more op types in .* \(--top shows more\)", done.stderr)
     assert "Const" not in done.stderr
 
 
 def test_a_script_without_runs(stepscope, script):
-    done = stepscope("run", script("print('hello')\n"))
+    done = stepscope("run", "--engine", "embedded", script("print('hello')\n"))
     assert (done.returncode, done.stdout) == (0, "hello\n")
     assert "the script made no Session.run" in done.stderr
 
@@ -260,7 +260,7 @@ threading.Timer(0.2, go.set).start()
 
 
 def test_runs_of_threads_that_outlive_the_script(stepscope, script, tmp_path):
-    done = stepscope("run", "--out", "out", script(THREADS))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(THREADS))
     assert done.returncode == 0, done.stderr
     assert len(saved(tmp_path / "out")) == 20
     assert "20 runs ·" in done.stderr
@@ -269,7 +269,7 @@ def test_runs_of_threads_that_outlive_the_script(stepscope, script, tmp_path):
 def test_a_fork_is_not_recorded(stepscope, script, tmp_path):
     source = SUM.replace("    print(", "    import os\n    child = os.fork()\n    print(")
     source += "    if child:\n        os.waitpid(child, 0)\n"
-    done = stepscope("run", "--out", "out", script(source))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(source))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[4. 6.]\n" * 2
     assert saved(tmp_path / "out") == ["run_000001"]
@@ -277,13 +277,13 @@ def test_a_fork_is_not_recorded(stepscope, script, tmp_path):
 
 
 def test_a_missing_attribute_reaches_the_user(stepscope, script):
-    done = stepscope("run", script("import tensorflow as tf\ntf.sesion()\n"))
+    done = stepscope("run", "--engine", "embedded", script("import tensorflow as tf\ntf.sesion()\n"))
     assert done.returncode == 1
     assert "has no attribute 'sesion'; close: " in done.stderr
 
 
 def test_another_engine_is_refused_not_replaced(stepscope, script):
-    done = stepscope("run", "--engine", "tensorflow", script(SUM))
+    done = stepscope("run", "--engine", "embedded", "--engine", "tensorflow", script(SUM))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("stepscope: error: the engine 'tensorflow' needs")
@@ -316,7 +316,7 @@ def test_usage_errors(stepscope, script, tmp_path, arguments, says):
 def test_an_output_that_cannot_be_written_any_more(stepscope, script, tmp_path):
     source = "import shutil, os\n" + SUM
     source += "    shutil.rmtree('out'); open('out', 'w').close()\n    print(session.run(total))\n"
-    done = stepscope("run", "--out", "out", script(source))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(source))
     assert done.stdout == "[4. 6.]\n" * 2
     assert done.returncode == 2
     assert "stepscope: error: " in done.stderr
@@ -332,7 +332,7 @@ def test_help_and_version(stepscope):
         assert shown.returncode == 0
         assert "run" in shown.stdout
         assert "Example: stepscope run" in shown.stdout
-    assert "--engine [embedded|tensorflow]" in stepscope("run", "--help").stdout
+    assert "--engine [embedded|tensorflow]" in stepscope("run", "--engine", "embedded", "--help").stdout
 
 
 def test_help_loads_no_engine(tmp_path):
@@ -348,7 +348,7 @@ def test_help_loads_no_engine(tmp_path):
 
 
 def test_info(stepscope, script):
-    stepscope("run", "--out", "out", script(FAILING))
+    stepscope("run", "--engine", "embedded", "--out", "out", script(FAILING))
     fine = stepscope("info", "out/run_000001/run_metadata.pb")
     assert fine.returncode == 0, fine.stderr
     lines = [line.split(maxsplit=1) for line in fine.stdout.splitlines()]

@@ -34,7 +34,7 @@ def fenced_programs(number):
 def test_a_sum_with_a_deadline(stepscope, script):
     program, _ = numbered_programs()
     assert "timeout_in_ms=5000" in program
-    done = stepscope("run", script(program))
+    done = stepscope("run", "--engine", "embedded", script(program))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "7.0\n"
     assert "AddV2" in done.stderr
@@ -42,7 +42,7 @@ def test_a_sum_with_a_deadline(stepscope, script):
 
 def test_a_product_as_a_timeline(stepscope, script, tmp_path):
     _, program = numbered_programs()
-    done = stepscope("run", "--out", "out", script(program))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(program))
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert "MatMul" in {event.get("name") for event in events}
@@ -56,7 +56,7 @@ def mended_timeline_program():
 
 def test_a_timeline(stepscope, script, tmp_path):
     program, _ = mended_timeline_program()
-    done = stepscope("run", "--out", "out", script(program))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(program))
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert {"Add", "AddV2"} & {event.get("name") for event in events}
@@ -73,7 +73,7 @@ def test_timelines_merged_by_the_published_class(stepscope, script, tmp_path):
     )
     head, _, _ = program.partition("    run_metadata =")
     source = f"{timeliner}\n{head}    merged = TimeLiner()\n    for _ in range(3):\n{once}"
-    done = stepscope("run", "--out", "out", script(source + "    merged.save('merged.json')\n"))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(source + "    merged.save('merged.json')\n"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "merged.json\n"
     events = json.loads((tmp_path / "merged.json").read_text())["traceEvents"]
@@ -82,7 +82,7 @@ def test_timelines_merged_by_the_published_class(stepscope, script, tmp_path):
 
 def test_a_sum_logged_for_tensorboard(stepscope, script, tmp_path):
     program = fenced_programs(3)[0]
-    done = stepscope("run", "--out", "out", script(program))
+    done = stepscope("run", "--engine", "embedded", "--out", "out", script(program))
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"Time taken: [\d.e-]+ seconds\n", done.stdout)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

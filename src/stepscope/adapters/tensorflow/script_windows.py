@@ -161,7 +161,7 @@ class WindowCapture(Capture):
         self.entered = clock()
         self.thread = threading.get_native_id()
         self.thread_name = threading.current_thread().name
-        self.batch = self._windows.open_run()
+        self.batch = self._windows.open_run() if self.level else None
         if self.batch is not None:
             self._span = versions.trace_me(self.mark)
             self._span.__enter__()

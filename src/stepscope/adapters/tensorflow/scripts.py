@@ -110,6 +110,7 @@ class ScriptRecorder:
 
     def _after_fork(self) -> None:
         self.active = False
+        self._segment = None
         self.windows.after_fork()
 
     # -- runs ----------------------------------------------------------------------------------
@@ -174,7 +175,8 @@ class ScriptRecorder:
         except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
             self.windows.note_problem(error)
             return call()
-        if capture.batch is None:
+        traced = self._options.trace_level > 0
+        if traced and capture.batch is None:
             self.missed += 1
         try:
             return observed.call() if isinstance(observed, SessionCall) else call()
@@ -184,6 +186,8 @@ class ScriptRecorder:
         finally:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
+            if not traced:
+                capture.on_ended()
 
     def _natively_traced(self, call: Callable[[], Any], options: Any, run_metadata: Any) -> Any:
         """A run that the script itself has traced: TensorFlow needs the profiler, and has stats."""
@@ -278,7 +282,9 @@ class ScriptRecorder:
             self._begin_segment(EAGER_CODE)
 
     def _begin_segment(self, name: str) -> None:
-        if not (self.active and self._ready and self._last_wanted) or self._segment is not None:
+        if not (self.active and self._ready and self._last_wanted and self._options.trace_level):
+            return
+        if self._segment is not None:
             return
         if not versions.tensorflow().executing_eagerly():
             return

@@ -1,0 +1,163 @@
+"""The engines a script can run on: how each is put in place, what it is called, what it lost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.cli import wording
+from stepscope.cli.script_imports import tensorflow_use
+from stepscope.errors import StepscopeError
+from stepscope.scheduling import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepscope.adapters.tensorflow.scripts import ScriptRecorder
+    from stepscope.cli.recorded_runs import RecordedRuns
+    from stepscope.metadata import RunMetadata
+    from stepscope.scheduling import Schedule
+
+TRACE_LEVELS = {"none": 0, "software": 1, "hardware": 2, "full": 3}
+
+
+class ScriptEngine(ABC):
+    """What executes a script's runs."""
+
+    default_trace: str
+    hidden: str | None = None
+    """Files whose path begins so are not shown in the script's tracebacks."""
+
+    @abstractmethod
+    def record(self, runs: RecordedRuns, trace: str, schedule: Schedule | None) -> None:
+        """Put the engine in place; its runs go to `runs` from now on."""
+
+    @abstractmethod
+    def name(self, runs: RecordedRuns) -> str:
+        """The engine that ran, as the report says it."""
+
+    def failed(self, error: BaseException) -> None:
+        """The script ended with an error."""
+
+    def losses(self) -> list[str]:
+        """What was not recorded and belongs to no recorded run."""
+        return []
+
+    def problems(self) -> list[str]:
+        """What went wrong in recording."""
+        return []
+
+
+def choose(engine: str | None, source: bytes, tf1: bool | None) -> ScriptEngine:
+    """The engine asked for; without a wish TensorFlow, if it is there and the script imports it."""
+    from stepscope.adapters.tensorflow import script_patches
+
+    use = tensorflow_use(source)
+    if engine is None:
+        engine = "tensorflow" if use.imports and script_patches.installed() else "embedded"
+    if engine == "embedded":
+        if tf1 is False:
+            raise StepscopeError("--no-tf1: the embedded engine has TensorFlow 1's names only")
+        return Embedded()
+    if not script_patches.installed():
+        raise StepscopeError(
+            "--engine tensorflow: TensorFlow is not installed; pip install tensorflow, or run "
+            "TensorFlow 1 graphs without it: --engine embedded"
+        )
+    return TensorFlow(asked=bool(tf1), found="" if tf1 is not None else use.version_1)
+
+
+class Embedded(ScriptEngine):
+    """Stepscope's own, in TensorFlow's place."""
+
+    default_trace = "full"
+
+    def record(self, runs: RecordedRuns, trace: str, schedule: Schedule | None) -> None:
+        from stepscope.runtime.observers import recording
+        from stepscope.tf1 import shim
+
+        shim.install()
+        runs.record(lambda add: recording(_scheduled(add, schedule), TRACE_LEVELS[trace]))
+
+    def name(self, runs: RecordedRuns) -> str:
+        import numpy
+
+        del runs
+        return f"embedded (NumPy {numpy.__version__})"
+
+
+def _scheduled(
+    add: Callable[[RunMetadata], None], schedule: Schedule | None
+) -> Callable[[RunMetadata], None]:
+    """Pass on the runs that are scheduled, numbered in the order in which they ended."""
+    if schedule is None:
+        return add
+    numbers = iter(range(1 << 62))
+
+    def maybe(metadata: RunMetadata) -> None:
+        if schedule(next(numbers)) is not Action.SKIP:
+            add(metadata)
+
+    return maybe
+
+
+@dataclass
+class TensorFlow(ScriptEngine):
+    """The real one."""
+
+    asked: bool
+    """Whether TensorFlow 1's names were asked for."""
+    found: str
+    """What in the script says that it needs them, if anything does."""
+
+    default_trace = "software"
+
+    def __post_init__(self) -> None:
+        from stepscope.adapters import tensorflow as adapter
+
+        self.hidden = str(Path(adapter.__file__).parent / "script")
+        self._recorder: ScriptRecorder | None = None
+
+    def record(self, runs: RecordedRuns, trace: str, schedule: Schedule | None) -> None:
+        from stepscope.adapters.tensorflow import script_patches
+        from stepscope.adapters.tensorflow.scripts import ScriptRecorder
+
+        @contextmanager
+        def source(add: Any) -> Iterator[None]:
+            recorder = ScriptRecorder(add, TRACE_LEVELS[trace], schedule, runs.limit)
+            self._recorder = recorder
+            script_patches.install(recorder, as_tensorflow1=self.asked or bool(self.found))
+            try:
+                yield
+            finally:
+                recorder.stop()
+
+        runs.record(source)
+
+    def name(self, runs: RecordedRuns) -> str:
+        from stepscope.adapters.tensorflow import script_patches
+
+        kinds = {run.engine.removeprefix("tensorflow ") for _, run in runs.runs}
+        shown = [kind for kind in ("session", "function", "eager") if kind in kinds]
+        text = f"tensorflow {script_patches.version()}"
+        if self.asked:
+            text += " as TensorFlow 1"
+        elif self.found:
+            text += f" as TensorFlow 1 (because of {self.found})"
+        return f"{text} ({', '.join(shown)})" if shown else text
+
+    def failed(self, error: BaseException) -> None:
+        if self._recorder is not None:
+            self._recorder.failed(error)
+
+    def losses(self) -> list[str]:
+        missed = self._recorder.missed if self._recorder is not None else 0
+        if not missed:
+            return []
+        return [f"{wording.number(missed, 'run')}: the script was profiling itself"]
+
+    def problems(self) -> list[str]:
+        return self._recorder.problems if self._recorder is not None else []
