@@ -29,13 +29,22 @@ GRACE_S: Final = 0.25
 class RunState:
     """What belongs to one run: its number, its stop signal, its tensors in transit."""
 
-    __slots__ = ("cancellation", "rendezvous", "step_id", "watch")
+    __slots__ = ("_wake", "cancellation", "closing", "rendezvous", "step_id", "watch")
 
     def __init__(self, step_id: int) -> None:
+        self._wake: Callable[[], None] | None = None
+        self.closing = False
         self.watch: Callable[[int, int, Any], None] | None = None
         self.step_id = step_id
         self.cancellation = CancellationToken()
         self.rendezvous = Rendezvous()
+
+    def close(self, make_error: Callable[[], OpError]) -> None:
+        """The session is being closed: stop, also if the run is only waiting to end by itself."""
+        self.closing = True
+        self.cancellation.cancel(make_error)
+        if self._wake is not None:
+            self._wake()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +134,14 @@ def wait_for(
     """
     token = state.cancellation
     forget = token.on_cancel(run.wake.set)
+    state._wake = run.wake.set
     try:
         while not run.finished.is_set():
             timeout = max(0.0, (deadline - clock()) / 1e9) if deadline else None
             if not run.wake.wait(timeout):
                 token.cancel(deadline_error(timeout_ms))
                 break
-            if run.failure is None:
+            if run.failure is None or state.closing:
                 break
             run.wake.clear()
     except BaseException as interruption:  # noqa: BLE001 - goes on to the caller

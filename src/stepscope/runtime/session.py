@@ -207,7 +207,7 @@ class BaseSession:
             return
         self._closed = True
         for state in list(self._active):
-            state.cancellation.cancel(_closed_error)
+            state.close(_closed_error)
         self._dispatcher.release()
         self._compiled.clear()
 

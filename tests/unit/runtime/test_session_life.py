@@ -2,13 +2,14 @@
 
 import gc
 import threading
+import time
 import weakref
 
 import numpy as np
 import pytest
 
 import stepscope.tf1 as st
-from stepscope.errors import UnimplementedError
+from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions
 
@@ -199,3 +200,30 @@ def test_runs_of_one_session_on_many_threads_do_not_disturb_each_other(graph):
             thread.join()
     for n, values in results.items():
         np.testing.assert_allclose(values, n + 1 + np.arange(50) / 64)
+
+
+def test_close_does_not_wait_for_an_op_beside_one_that_failed():
+    gate = threading.Event()
+
+    def slow(value):
+        gate.wait(30)
+        return value
+
+    def bad(_value):
+        raise ValueError("broken")
+
+    graph = st.Graph()
+    with graph.as_default():
+        x = st.placeholder(st.float32, [2], name="x")
+        stuck = st.py_func(slow, [x], st.float32, name="stuck")
+        broken = st.py_func(bad, [x], st.float32, name="broken")
+        both = st.group(stuck, broken)
+    session = st.Session(graph=graph)
+    threading.Timer(0.1, session.close).start()
+    began = time.monotonic()
+    with pytest.raises(InvalidArgumentError) as caught:
+        session.run(both, {x: [1.0, 2.0]})
+    assert time.monotonic() - began < 5
+    outcomes = {o.name: o.outcome for o in caught.value.run_metadata.status.outcomes}
+    assert outcomes["stuck"] == "abandoned"
+    gate.set()
