@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core.stamp
 DEV    := $(VENV)/.dev.stamp
+OLD    := .venv-tf215
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test test-tf215 check bench docs clean
 help:   ## list the targets
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +30,15 @@ demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show whe
 test: check   ## everything: lint, types, import directions, all tests (with real TensorFlow)
 	$(BIN)/python -m pytest
 
+$(OLD)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(OLD)
+	$(OLD)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --editable '.[dev]' 'tensorflow-cpu==2.15.*'
+	@touch $@
+
+test-tf215: $(OLD)/.stamp   ## the adapter on TensorFlow 2.15, the last with Estimator (Python 3.11)
+	$(OLD)/bin/python -m pytest tests/unit/adapters tests/unit/analysis tests/contract tests/golden
+
 check: $(DEV)   ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,4 +52,4 @@ docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md
 
 clean:   ## remove what the other targets made
-	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLD) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -13,12 +13,11 @@ def main(wanted: list[str]) -> int:
     import numpy as np
     import tensorflow
 
-    from benchmarks import engine
+    from benchmarks import adapter, engine
     from benchmarks.harness import save, table
 
     tf = tensorflow.compat.v1
-    tf.disable_eager_execution()
-    groups = {group.__name__: group for group in engine.GROUPS}
+    groups = {group.__name__: group for group in (*engine.GROUPS, *adapter.GROUPS)}
     unknown = [name for name in wanted if name not in groups]
     if unknown:
         print(f"no benchmark group {unknown[0]!r}; there are: {', '.join(groups)}")

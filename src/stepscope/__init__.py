@@ -19,10 +19,12 @@ from stepscope.options import (
 )
 from stepscope.runtime import InteractiveSession, Session
 from stepscope.runtime.debug import register_callback as debug_callback
+from stepscope.scheduling import Action, every, schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Action",
     "ClusterDef",
     "ConfigProto",
     "DebugOptions",
@@ -43,9 +45,11 @@ __all__ = [
     "annotate",
     "debug_callback",
     "errors",
+    "every",
     "import_graph_def",
     "load",
     "observe",
     "register_op",
     "run",
+    "schedule",
 ]

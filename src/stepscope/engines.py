@@ -7,7 +7,8 @@ that package; nothing is imported to find out.
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from stepscope.errors import FailedPreconditionError
@@ -15,9 +16,14 @@ from stepscope.errors import FailedPreconditionError
 GROUP = "stepscope.adapters"
 
 
+@lru_cache(maxsize=1)
+def _known() -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=GROUP), key=lambda e: e.name))
+
+
 def adapter() -> Any:
     """The adapter of the package this program uses; an error that says what there is otherwise."""
-    known = sorted(entry_points(group=GROUP), key=lambda e: e.name)
+    known = _known()
     for entry in known:
         if entry.name in sys.modules:
             return entry.load()

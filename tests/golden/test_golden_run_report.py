@@ -112,8 +112,9 @@ def masked(text):
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_demo(tmp_path, width):
     (tmp_path / "demo.py").write_text(DEMO.read_text())
+    options = ["--top", "50", "--out", "out"]
     done = subprocess.run(
-        [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", "--top", "50", "--out", "out", "demo.py"],
+        [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", *options, "demo.py"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": str(width)},
         capture_output=True,

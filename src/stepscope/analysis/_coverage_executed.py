@@ -40,8 +40,6 @@ _PLUMBING: Final = frozenset(
     {"_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv"}
 )
 
-_WITHOUT_KERNEL: Final = _PLUMBING | {"Const", "NoOp"}
-
 
 def path_of(name: str) -> str:
     """The name of an executed node without the numbers that lowering put into it."""
@@ -113,7 +111,7 @@ class Executed:
 
 def executed(metadata: RunMetadata) -> Executed:
     """What `metadata` tells of the execution."""
-    found = Executed(_ran(metadata.ops, marks_dead=metadata.engine.startswith("tensorflow")))
+    found = Executed(_ran(metadata.ops))
     for graph in metadata.partition_graphs:
         found.graphs.append(_kept(graph))
     names = set(found.ran)
@@ -133,16 +131,9 @@ def executed(metadata: RunMetadata) -> Executed:
     return found
 
 
-def _ran(ops: OpColumns, *, marks_dead: bool) -> dict[str, list[Ran]]:
-    """Executions by path.
-
-    `marks_dead`: the record has a row of no length for a node that was skipped because its branch
-    was not taken. Nodes without a kernel have such rows as well when they ran.
-    """
+def _ran(ops: OpColumns) -> dict[str, list[Ran]]:
+    """Executions by path."""
     found: dict[str, list[Ran]] = {}
-    if marks_dead:
-        untimed = np.array([op in _WITHOUT_KERNEL for op in ops.ops.table], bool)
-        ops = ops[(ops.end_ns > ops.start_ns) | untimed[ops.ops.codes]] if len(ops) else ops
     if not len(ops):
         return found
     names, types = ops.names, ops.ops

@@ -100,7 +100,7 @@ def failures(runs: NamedRuns) -> RenderableType | None:
     grid.add_column(style="red", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, status in failed[:_FAILURES_SHOWN]:
-        grid.add_row(f"  {name}", status.code, status.message.strip().partition("\n")[0])
+        grid.add_row(f"  {name}", status.code, _telling_line(status.message))
         for op in status.outcomes:
             waited = f", {wording.time(op.waited_ns)}" if op.waited_ns else ""
             grid.add_row("", "  in flight", f"{op.name} ({op.outcome.replace('_', ' ')}{waited})")
@@ -111,6 +111,19 @@ def failures(runs: NamedRuns) -> RenderableType | None:
     if len(failed) > _FAILURES_SHOWN:
         parts.append(Text(f"  and {len(failed) - _FAILURES_SHOWN:,} more", style="dim"))
     return Group(*parts)
+
+
+def _telling_line(message: str) -> str:
+    """The line of an error's message that says what happened.
+
+    TensorFlow begins with where the op was made: a heading, and the lines of a traceback.
+    """
+    first, *rest = message.strip().splitlines() or [""]
+    if first.startswith("Graph execution error"):
+        for line in rest:
+            if line.strip() and not line.startswith((" ", "\t", "Detected at node", "Node: ")):
+                return line.strip()
+    return first
 
 
 def losses(runs: NamedRuns, others: Sequence[str] = ()) -> RenderableType | None:

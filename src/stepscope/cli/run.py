@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.errors import StepscopeError
-
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.script_engines import ScriptEngine
 
+TRACE_LEVELS = {"none": 0, "software": 1, "hardware": 2, "full": 3}
 DEFAULT_TOP = 20
 
 
@@ -53,10 +53,12 @@ DEFAULT_TOP = 20
 )
 @click.option(
     "--trace",
-    type=click.Choice(["none", "software", "hardware", "full"]),
-    help="How much to record of each run, where the script itself does not ask for more: full adds "
-    "shapes and bytes, and on TensorFlow makes functions anew when first recorded."
-    "  [default: full on the embedded engine, software on TensorFlow]",
+    type=click.Choice(list(TRACE_LEVELS)),
+    default="full",
+    show_default=True,
+    help="How much to record of each run, where the script itself does not ask for more: software "
+    "is when and where each op ran, full adds shapes and bytes. On TensorFlow, full has functions "
+    "made anew once, in the run before the first recorded one if there is one.",
 )
 @click.option(
     "--tf1/--no-tf1",
@@ -85,7 +87,7 @@ def command(
     steps: str | None,
     every_n: int | None,
     limit: int | None,
-    trace: str | None,
+    trace: str,
     tf1: bool | None,
     out: Path | None,
     top: int,
@@ -109,9 +111,8 @@ def command(
     schedule = _schedule(steps, every_n)
     found = Script(script)
     chosen = script_engines.choose(engine, found.source, tf1)
-    trace = trace or chosen.default_trace
     runs = RecordedRuns(out or Path("stepscope-out") / found.name, limit)
-    chosen.record(runs, trace, schedule)
+    chosen.record(runs, TRACE_LEVELS[trace], schedule)
     status = found.run(arguments, chosen.failed, chosen.hidden)
     finish = functools.partial(_finish, runs, chosen, script, trace, top)
     if _threads_left():

@@ -21,24 +21,22 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
     from stepscope.scheduling import Schedule
 
-TRACE_LEVELS = {"none": 0, "software": 1, "hardware": 2, "full": 3}
-
 
 class ScriptEngine(ABC):
     """What executes a script's runs."""
 
-    default_trace: str
     hidden: str | None = None
     """Files whose path begins so are not shown in the script's tracebacks."""
 
     @abstractmethod
-    def record(self, runs: RecordedRuns, trace: str, schedule: Schedule | None) -> None:
+    def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
         """Put the engine in place; its runs go to `runs` from now on."""
 
     @abstractmethod
     def name(self, runs: RecordedRuns) -> str:
         """The engine that ran, as the report says it."""
 
+    @abstractmethod
     def failed(self, error: BaseException) -> None:
         """The script ended with an error."""
 
@@ -73,20 +71,21 @@ def choose(engine: str | None, source: bytes, tf1: bool | None) -> ScriptEngine:
 class Embedded(ScriptEngine):
     """Stepscope's own, in TensorFlow's place."""
 
-    default_trace = "full"
-
-    def record(self, runs: RecordedRuns, trace: str, schedule: Schedule | None) -> None:
+    def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
         from stepscope.runtime.observers import recording
         from stepscope.tf1 import shim
 
         shim.install()
-        runs.record(lambda add: recording(_scheduled(add, schedule), TRACE_LEVELS[trace]))
+        runs.record(lambda add: recording(_scheduled(add, schedule), level))
 
     def name(self, runs: RecordedRuns) -> str:
         import numpy
 
         del runs
         return f"embedded (NumPy {numpy.__version__})"
+
+    def failed(self, error: BaseException) -> None:
+        """The run that failed has said so itself."""
 
 
 def _scheduled(
@@ -113,21 +112,19 @@ class TensorFlow(ScriptEngine):
     found: str
     """What in the script says that it needs them, if anything does."""
 
-    default_trace = "software"
-
     def __post_init__(self) -> None:
         from stepscope.adapters import tensorflow as adapter
 
         self.hidden = str(Path(adapter.__file__).parent / "script")
         self._recorder: ScriptRecorder | None = None
 
-    def record(self, runs: RecordedRuns, trace: str, schedule: Schedule | None) -> None:
+    def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
         from stepscope.adapters.tensorflow import script_patches
         from stepscope.adapters.tensorflow.scripts import ScriptRecorder
 
         @contextmanager
         def source(add: Any) -> Iterator[None]:
-            recorder = ScriptRecorder(add, TRACE_LEVELS[trace], schedule, runs.limit)
+            recorder = ScriptRecorder(add, level, schedule, runs.limit)
             self._recorder = recorder
             script_patches.install(recorder, as_tensorflow1=self.asked or bool(self.found))
             try:
@@ -157,7 +154,7 @@ class TensorFlow(ScriptEngine):
         missed = self._recorder.missed if self._recorder is not None else 0
         if not missed:
             return []
-        return [f"{wording.number(missed, 'run')}: the script was profiling itself"]
+        return [f"{wording.number(missed, 'run')}: the script was profiling or recording itself"]
 
     def problems(self) -> list[str]:
         return self._recorder.problems if self._recorder is not None else []

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 _PACKAGES = ("tensorflow", "keras", "tf_keras")
 _VERSION_1_ONLY = frozenset(
-    """
-    Session InteractiveSession ConfigProto GPUOptions RunOptions RunMetadata placeholder
-    placeholder_with_default get_variable variable_scope get_default_graph get_default_session
-    global_variables_initializer local_variables_initializer initialize_all_variables
-    global_variables trainable_variables reset_default_graph assign assign_add assign_sub
-    random_normal random_uniform truncated_normal set_random_seed get_collection
-    add_to_collection layers contrib app flags logging gfile
-    """.split()
-)
+    {
+        "Session", "InteractiveSession", "ConfigProto", "GPUOptions", "RunOptions", "RunMetadata",
+        "placeholder", "placeholder_with_default", "get_variable", "variable_scope",
+        "get_default_graph", "get_default_session", "global_variables_initializer",
+        "local_variables_initializer", "initialize_all_variables", "global_variables",
+        "trainable_variables", "reset_default_graph", "assign", "assign_add", "assign_sub",
+        "random_normal", "random_uniform", "truncated_normal", "set_random_seed",
+        "get_collection", "add_to_collection", "layers", "contrib", "app", "flags", "logging",
+        "gfile",
+    }
+)  # fmt: skip
 """Names that only TensorFlow 1 has at its top level."""
 
 

@@ -7,16 +7,13 @@ python -m stepscope.cli.support_table --check docs/support.md    fails where it 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-# Each engine fills its column from a table of its own: {field: (state, note)}.
-_NOT_YET = ("TensorFlow session", "TensorFlow function", "TensorFlow eager")
+Support = Mapping[str, tuple[str, str]]
+"""An engine's own table: field to (state, note)."""
 
 _INTRODUCTION = """\
 # What each engine does with each option
@@ -26,22 +23,33 @@ not support is refused with `UnimplementedError`, never ignored.
 """
 
 
-def support_page(embedded: Mapping[str, tuple[str, str]]) -> str:
-    """The page as Markdown."""
-    columns = ("field", "embedded", *_NOT_YET)
+def support_page(engines: Mapping[str, Support]) -> str:
+    """The page as Markdown: a column per engine, and the notes of each below the table."""
+    columns = ("field", *engines)
     lines = [
         _INTRODUCTION,
         f"| {' | '.join(columns)} |",
         f"|{'---|' * len(columns)}",
     ]
-    for field, (state, _) in embedded.items():
-        cells = (f"`{field}`", state, *("not yet" for _ in _NOT_YET))
-        lines.append(f"| {' | '.join(map(_cell, cells))} |")
-    noted = [(field, note) for field, (_, note) in embedded.items() if note]
-    if noted:
-        lines.append("\n## Notes on the embedded engine\n")
-        lines.extend(f"- `{field}`: {note}" for field, note in noted)
+    fields = dict.fromkeys(field for support in engines.values() for field in support)
+    for field in fields:
+        states = (support.get(field, ("-", ""))[0] for support in engines.values())
+        lines.append(f"| {' | '.join(map(_cell, (f'`{field}`', *states)))} |")
+    for engine, support in engines.items():
+        noted = [(field, note) for field, (_, note) in support.items() if note]
+        if noted:
+            lines.append(f"\n## Notes: {engine}\n")
+            lines.extend(f"- `{field}`: {note}" for field, note in noted)
     return "\n".join(lines) + "\n"
+
+
+def engines() -> dict[str, Support]:
+    """Every engine's table, by the name of the engine."""
+    from stepscope.adapters.tensorflow.support import SUPPORT as TENSORFLOW
+    from stepscope.runtime.support import SUPPORT as EMBEDDED
+
+    names = {engine: engine.replace("tensorflow", "TensorFlow") for engine in TENSORFLOW}
+    return {"embedded": EMBEDDED, **{names[engine]: TENSORFLOW[engine] for engine in TENSORFLOW}}
 
 
 def _cell(text: str) -> str:
@@ -53,9 +61,7 @@ def _cell(text: str) -> str:
 @click.argument("page", type=click.Path(dir_okay=False, path_type=Path))
 def command(page: Path, check: bool) -> None:
     """Write the support table to PAGE, as Markdown."""
-    from stepscope.runtime.support import SUPPORT
-
-    wanted = support_page(SUPPORT)
+    wanted = support_page(engines())
     if not check:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(wanted, encoding="utf-8")

@@ -119,6 +119,8 @@ class Space:
     def __init__(self, data: bytes) -> None:
         message = XSpace.FromString(data)
         self.planes = [Plane(p) for p in message.planes]
+        self.fallback_base_ns = 0
+        """The base where the space itself does not say it, as older profilers do not."""
 
     def plane(self, name: str) -> Plane | None:
         return next((p for p in self.planes if p.name == name), None)
@@ -128,8 +130,9 @@ class Space:
         """What to add to a line's timestamps for nanoseconds since the epoch."""
         environment = self.plane("Task Environment")
         if environment is None:
-            return 0
-        return int(environment.stats(environment.message).get("profile_start_time", 0))
+            return self.fallback_base_ns
+        stats = environment.stats(environment.message)
+        return int(stats.get("profile_start_time", self.fallback_base_ns))
 
     def line_base_ns(self, line: Any) -> int:
         """The wall-clock time of a line's origin; some writers have it absolute already."""

@@ -7,6 +7,7 @@ runs one under the contract and gives its metadata, `graph()` is what the user b
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -238,13 +239,15 @@ def _lstm(tf: Any, world: Any) -> Callable[[], Any]:
 def _keras_fit(tf: Any, world: Any) -> Callable[..., Any]:
     """What `fit` calls for each step, with an iterator over batches."""
     keras = tf.keras
-    model = keras.Sequential(
-        [
-            keras.layers.Input((6,)),
-            keras.layers.Dense(8, activation="relu"),
-            keras.layers.Dense(1),
-        ]
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Keras 2 draws seeds up to 1e9
+        model = keras.Sequential(
+            [
+                keras.layers.Input((6,)),
+                keras.layers.Dense(8, activation="relu"),
+                keras.layers.Dense(1),
+            ]
+        )
     model.compile(optimizer="sgd", loss="mse", run_eagerly=world.eager)
     dataset = tf.data.Dataset.from_tensor_slices((_values(16, 6), _values(16, 1)))
     iterator = iter(dataset.batch(4).repeat().with_options(_read_when_asked(tf)))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -156,14 +154,3 @@ def test_a_function_that_gives_something_else_is_refused_when_asked():
 def test_what_is_no_schedule_is_a_type_error_that_says_what_to_pass(value):
     with pytest.raises(TypeError, match=r"expected a schedule, found .*stepscope\.every\(n\)"):
         as_schedule(value)
-
-
-def test_schedules_need_nothing_but_the_errors():
-    program = (
-        "import sys, stepscope.errors; before = set(sys.modules); import stepscope.scheduling;"
-        "print(sorted(m for m in set(sys.modules) - before if m.startswith('stepscope')))"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == "['stepscope.scheduling']"

@@ -335,6 +335,28 @@ def test_a_step_that_fails_is_written_with_all_before_it(
     assert run_metadata(found, "step_1").status.code == "OK"
 
 
+@pytest.mark.parametrize("cluster", [True, False])
+def test_a_failure_under_tensorflows_own_tracing_is_kept_too(
+    TraceHook, tensorflow, tf, failing, cluster
+):
+    hook = TraceHook("2")
+    arguments = {"master": tf.train.Server.create_local_server().target} if cluster else {}
+    options = None if cluster else tf.RunOptions(trace_level=tf.RunOptions.SOFTWARE_TRACE)
+
+    def train():
+        with tf.train.MonitoredTrainingSession(hooks=[hook], **arguments) as session:
+            for _ in range(4):
+                session.run(failing, options=options)
+
+    with pytest.raises(tensorflow.errors.InvalidArgumentError) as caught:
+        train()
+    ((step, _, metadata),) = hook.steps
+    assert step == 2
+    assert metadata.status.code == "INVALID_ARGUMENT"
+    assert caught.value.run_metadata is metadata
+    assert [loss.what for loss in metadata.completeness.losses] == ["op executions"]
+
+
 def test_after_a_failure_the_profiler_is_free(TraceHook, tensorflow, tf, failing, tmp_path):
     with pytest.raises(tensorflow.errors.InvalidArgumentError):
         run_steps(tf, [TraceHook(every(1))], failing, 5)

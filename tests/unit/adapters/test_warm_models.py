@@ -68,7 +68,7 @@ def test_coverage_leaves_next_to_nothing_unknown(tensorflow, kind, mode):
 @pytest.mark.parametrize("kind", [kind for kind, mode in CASES if mode == "session"])
 def test_times_by_op_type_are_those_of_native_step_stats(tensorflow, kind):
     """In the same run. TensorFlow's own figure holds about 1 us of bookkeeping per execution, and
-    here also what our event costs: where an execution takes less than 10 us, that is most of it.
+    here also what our event costs: of an execution below 50 us that may be more than a fifth.
     """
     v1 = tensorflow.compat.v1
     model = build(tensorflow, kind, "session", scale=16)
@@ -96,9 +96,9 @@ def test_times_by_op_type_are_those_of_native_step_stats(tensorflow, kind):
     lowest = {op: (min(ours[op]), min(figures)) for op, figures in native.items()}
     sure = 0
     for op, (mine, theirs) in lowest.items():
-        if theirs >= 10_000 * executions[op]:
+        if theirs >= 50_000 * executions[op]:
             sure += theirs
             assert mine == pytest.approx(theirs, rel=0.2), op
         else:
-            assert abs(mine - theirs) <= 5_000 * executions[op], op
-    assert sure >= 0.5 * sum(theirs for _, theirs in lowest.values())
+            assert abs(mine - theirs) <= 10_000 * executions[op], op
+    assert sure >= 0.4 * sum(theirs for _, theirs in lowest.values())

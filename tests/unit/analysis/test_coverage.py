@@ -299,6 +299,42 @@ class TestSingleReasons:
         inside = [row for row in result if row.name == "inside"]
         assert [(row.state, row.executions) for row in inside] == [("measured", 2)]
 
+    def test_clusters_that_xla_formed_by_itself(self) -> None:
+        """Names as TensorFlow gives them with `--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit`."""
+        graph = graph_of(
+            ("x", "Placeholder", []),
+            ("a", "Exp", ["x"]),
+            ("b", "Sin", ["a"]),
+            ("python", "PyFunc", ["b"]),
+            ("c", "Tanh", ["python"]),
+        )
+        names = ("xla_compile", "xla_run", "merge_oidx_0")
+        ops = ("_XlaCompile", "_XlaRun", "_XlaMerge")
+        executed = graph_of(
+            ("_arg_x_0_0", "_Arg", []),
+            ("cluster_0_1/xla_compile", "_XlaCompile", ["_arg_x_0_0"]),
+            ("cluster_0_1/xla_run", "_XlaRun", ["_arg_x_0_0", "cluster_0_1/xla_compile"]),
+            ("cluster_0_1/merge_oidx_0", "_XlaMerge", ["cluster_0_1/xla_run"]),
+            ("python", "PyFunc", ["cluster_0_1/merge_oidx_0"]),
+            ("cluster_1_1/xla_compile", "_XlaCompile", ["python"]),
+            ("cluster_1_1/xla_run", "_XlaRun", ["python", "cluster_1_1/xla_compile"]),
+            ("cluster_1_1/merge_oidx_0", "_XlaMerge", ["cluster_1_1/xla_run"]),
+            ("_retval_c_0_0", "_Retval", ["cluster_1_1/merge_oidx_0"]),
+        )
+        ran = {
+            f"cluster_{i}_1/{name}": op
+            for i in range(2)
+            for name, op in zip(names, ops, strict=True)
+        }
+        result = coverage(made_up({**ran, "python": "PyFunc"}, graphs=[executed]), graph)
+        assert [row.reason for row in result] == [
+            "fed",
+            "in XLA cluster cluster_0",
+            "in XLA cluster cluster_0",
+            "measured",
+            "in XLA cluster cluster_1",
+        ]
+
     def test_ops_too_cheap_for_the_profiler(self) -> None:
         graph = graph_of(
             ("x", "Placeholder", []),

@@ -29,6 +29,14 @@ def stepscope(tmp_path):
 
 
 @pytest.fixture
+def embedded(stepscope):
+    """`stepscope run` on the embedded engine, whether TensorFlow is installed or not."""
+    return lambda *arguments, **options: stepscope(
+        "run", "--engine", "embedded", *arguments, **options
+    )
+
+
+@pytest.fixture
 def script(tmp_path):
     """Write a script and give its name."""
 

@@ -11,7 +11,9 @@ from stepscope.metadata import load
 
 
 def test_run_with_deadline(stepscope, examples, tmp_path):
-    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "run_with_deadline.py")
+    done = stepscope(
+        "run", "--engine", "embedded", "--out", "out", examples / "run_with_deadline.py"
+    )
     assert done.returncode == 0, done.stderr
     value, *nodes = done.stdout.splitlines()
     assert value == "5.0"
@@ -19,7 +21,9 @@ def test_run_with_deadline(stepscope, examples, tmp_path):
 
 
 def test_matmul_timeline(stepscope, examples, tmp_path):
-    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "matmul_timeline.py", "trace.json")
+    done = stepscope(
+        "run", "--engine", "embedded", "--out", "out", examples / "matmul_timeline.py", "trace.json"
+    )
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {"MatMul", "RandomStandardNormal"} <= {event.get("name") for event in events}
@@ -27,7 +31,9 @@ def test_matmul_timeline(stepscope, examples, tmp_path):
 
 
 def test_merged_timeline(stepscope, examples, tmp_path):
-    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "merged_timeline.py", "trace.json")
+    done = stepscope(
+        "run", "--engine", "embedded", "--out", "out", examples / "merged_timeline.py", "trace.json"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "trace.json: 3 runs, 3 executions of 'moved'\n"
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
@@ -38,7 +44,9 @@ def test_merged_timeline(stepscope, examples, tmp_path):
 
 
 def test_tensorboard_log(stepscope, examples, tmp_path):
-    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "tensorboard_log.py", "logs/sum")
+    done = stepscope(
+        "run", "--engine", "embedded", "--out", "out", examples / "tensorboard_log.py", "logs/sum"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "[1.8 3.  4.2]"
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -53,7 +61,9 @@ def test_tensorboard_log(stepscope, examples, tmp_path):
 
 
 def test_demo(stepscope, examples, tmp_path):
-    done = stepscope("run", "--engine", "embedded", "--out", "out", examples / "demo.py", "--batches", "3")
+    done = stepscope(
+        "run", "--engine", "embedded", "--out", "out", examples / "demo.py", "--batches", "3"
+    )
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
         "batch 1",
@@ -83,3 +93,58 @@ def test_the_same_programs_run_on_tensorflow(tf, examples, tmp_path, program):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def on_tensorflow(command, directory):
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=directory,
+        env={**os.environ, **quiet, "TF_ENABLE_ONEDNN_OPTS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.tensorflow
+def test_run_with_deadline_on_tensorflow(tf, examples, tmp_path):
+    done = on_tensorflow(["-m", "stepscope", "run", examples / "run_with_deadline.py"], tmp_path)
+    assert done.stdout.splitlines()[0] == "5.0"
+    assert "as TensorFlow 1 (because of tf.RunOptions in line" in done.stderr
+
+
+@pytest.mark.tensorflow
+def test_keras_fit(tf, examples, tmp_path):
+    command = ["-m", "stepscope", "run", "--steps", "10:18", examples / "keras_fit.py"]
+    done = on_tensorflow(command, tmp_path)
+    assert done.stdout == "steps: 16 losses: 1\npredicted: (8, 2)\n"
+    # The last six steps of training and the one of prediction, and what lay between them.
+    assert "(function, eager) · 8 runs ·" in done.stderr
+    assert "Conv2DBackpropFilter" in done.stderr
+
+
+@pytest.mark.tensorflow
+def test_training_loop(tf, examples, tmp_path):
+    done = on_tensorflow(["-m", "stepscope", "run", examples / "training_loop.py"], tmp_path)
+    assert done.stdout == "".join(
+        f"{name}: 3 steps, the loss fell: True\n" for name in ("eager", "function", "with Python")
+    )
+    assert "(function, eager) · 10 runs ·" in done.stderr
+
+
+@pytest.mark.tensorflow
+def test_observe_functions(tf, examples, tmp_path):
+    done = on_tensorflow([examples / "observe_functions.py"], tmp_path)
+    assert done.stdout == "tensorflow function OK True\ntensorflow eager True 1\n"
+
+
+@pytest.mark.tensorflow
+def test_a_script_that_records_its_own_runs(tf, examples, tmp_path):
+    command = ["-m", "stepscope", "run", examples / "observe_functions.py"]
+    done = on_tensorflow(command, tmp_path)
+    assert done.stdout == "tensorflow function OK True\ntensorflow eager True 1\n"
+    assert "1 run: the script was profiling or recording itself" in done.stderr

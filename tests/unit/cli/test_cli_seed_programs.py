@@ -31,18 +31,18 @@ def fenced_programs(number):
     return [textwrap.dedent(body) for language, body in blocks if language in ("python", "jsx")]
 
 
-def test_a_sum_with_a_deadline(stepscope, script):
+def test_a_sum_with_a_deadline(embedded, script):
     program, _ = numbered_programs()
     assert "timeout_in_ms=5000" in program
-    done = stepscope("run", "--engine", "embedded", script(program))
+    done = embedded(script(program))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "7.0\n"
     assert "AddV2" in done.stderr
 
 
-def test_a_product_as_a_timeline(stepscope, script, tmp_path):
+def test_a_product_as_a_timeline(embedded, script, tmp_path):
     _, program = numbered_programs()
-    done = stepscope("run", "--engine", "embedded", "--out", "out", script(program))
+    done = embedded("--out", "out", script(program))
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert "MatMul" in {event.get("name") for event in events}
@@ -54,9 +54,9 @@ def mended_timeline_program():
     return program.replace("f.write(chrome_trace)", "f.write(trace)"), timeliner
 
 
-def test_a_timeline(stepscope, script, tmp_path):
+def test_a_timeline(embedded, script, tmp_path):
     program, _ = mended_timeline_program()
-    done = stepscope("run", "--engine", "embedded", "--out", "out", script(program))
+    done = embedded("--out", "out", script(program))
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert {"Add", "AddV2"} & {event.get("name") for event in events}
@@ -73,16 +73,23 @@ def test_timelines_merged_by_the_published_class(stepscope, script, tmp_path):
     )
     head, _, _ = program.partition("    run_metadata =")
     source = f"{timeliner}\n{head}    merged = TimeLiner()\n    for _ in range(3):\n{once}"
-    done = stepscope("run", "--engine", "embedded", "--out", "out", script(source + "    merged.save('merged.json')\n"))
+    done = stepscope(
+        "run",
+        "--engine",
+        "embedded",
+        "--out",
+        "out",
+        script(source + "    merged.save('merged.json')\n"),
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "merged.json\n"
     events = json.loads((tmp_path / "merged.json").read_text())["traceEvents"]
     assert [e["args"]["name"] for e in events if e["ph"] == "X"].count("Add") == 3
 
 
-def test_a_sum_logged_for_tensorboard(stepscope, script, tmp_path):
+def test_a_sum_logged_for_tensorboard(embedded, script, tmp_path):
     program = fenced_programs(3)[0]
-    done = stepscope("run", "--engine", "embedded", "--out", "out", script(program))
+    done = embedded("--out", "out", script(program))
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"Time taken: [\d.e-]+ seconds\n", done.stdout)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

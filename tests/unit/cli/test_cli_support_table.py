@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stepscope.cli.support_table import support_page
+from stepscope.cli.support_table import engines, support_page
 from stepscope.options import run_option_fields
 
 PAGE = Path(__file__).parents[3] / "docs" / "support.md"
@@ -36,14 +36,27 @@ def test_a_stale_page_is_shown_with_what_changed(tmp_path):
     assert "make docs" in done.stderr
 
 
-def test_every_option_has_a_row():
-    from stepscope.runtime.support import SUPPORT
-
-    assert set(run_option_fields()) <= set(SUPPORT)
+def test_every_engine_has_a_row_for_every_option():
+    tables = engines()
+    assert list(tables) == [
+        "embedded",
+        "TensorFlow session",
+        "TensorFlow function",
+        "TensorFlow eager",
+    ]
+    for support in tables.values():
+        assert set(run_option_fields()) <= set(support)
 
 
 def test_a_page():
-    page = support_page({"trace_level": ("yes", ""), "x|y": ("refused", "comes later")})
-    assert "| `trace_level` | yes | not yet | not yet | not yet |" in page
-    assert "| `x\\|y` | refused |" in page
-    assert "- `x|y`: comes later" in page
+    page = support_page(
+        {
+            "one": {"trace_level": ("yes", ""), "x|y": ("refused", "comes later")},
+            "two": {"trace_level": ("yes", "in part")},
+        }
+    )
+    assert "| field | one | two |" in page
+    assert "| `trace_level` | yes | yes |" in page
+    assert "| `x\\|y` | refused | - |" in page
+    assert "## Notes: one\n\n- `x|y`: comes later\n" in page
+    assert "## Notes: two\n\n- `trace_level`: in part\n" in page

@@ -6,11 +6,12 @@ import sys
 import stepscope
 
 NAMES = {
-    "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions", "Graph",
+    "Action", "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions",
+    "Graph",
     "GraphOptions", "InteractiveSession", "Operation", "OptimizerOptions", "RewriterConfig",
     "RunMetadata", "RunOptions", "Session", "Tensor", "TensorShape", "ThreadPoolOptionProto",
-    "annotate", "debug_callback", "errors", "import_graph_def", "load", "observe", "register_op",
-    "run",
+    "annotate", "debug_callback", "errors", "every", "import_graph_def", "load", "observe",
+    "register_op", "run", "schedule",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from stepscope import options as opts
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.graphs import NodeInfo
@@ -27,6 +28,30 @@ _numbers = itertools.count(1)
 
 Nodes = Mapping[str, NodeInfo]
 FindNodes = Callable[[set[str]], Nodes]
+
+
+_INSIDE_ANOTHER: Final = (
+    "this run lies inside another traced run of its thread: what it did can be read once that ended"
+)
+
+
+_NO_MEMORY: Final = Loss(
+    "allocations", 0, "TensorFlow's profiler does not tell what memory this run's ops took"
+)
+_CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
+
+
+class _OpenCaptures(threading.local):
+    """The captures this thread is inside of."""
+
+    def __init__(self) -> None:
+        self.stack: list[Capture] = []
+
+    def innermost(self) -> Capture | None:
+        return self.stack[-1] if self.stack else None
+
+
+_open_captures = _OpenCaptures()
 
 
 class Capture:
@@ -50,6 +75,11 @@ class Capture:
         self.thread = 0
         self.thread_name = ""
         self.abandoned = False
+        self.nested = False
+        """Whether this thread was being recorded already: the data come when the outer run ends."""
+        self.failed = False
+        """Whether the run ended early: executions that did not come to their end are left out."""
+        self.failed_eager_op = ""
         self._lock = threading.Lock()
 
     def __enter__(self) -> Capture:
@@ -57,7 +87,12 @@ class Capture:
         self.thread = threading.get_native_id()
         self.thread_name = threading.current_thread().name
         if self.level:
-            self.batch = shared.enter()
+            if self.level >= opts.RunOptions.FULL_TRACE:
+                self.losses.append(_NO_MEMORY)
+            outer = _open_captures.innermost()
+            self.nested = outer is not None
+            self.batch = outer.batch if outer is not None else shared.enter()
+            _open_captures.stack.append(self)
             if self.batch is None:
                 self.losses.append(
                     Loss("op executions", 0, "the profiler is in use by the program itself")
@@ -86,14 +121,20 @@ class Capture:
                 return
             self.left = clock()
         self.ended = clock()
+        if self.level:
+            _open_captures.stack.remove(self)
         if self._span is not None:
             self._span.__exit__(None, None, None)
-        if self.batch is not None:
+        if self.nested:
+            self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
+        elif self.batch is not None:
             shared.leave(self.batch)
             self._note_problems(self.batch)
         self.left = clock()
 
     def _note_problems(self, batch: Batch) -> None:
+        if batch.cut and batch.decoded(Profile).of_run(self.mark) is None:
+            self.losses.append(Loss("op executions", 0, _CUT))
         if batch.problem:
             self.losses.append(Loss("op executions", 0, batch.problem))
         elif not batch.level_raised:
@@ -108,7 +149,7 @@ class Capture:
     # -- decoding ------------------------------------------------------------------------------
 
     def profile(self) -> Profile:
-        if self.batch is None:
+        if self.batch is None or not self.batch.done.is_set():
             return Profile(b"")
         decoded: Profile = self.batch.decoded(Profile)
         return decoded
@@ -118,12 +159,24 @@ class Capture:
 
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
         """Everything the run executed, in order of time; `nodes` is what is known of its graph."""
+        rows = self._begun(nodes)
+        if not self.failed:
+            return rows
+        for place in range(len(rows) - 1, -1, -1):
+            if rows[place].name == self.failed_eager_op:
+                del rows[place]
+                break
+        unfinished = set(self.unfinished())
+        return [row for row in rows if row not in unfinished]
+
+    def _begun(self, nodes: Nodes) -> list[Row]:
         profile = self.profile()
         marked = profile.of_run(self.mark)
         if marked is None:
-            return self._unmarked_rows(profile, nodes) if self.abandoned else []
+            left_open = self.abandoned or (self.batch is not None and self.batch.cut)
+            return self._unmarked_rows(profile, nodes) if left_open else []
         rows = [*marked.eager, *profile.rows_of(marked.steps, nodes), *marked.spans]
-        if len(profile.marked) == 1:
+        if profile.is_alone(marked):
             # Nobody else was profiled: what no run started (input pipelines, devices) is ours.
             claimed = set(marked.steps)
             rows += [
@@ -151,6 +204,13 @@ class Capture:
         """The nodes that came to their end."""
         profile = self.profile()
         return profile.done_in(self._steps(profile))
+
+    def unfinished(self) -> list[Row]:
+        """The executions that began and did not come to their end."""
+        profile = self.profile()
+        if not profile.saw_executor_marks:
+            return []
+        return profile.unfinished_in(self._steps(profile))
 
     def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
         """The run as columns; `find_nodes` says what is known of the nodes with these names."""
@@ -208,6 +268,8 @@ class Capture:
 
     def overhead(self) -> Overhead:
         """What being recorded cost: waiting for the profiler, and its events during the run."""
+        if not self.level:
+            return Overhead()
         waited = (self.started - self.entered) + (self.left - self.ended)
         events = 3 * len(self.rows()) if self.batch is not None else 0
         during = min(events * _EVENT_NS, (self.ended - self.started) // 2)

@@ -15,10 +15,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from stepscope.adapters.tensorflow.devices import lanes
 from stepscope.adapters.tensorflow.liveness import Liveness
 from stepscope.metadata.xplane import Plane, Space
 
 MARK: Final = "stepscope:run:"
+CLOCK: Final = "stepscope:clock"
+CLOCK_STAT: Final = "epoch_ns"
+"""Our first event of every profile says when it was made: some versions do not say it."""
 SPAN: Final = "stepscope:span:"
 PYTHON_OP: Final = "stepscope:op:"
 NO_NODES: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -29,6 +33,16 @@ _EAGER: Final = "EagerLocalExecute: "
 _EAGER_CALL: Final = "EagerExecute"
 _FOLDING_STEP: Final = -1
 """The step of whatever an optimizer evaluates while it prepares a graph: no part of any run."""
+
+
+def unspoken(name: str) -> str:
+    """A name as an event's name: there a # begins arguments."""
+    return name.replace("%", "%25").replace("#", "%23")
+
+
+def spoken(name: str) -> str:
+    """The name that `unspoken` was given."""
+    return name.replace("%23", "#").replace("%25", "%")
 
 
 class Row(NamedTuple):
@@ -112,6 +126,7 @@ class Profile:
         if not data:
             return
         space = Space(data)
+        space.fallback_base_ns = _base_from_clock(space)
         for plane in space.planes:
             if plane.name == "/host:CPU":
                 for number, line in enumerate(plane.lines):
@@ -124,6 +139,13 @@ class Profile:
     def of_run(self, mark: str) -> Marked | None:
         return self.marked.get(mark)
 
+    def is_alone(self, run: Marked) -> bool:
+        """Whether no run but those inside it was profiled with it."""
+        return all(
+            run.line == other.line and run.start_ns <= other.start_ns <= run.end_ns
+            for other in self.marked.values()
+        )
+
     def rows_of(self, steps: list[int], nodes: Mapping[str, Any] = NO_NODES) -> Iterator[Row]:
         """The executions of these steps and of all steps they started."""
         for step in self._with_children(steps):
@@ -132,6 +154,15 @@ class Profile:
     def done_in(self, steps: list[int]) -> set[str]:
         """The nodes of these steps that came to their end."""
         return {name for step in self._with_children(steps) for name in step.done}
+
+    def unfinished_in(self, steps: list[int]) -> list[Row]:
+        """The kernels of these steps that began and of whose end there is no mark."""
+        return [
+            step.rows[place]
+            for step in self._with_children(steps)
+            for places in step.pending.values()
+            for place in places
+        ]
 
     def _with_children(self, steps: list[int]) -> Iterator[Step]:
         seen: set[int] = set()
@@ -178,18 +209,19 @@ class Profile:
                 started = self._step_of(plane, event)
                 if open_steps:
                     self.steps[open_steps[-1][1]].children.append(started)
-                elif open_marks:
-                    open_marks[-1][1].steps.append(started)
+                for _, marked in () if open_steps else open_marks:
+                    marked.steps.append(started)
             elif name.startswith(MARK):
                 marked = Marked(number, start_ns, end_ns)
                 self.marked[name] = marked
                 open_marks.append((end, marked))
             elif name.startswith(PYTHON_OP):
-                op, _, node = name[len(PYTHON_OP) :].partition(":")
-                for _, marked in open_marks[-1:]:
-                    marked.eager.append(Row(node or op, op, start_ns, end_ns, number, ""))
+                op, _, node = spoken(name[len(PYTHON_OP) :]).partition(":")
+                row = Row(node or op, op, start_ns, end_ns, number, "")
+                for _, marked in open_marks:
+                    marked.eager.append(row)
             elif name.startswith(SPAN):
-                row = Row(name[len(SPAN) :], "Annotation", start_ns, end_ns, number, "")
+                row = Row(spoken(name[len(SPAN) :]), "Annotation", start_ns, end_ns, number, "")
                 for _, marked in open_marks:
                     marked.spans.append(row)
                 if not open_marks and open_steps:
@@ -207,7 +239,9 @@ class Profile:
                     )
             elif open_marks and name.startswith(_EAGER) and eager_is_op:
                 op = name[len(_EAGER) :]
-                open_marks[-1][1].eager.append(Row(op, op, start_ns, end_ns, number, ""))
+                row = Row(op, op, start_ns, end_ns, number, "")
+                for _, marked in open_marks:
+                    marked.eager.append(row)
         _leave_pending(kernels, None)
 
     def _step_of(self, plane: Plane, event: Any) -> int:
@@ -243,19 +277,25 @@ class Profile:
             kernel.step.rows[kernel.place] = row
 
     def _read_device(self, space: Space, plane: Plane) -> None:
-        """An accelerator's own lines (streams, cores) as devices of their own."""
-        for line in plane.lines:
-            base = space.line_base_ns(line) * 1000
-            lane = line.display_name or line.name
-            device = f"{plane.name}/{lane}" if lane else plane.name
+        """An accelerator's own lines (streams, cores) as devices and lanes of their own."""
+        for name, executions in lanes(space, plane):
+            number = len(self.line_names)
+            self.line_names[number] = name
+            for node, op, start_ns, end_ns, device in executions:
+                self.device_rows.append(Row(node, op, start_ns, end_ns, number, "", device))
+
+
+def _base_from_clock(space: Space) -> int:
+    """The wall-clock time of the profile's start, from the event that tells the time."""
+    host = space.plane("/host:CPU")
+    clock = {key for key, name in host.names.items() if name == CLOCK} if host is not None else ()
+    if host is not None and clock:
+        for line in host.lines:
             for event in line.events:
-                start = base + event.offset_ps
-                name = plane.names.get(event.metadata_id, "")
-                found = plane.stats(event)
-                node, colon, op = str(found.get("tf_op", name)).rpartition(":")
-                end = start + event.duration_ps
-                name = node if colon else name
-                self.device_rows.append(Row(name, op, start // 1000, end // 1000, -1, "", device))
+                if event.metadata_id in clock:
+                    made = int(host.stats(event).get(CLOCK_STAT, 0))
+                    return made - int(line.timestamp_ns) - int(event.offset_ps) // 1000
+    return 0
 
 
 class _Kernel(NamedTuple):

@@ -8,11 +8,19 @@ from typing import Any
 
 from stepscope import errors
 from stepscope.adapters.tensorflow import versions
-from stepscope.metadata import InFlight, Status
+from stepscope.metadata import InFlight, Loss, Status
 
 _lock = threading.Lock()
 _both: dict[type, type] = {}
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}|Node: '([^']+)'|\[\[([\w/.-]+)\]\]")
+_EAGER_OP = re.compile(r"\[Op:(?!__)([^\]]+)\]")
+_PYTHON_CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
+    ((ValueError, TypeError), "INVALID_ARGUMENT"),
+    (StopIteration, "OUT_OF_RANGE"),
+    (MemoryError, "RESOURCE_EXHAUSTED"),
+    (NotImplementedError, "UNIMPLEMENTED"),
+)
+"""What TensorFlow makes of what a Python function raises; eager code raises it as it is."""
 
 
 def both_classes(error: BaseException) -> None:
@@ -25,8 +33,21 @@ def both_classes(error: BaseException) -> None:
         return
     with _lock:
         if kind not in _both:
-            _both[kind] = type(kind.__name__, (kind, ours), {"run_metadata": None})
+            _both[kind] = type(
+                kind.__name__, (kind, ours), {"run_metadata": None, "__reduce__": _reduce}
+            )
     error.__class__ = _both[kind]
+
+
+def _reduce(error: Any) -> tuple[Any, ...]:
+    """For pickling: these classes are made at run time and have no name to be found under."""
+    return _again, (type(error).__name__, error.message, error.run_metadata)
+
+
+def _again(name: str, message: str, run_metadata: Any) -> Exception:
+    error: Any = new_error(name, message)
+    error.run_metadata = run_metadata
+    return error  # type: ignore[no-any-return]
 
 
 def new_error(name: str, message: str) -> Exception:
@@ -36,22 +57,53 @@ def new_error(name: str, message: str) -> Exception:
     return error
 
 
+def raised_inside(error: BaseException, op: str) -> None:
+    """Note the eager Python op that an error came out of."""
+    if not hasattr(error, "_stepscope_op"):
+        error._stepscope_op = op  # type: ignore[attr-defined]
+
+
+def failing_eager_op(error: BaseException | None) -> str:
+    """The eager op an error came out of, as its execution is named; "" for none."""
+    noted: str = getattr(error, "_stepscope_op", "")
+    found = _EAGER_OP.search(str(getattr(error, "message", "")))
+    return noted or (found[1] if found else "")
+
+
 def failing_nodes(error: BaseException) -> list[str]:
-    """The nodes an error's message names, in order."""
+    """The nodes an error names, in order; of eager code, the op."""
     text = str(getattr(error, "message", error))
     names = [next(filter(None, groups)) for groups in _NODE.findall(text)]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(names)) or list(filter(None, [failing_eager_op(error)]))
 
 
 def status_of(error: BaseException | None, outcomes: tuple[InFlight, ...] = ()) -> Status:
     """How a run ended, from what it raised."""
     if error is None:
         return Status()
-    code: Any = getattr(error, "error_code", None)
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
-        return Status("CANCELLED", f"{type(error).__name__}: {error}".rstrip(": "), outcomes)
-    if not isinstance(code, int):
-        return Status("UNKNOWN", f"{type(error).__name__}: {error}", outcomes)
     if not outcomes:
         outcomes = tuple(InFlight(name) for name in failing_nodes(error)[:1])
-    return Status(errors.code_name(code), str(getattr(error, "message", error)), outcomes)
+    code: Any = getattr(error, "error_code", None)
+    if isinstance(code, int):
+        return Status(errors.code_name(code), str(getattr(error, "message", error)), outcomes)
+    name = "UNKNOWN"
+    if not isinstance(error, Exception):  # an interrupt, an exit
+        name = "CANCELLED"
+    for kinds, found in _PYTHON_CODES:
+        if isinstance(error, kinds):
+            name = found
+            break
+    return Status(name, f"{type(error).__name__}: {error}".rstrip(": "), outcomes)
+
+
+def nodes_missing(status: Status, count: int) -> Loss:
+    """What a run that ended early did not come to; `count` is 0 where it is not known."""
+    reason = f"the run ended with {status.code} before they were done"
+    if status.in_flight:
+        reason += f"; in flight: {', '.join(status.in_flight)}"
+    return Loss("node executions", count, reason)
+
+
+def in_flight_unknown(why: str) -> Loss:
+    """That a run ended early and nobody can say what it was doing."""
+    return Loss("ops in flight", 0, why)

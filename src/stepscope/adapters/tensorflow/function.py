@@ -16,8 +16,15 @@ from typing import Any
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow import python_ops, versions
-from stepscope.adapters.tensorflow.capture import Capture, Nodes, clock
-from stepscope.adapters.tensorflow.failures import both_classes, new_error, status_of
+from stepscope.adapters.tensorflow.capture import Capture, FindNodes, Nodes, clock
+from stepscope.adapters.tensorflow.failures import (
+    both_classes,
+    failing_eager_op,
+    in_flight_unknown,
+    new_error,
+    nodes_missing,
+    status_of,
+)
 from stepscope.adapters.tensorflow.graphs import TAG, functions, sources_of
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
 from stepscope.metadata import (
@@ -26,11 +33,15 @@ from stepscope.metadata import (
     Loss,
     Recording,
     RunMetadata,
+    Status,
     as_run_metadata_target,
 )
 
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""
+_SILENT_EXECUTOR = (
+    "the executor that runs a function on the caller's thread tells nothing of its ops"
+)
 _step_ids = itertools.count(1)
 
 
@@ -112,10 +123,13 @@ class _Observed:
         self._asked = asked
         self._graph = graph
         self._step_id = next(_step_ids)
-        self._capture = Capture(options.trace_level)
+        wants_graphs = options.output_partition_graphs and graph is None
+        # Which graphs a run executed is seen from its ops.
+        self._capture = Capture(options.trace_level or int(wants_graphs))
         self._stack = ExitStack()
         self._error: BaseException | None = None
         self._deadline: _Deadline | None = None
+        self._timed_out = False
 
     def __enter__(self) -> None:
         options = self._options
@@ -139,6 +153,8 @@ class _Observed:
         stack.enter_context(self._capture)
         if options.timeout_in_ms > 0:
             self._deadline = stack.enter_context(_Deadline(options.timeout_in_ms))
+            if self._engine == EAGER:
+                stack.enter_context(versions.op_callback(self._deadline.between_ops))
 
     def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
         self._error = error
@@ -146,12 +162,11 @@ class _Observed:
         late = deadline is not None and clock() > deadline.at
         self._stack.__exit__(None, None, None)
         if deadline is not None and late and (error is None or deadline.caused(error)):
-            timed_out = new_error(
-                "DeadlineExceededError",
-                f"Timed out waiting for notification (timeout of {self._options.timeout_in_ms} ms)",
-            )
-            self._error = timed_out
-            raise timed_out from error
+            self._timed_out = True
+            if error is None or error is not deadline.error:
+                timed_out = deadline.new_error()
+                self._error = timed_out
+                raise timed_out from error
 
     # -- what it was ---------------------------------------------------------------------------
 
@@ -171,19 +186,20 @@ class _Observed:
             found["graphs"] = matched[0]
             return matched[1]
 
-        losses = [*capture.losses]
-        if error is not None and traced:
-            losses.append(Loss("op executions", 0, f"the run ended with {type(error).__name__}"))
+        capture.failed = error is not None
+        capture.failed_eager_op = failing_eager_op(error)
+        status = status_of(error, self._outcomes())
+        losses = [*capture.losses, *self._missing(status, nodes)]
         wants_graphs = self._options.output_partition_graphs
 
         def graphs() -> list[Any]:
-            nodes({row.name for row in capture.rows()})
+            nodes(self._executed())
             return [found["graphs"]] if "graphs" in found else []
 
         return Recording(
             engine=self._engine,
             step_id=self._step_id,
-            status=status_of(error, self._outcomes()),
+            status=status,
             completeness=Completeness(tuple(losses)),
             overhead=capture.overhead,
             ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
@@ -192,31 +208,70 @@ class _Observed:
                 if wants_graphs
                 else None
             ),
-            function_graphs=graphs if wants_graphs else None,
+            function_graphs=graphs if self._needs_graphs else None,
             sources=(lambda: sources_of(self._graph)) if self._graph is not None else None,
             run_options=self._asked,
         )
 
+    def _executed(self) -> set[str]:
+        """The names of the nodes that ran; of an untraced function, all it has."""
+        names = {row.name for row in self._capture.rows()}
+        if not names and self._graph is not None:
+            names = {op.name for op in self._graph.get_operations()}
+        return names
+
+    def _missing(self, status: Status, nodes: FindNodes) -> list[Loss]:
+        """What the record lacks beyond what the profiler could not see."""
+        losses = []
+        traced = self._options.trace_level > 0
+        if traced and self._engine == FUNCTION and self._options.inter_op_thread_pool == -1:
+            losses.append(Loss("op executions", 0, _SILENT_EXECUTOR))
+        if status.ok:
+            return losses
+        if traced:
+            executed = {row.name for row in self._capture.rows()}
+            whole = set(nodes(executed)) if self._engine == FUNCTION else set()
+            if not whole and self._graph is not None:
+                whole = {op.name for op in self._graph.get_operations()}
+            if not whole or whole - executed:
+                losses.append(nodes_missing(status, len(whole - executed)))
+        if not status.in_flight:
+            why = "nothing named it" if traced else "nothing was traced"
+            losses.append(in_flight_unknown(why))
+        return losses
+
     def _outcomes(self) -> tuple[InFlight, ...]:
         """The ops that were executing at the deadline, and what became of them."""
         deadline = self._deadline
-        if deadline is None or not self._capture.level or self._error is None:
+        if deadline is None or not self._timed_out:
             return ()
         capture = self._capture
         at = deadline.at_epoch
-        found = []
-        for row in capture.rows():
-            if row.start_ns < at < row.end_ns:
-                late = row.end_ns - at
-                waited = late > _WAITED_NS
-                found.append(InFlight(row.name, "waited_for" if waited else "cancelled", late))
-        return tuple(found)
+        rows = [row for row in capture.rows() if row.start_ns < at]
+        found = {row: row.end_ns - at for row in rows if row.end_ns > at}
+        found |= {row: 0 for row in capture.unfinished() if row.start_ns < at and row not in found}
+        if not found and rows:
+            # Between two ops: the one that had just been executed.
+            found = {rows[-1]: 0}
+        marked = capture.marked()
+        eager = set(marked.eager) if marked is not None else set()
+        return tuple(
+            InFlight(
+                row.name,
+                "waited_for" if late > _WAITED_NS or row in eager else "cancelled",
+                max(0, late),
+            )
+            for row, late in found.items()
+        )
 
 
 class _Deadline:
-    """Cancels the functions this thread calls when the time is up."""
+    """Cancels the functions this thread calls when the time is up, and stops between eager ops."""
 
     def __init__(self, timeout_ms: int) -> None:
+        self.error: BaseException | None = None
+        """What was raised between two ops."""
+        self._timeout_ms = timeout_ms
         self.at = clock() + timeout_ms * 1_000_000
         self.at_epoch = time.time_ns() + timeout_ms * 1_000_000
         self._timeout_s = timeout_ms / 1000
@@ -239,8 +294,22 @@ class _Deadline:
         self._timer.cancel()
         self._stack.__exit__(None, None, None)
 
+    def between_ops(self, _op: str, _outputs: Any) -> None:
+        """Called after each eager op."""
+        if clock() > self.at and self.error is None:
+            self.error = self.new_error()
+            raise self.error
+
+    def new_error(self) -> Exception:
+        return new_error(
+            "DeadlineExceededError",
+            f"Timed out waiting for notification (timeout of {self._timeout_ms} ms)",
+        )
+
     def caused(self, error: BaseException) -> bool:
         """Whether an error is what cancelling looks like from inside."""
+        if error is self.error:
+            return True
         if not self._fired.is_set():
             return False
         return isinstance(error, versions.tensorflow().errors.CancelledError)

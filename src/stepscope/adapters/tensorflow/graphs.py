@@ -82,6 +82,18 @@ class FunctionGraphs:
                     for metadata in self._fresh:
                         self._keep(metadata)
 
+    def flush(self) -> None:
+        """Keep what was collected so far, while somebody is still inside `collect`."""
+        with self._lock:
+            if self._collecting == 0:
+                return
+            self._exit.__exit__(None, None, None)
+            for metadata in self._fresh:
+                self._keep(metadata)
+            self._fresh = []
+            self._exit = versions.collecting_graphs(self._fresh)
+            self._exit.__enter__()
+
     def _keep(self, metadata: Any) -> None:
         for graphs in metadata.function_graphs:
             self._found.append(graphs)

@@ -20,18 +20,18 @@ Guarantees:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import tensorflow as tf
 
-from stepscope.adapters.tensorflow.failures import both_classes
+from stepscope.adapters.tensorflow.failures import both_classes, status_of
 from stepscope.adapters.tensorflow.function import raise_with
 from stepscope.adapters.tensorflow.session import _SessionRun
 from stepscope.adapters.tensorflow.support import SESSION
 from stepscope.metadata import Completeness, Loss, Recording, RunMetadata
 from stepscope.options import RunOptions
 
-__all__ = ["StandIn", "native_recording"]
+__all__ = ["StandIn"]
 
 v1 = tf.compat.v1
 _GRAPHS: Final = "_stepscope_nodes"
@@ -145,29 +145,42 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         if wish.HasField("experimental"):
             options.experimental.MergeFrom(wish.experimental)
     if call.options.trace_level and options.trace_level:
-        result = call.as_asked()
-        metadata.record(native_recording(call.run_metadata, options))
+        try:
+            result = call.as_asked()
+        except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
+            _fail(error, metadata, _native_recording(call.run_metadata, options, error))
+        metadata.record(_native_recording(call.run_metadata, options, None))
         return result
     run = _SessionRun(call, call.values, call.feed_dict, options, options.resolve())  # type: ignore[arg-type]
     try:
         values = run.execute()
-    except tf.errors.OutOfRangeError:
-        raise  # a monitored session knows the end of its data by this very class, no other
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
-        both_classes(error)
-        metadata.record(run.recording(error))
-        raise_with(error, metadata)
+        _fail(error, metadata, run.recording(error))
     metadata.record(run.recording(None))
     return dict(zip(call.fetches, values, strict=True))
 
 
-def native_recording(native: Any, options: RunOptions) -> Recording:
-    """What TensorFlow itself recorded of a run that was asked for with these options."""
+def _fail(error: BaseException, metadata: RunMetadata, recording: Recording) -> NoReturn:
+    """Raise an error again with the run's metadata on it, of both classes if it may be."""
+    metadata.record(recording)
+    if type(error) is tf.errors.OutOfRangeError:
+        raise error  # a monitored session knows the end of its data by this very class, no other
+    both_classes(error)
+    raise_with(error, metadata)
+    raise AssertionError("unreachable")
+
+
+def _native_recording(native: Any, options: RunOptions, error: BaseException | None) -> Recording:
+    """What TensorFlow itself recorded of a run with these options: nothing of one that failed."""
     kept = RunMetadata.FromString(native.SerializeToString())
     traced = bool(options.trace_level)
-    loss = Loss("threads", 0, "TensorFlow's own step stats do not say on which thread an op ran")
+    if error is None:
+        loss = Loss("threads", 0, "TensorFlow's own step stats name no threads")
+    else:
+        loss = Loss("op executions", 0, "TensorFlow gives no step stats of a run that failed")
     return Recording(
         engine=SESSION,
+        status=status_of(error),
         completeness=Completeness((loss,) if traced else ()),
         ops=(lambda: kept.ops) if traced else None,
         partition_graphs=(

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from stepscope.adapters.tensorflow.global_step import StepCounter
-from stepscope.adapters.tensorflow.hooked_run import StandIn, native_recording
+from stepscope.adapters.tensorflow.hooked_run import StandIn
 from stepscope.adapters.tensorflow.loop_log import LoopLog, RecordedStep
 from stepscope.adapters.tensorflow.support import SESSION, check
 from stepscope.metadata import RunMetadata
@@ -61,7 +61,6 @@ class TraceHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self._session: Any = None
         self._counter: StepCounter | None = None
         self._stand_in: StandIn | None = None
-        self._from_cluster: tuple[int, Action] | None = None
 
     @property
     def steps(self) -> list[RecordedStep]:
@@ -99,29 +98,22 @@ class TraceHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         action = self._schedule.among(steps)
         if action is Action.SKIP:
             return None
-        options = v1.RunOptions.FromString(self._options.SerializeToString())
         step = steps[-1]
-        if session.sess_str:
-            self._from_cluster = (step, action)
-            if options.trace_level:
-                options.trace_level = v1.RunOptions.FULL_TRACE  # the others send nothing back
-        else:
 
-            def deliver(metadata: RunMetadata, error: BaseException | None) -> None:
-                self._take(step, action, metadata, error)
+        def deliver(metadata: RunMetadata, error: BaseException | None) -> None:
+            self._take(step, action, metadata, error)
 
-            self._stand_in = StandIn.expect(session, self, self._options, deliver)
-            options.trace_level = v1.RunOptions.NO_TRACE
+        self._stand_in = StandIn.expect(session, self, self._options, deliver)
+        options = v1.RunOptions.FromString(self._options.SerializeToString())
+        if options.trace_level:
+            # Of a cluster's tasks nothing comes back at lower levels; here the stand-in decides.
+            of_cluster = bool(session.sess_str)
+            options.trace_level = options.FULL_TRACE if of_cluster else options.NO_TRACE
         return v1.train.SessionRunArgs(fetches=[], options=options)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Take what the tasks of a cluster sent back."""
-        del run_context
-        if self._from_cluster is not None:
-            step, action = self._from_cluster
-            metadata = RunMetadata()
-            metadata.record(native_recording(run_values.run_metadata, self._options))
-            self._take(step, action, metadata, None)
+        """The run went well, and has been taken."""
+        del run_context, run_values
         self._forget()
 
     def end(self, session: Any) -> None:
@@ -148,4 +140,3 @@ class TraceHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         if self._stand_in is not None:
             self._stand_in.forget(self)
             self._stand_in = None
-        self._from_cluster = None

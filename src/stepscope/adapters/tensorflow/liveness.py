@@ -1,11 +1,12 @@
 """Which of the executor's marks stand for an execution, and which for a node passed over.
 
 After every node the executor leaves a mark, and a kernel's span before it. Two kinds of marks have
-no span: nodes that need no kernel (`SILENT`), and *dead* nodes, those of a branch not taken and of
-a loop's body after its last round. A dead node did not execute, and TensorFlow's own step stats do
-not have it. A node that has a kernel is dead wherever its span is missing. A silent one is dead
-where what it waits for is: its inputs, where the graph is known, or else the pivot of the branch or
-body that its name puts it in (functional control flow is lowered under fixed names).
+no span: *silent* nodes, which need no kernel (constants, handles, NoOps), and *dead* nodes, those
+of a branch not taken and of a loop's body after its last round. A dead node did not execute, and
+TensorFlow's own step stats do not have it. A node that has a kernel is dead wherever its span is
+missing. A silent one is dead where what it waits for is: its control inputs, where the graph is
+known, or else the pivot of the branch or body that its name puts it in (functional control flow is
+lowered under fixed names).
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-SILENT: Final = frozenset({"Const", "NoOp"})
-"""The op types that execute without a kernel."""
 _SCOPE: Final = re.compile(r"^(.*)/(then|else|body|cond|branch\d+)/_\d+/")
 _PIVOT: Final = re.compile(r"^(.*)/(pivot_\w+|loop_body_control|LoopCond)/_\d+$")
 _PIVOT_OF: Final = {
@@ -71,9 +70,8 @@ class Liveness:
         count = len(self._silent[name])
         info = self._nodes.get(name)
         if info is not None:
-            if info.op not in SILENT:
-                return [False] * count
-            return self._after(count, [*(n for n, _ in info.inputs), *info.controls])
+            # What needs no kernel is a value that is there already, and takes no inputs.
+            return [False] * count if info.inputs else self._after(count, info.controls)
         scope = _scope(name)
         if _PIVOT.match(name):
             return [False] * count

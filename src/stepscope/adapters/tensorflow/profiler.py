@@ -7,7 +7,10 @@ stopped and each gets the batch's data.
 Guarantees.
 - A batch takes no more runs once one of its runs is done: whoever waits for data waits at most for
   the runs that were already under way. A run that comes then waits for the next batch.
-- `Batch.data` is set before `wait` returns; it is the XSpace as bytes, decoded by whoever looks.
+- Nobody waits for ever: a run may itself wait for what another one does next (a queue), so after
+  `PATIENCE_S` the batch is *cut*: its data are taken as they are, and a run still under way says
+  that it was recorded only up to then.
+- `Batch.data` is set before `leave` returns; it is the XSpace as bytes, decoded by whoever looks.
 - The recorder's level is raised after every start, so that cheap ops of a warm program are seen.
 - Where the profiler is somebody else's (the program profiles itself), `enter` gives None at once,
   and the caller says so in its metadata.
@@ -21,11 +24,14 @@ import time
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.events import CLOCK, CLOCK_STAT
+from stepscope.adapters.tensorflow.quiet_log import quiet
 
 LEVEL: Final = 3
 """High enough for every kernel, however cheap, and for what the executor did between them."""
 _HOST_TRACER: Final = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 1}
 _SETTLE_S: Final = 0.0001
+PATIENCE_S: Final = 2.0
 _folders = itertools.count(1)
 
 
@@ -33,8 +39,8 @@ class Batch:
     """Runs that were profiled together."""
 
     __slots__ = (
-        "_decode_lock", "_decoded", "data", "done", "folder", "level_raised", "problem", "running",
-        "session", "stop_ns",
+        "_decode_lock", "_decoded", "cut", "data", "done", "folder", "level_raised", "problem",
+        "running", "session", "stop_ns",
     )  # fmt: skip
 
     def __init__(self, session: Any, folder: str, *, level_raised: bool) -> None:
@@ -42,6 +48,7 @@ class Batch:
         self.folder = folder
         self.level_raised = level_raised
         self.running = 0
+        self.cut = False
         self.data = b""
         self.problem = ""
         self.stop_ns = 0
@@ -84,16 +91,26 @@ class SharedProfiler:
         """The run is done: wait until the batch's data are there."""
         with self._changed:
             batch.running -= 1
-            self._closing = True
-            last = batch.running == 0
-        if not last:
+            if self._batch is not batch:
+                mine = False
+            else:
+                self._closing = True
+                mine = batch.running == 0
+                if mine:
+                    self._batch = None
+        if not mine and not batch.done.wait(PATIENCE_S):
+            with self._changed:
+                mine = self._batch is batch
+                if mine:
+                    self._batch = None
+                    batch.cut = True
+        if not mine:
             batch.done.wait()
             return
         try:
             self._stop(batch)
         finally:
             with self._changed:
-                self._batch = None
                 self._closing = False
                 self._changed.notify_all()
             batch.done.set()
@@ -104,10 +121,13 @@ class SharedProfiler:
         session = versions.new_profiler_session()
         folder = f"ram://stepscope-{next(_folders)}"
         try:
-            session.start(folder, _HOST_TRACER)
+            with quiet():
+                session.start(folder, _HOST_TRACER)
         except versions.tensorflow().errors.OpError:
             return None
         raised = self._level.raise_to(LEVEL)
+        with versions.trace_me(CLOCK, **{CLOCK_STAT: time.time_ns()}):
+            pass
         return Batch(session, folder, level_raised=raised)
 
     def _stop(self, batch: Batch) -> None:
@@ -116,7 +136,8 @@ class SharedProfiler:
         # A run returns a moment before its last executor thread has left its spans.
         time.sleep(_SETTLE_S)
         try:
-            batch.session.export_to_tb()
+            with quiet():
+                batch.session.export_to_tb()
             for where, _, names in gfile.walk(batch.folder):
                 for name in names:
                     if name.endswith(".xplane.pb"):

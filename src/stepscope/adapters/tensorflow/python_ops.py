@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.events import PYTHON_OP, SPAN
+from stepscope.adapters.tensorflow.events import PYTHON_OP, SPAN, unspoken
+from stepscope.adapters.tensorflow.failures import raised_inside
 from stepscope.adapters.tensorflow.shapes import Described
 
 _thread = threading.local()
@@ -31,7 +32,18 @@ def _span_of(function: Any) -> Any:
     """The span of a Python function called eagerly, or None where nobody is tracing."""
     if not getattr(_thread, "depth", 0):
         return None
-    return versions.trace_me(f"{PYTHON_OP}PyFunc:{getattr(function, '__name__', 'PyFunc')}")
+    return _python_span(getattr(function, "__name__", "PyFunc"))
+
+
+@contextmanager
+def _python_span(name: str) -> Iterator[None]:
+    """The span of an eager Python op; what it raises is known to come out of it."""
+    with versions.trace_me(f"{PYTHON_OP}PyFunc:{unspoken(name)}"):
+        try:
+            yield
+        except BaseException as error:
+            raised_inside(error, name)
+            raise
 
 
 @contextmanager
@@ -56,11 +68,11 @@ class Annotation:
     """A span of the user's own: `with annotate("name"):`, or as a decorator. Spans nest."""
 
     def __init__(self, name: str) -> None:
-        self._name = name.replace("#", "%23")
+        self._name = name
         self._spans: list[Any] = []
 
     def __enter__(self) -> Annotation:
-        span = versions.trace_me(SPAN + self._name)
+        span = versions.trace_me(SPAN + unspoken(self._name))
         span.__enter__()
         self._spans.append(span)
         return self

@@ -1,9 +1,9 @@
 """Making TensorFlow tell a `ScriptRecorder` of its runs, from the moment a script imports it.
 
 What is replaced, once TensorFlow is loaded: `BaseSession.run` and session callables, the call of
-functions, entering and leaving gradient tapes, the first initialization of the eager context, and
-the profiler session that `tf.profiler` uses. Nothing of it is put back: the process is the
-script's.
+functions, entering and leaving gradient tapes, the first initialization of the eager context, the
+profiler session that `tf.profiler` uses, and `Thread.start`. Nothing of it is put back: the process
+is the script's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
+from stepscope.adapters.tensorflow.script_names import function_name
 from stepscope.adapters.tensorflow.scripts import ScriptRecorder
 
 _NAME = "tensorflow"
@@ -30,7 +31,10 @@ _NAME = "tensorflow"
 
 def installed() -> bool:
     """Whether TensorFlow can be imported; nothing is imported to find out."""
-    return importlib.util.find_spec(_NAME) is not None
+    try:
+        return importlib.util.find_spec(_NAME) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def version() -> str:
@@ -114,10 +118,9 @@ def _disable_version_2() -> None:
 
 
 def _importing_version_1(original: Callable[..., Any]) -> Callable[..., Any]:
-    libraries = tuple(
-        str(Path(path).resolve())
-        for path in {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
-    )
+    ours = str(Path(__file__).resolve().parents[2])
+    paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
+    libraries = (ours, *(str(Path(path).resolve()) for path in paths))
 
     def import_(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -141,6 +144,7 @@ def _patch(recorder: ScriptRecorder) -> None:
     _patch_functions(recorder)
     _patch_eager(recorder)
     _patch_profiler(recorder)
+    _hide_frames()
 
 
 def _patch_sessions(recorder: ScriptRecorder) -> None:
@@ -206,12 +210,12 @@ def _patch_functions(recorder: ScriptRecorder) -> None:
             if here.depth or not recorder.active or not executing_eagerly():
                 return native(self, *args, **kwargs)
             return recorder.function(
-                name_of(self), graph_of(self), lambda: native(self, *args, **kwargs)
+                lambda: name_of(self), lambda: graph_of(self), lambda: native(self, *args, **kwargs)
             )
 
         kind.__call__ = call
 
-    patch(polymorphic_function.Function, lambda f: str(f._name), lambda _: None)
+    patch(polymorphic_function.Function, function_name, lambda _: None)
     patch(concrete_function.ConcreteFunction, lambda f: str(f.graph.name), lambda f: f.graph)
 
 
@@ -308,3 +312,24 @@ def _patch_profiler(recorder: ScriptRecorder) -> None:
     stand_in = Module(native.__name__)
     stand_in.ProfilerSession = ProfilerSession  # type: ignore[attr-defined]
     profiler_v2._pywrap_profiler = stand_in
+
+
+def _hide_frames() -> None:
+    """Keep what runs the script out of the lines that TensorFlow shows with an op's error."""
+    from tensorflow.python.util import tf_stack
+
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    outside: set[str] = set()
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        name = frame.f_code.co_filename
+        outside = set() if name == script else outside | {name}
+        frame = frame.f_back
+    folder = Path(__file__).parent
+    files = frozenset(outside | {str(path) for path in folder.glob("script*.py")})
+
+    class Filter(tf_stack.StackTraceFilter):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            return files
+
+    Filter().__enter__()

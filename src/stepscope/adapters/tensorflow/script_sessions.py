@@ -1,4 +1,4 @@
-"""One `Session.run` of a script, recorded: its own options and metadata stay TensorFlow's affair."""
+"""One `Session.run` of a script, recorded: its own options and metadata are as without us."""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ from typing import Any, Final
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture import Capture, Nodes, clock
 from stepscope.adapters.tensorflow.events import NO_NODES, Profile, Row
+from stepscope.adapters.tensorflow.graphs import functions
 from stepscope.adapters.tensorflow.profiler import Batch, SharedProfiler
+from stepscope.adapters.tensorflow.quiet_log import quiet
 from stepscope.metadata import Loss
 
 _READ_AFTER_NS: Final = 500_000_000
@@ -80,15 +82,14 @@ class Windows(SharedProfiler):
 
     def read_if_due(self, *, idle_only: bool = False) -> None:
         """Read the window if it has been open for long; with `idle_only`, if no run is in it."""
+        if self._window is None and not self._pending:
+            return
         with self._state:
             if self._window is None and not self._pending:
                 return
             idle = self._window is None or self._window.running == 0
             age = clock() - self._opened
-            if idle_only:
-                due = idle
-            else:
-                due = age > (_READ_AFTER_NS if idle else _CUT_AFTER_NS)
+            due = idle if idle_only else age > (_READ_AFTER_NS if idle else _CUT_AFTER_NS)
         if due:
             self.read()
 
@@ -101,11 +102,21 @@ class Windows(SharedProfiler):
                 if window is not None:
                     self._stop(window)
                     window.done.set()
+            if pending:
+                functions.flush()
             for deliver in pending:
                 try:
                     deliver()
                 except Exception as error:  # noqa: BLE001 - the script goes on
                     self.note_problem(error)
+
+    def _start(self) -> Batch | None:
+        with quiet():
+            return super()._start()
+
+    def _stop(self, batch: Batch) -> None:
+        with quiet():
+            super()._stop(batch)
 
     def lend(self) -> None:
         """Somebody else wants the profiler: it is free when this returns, until `give_back`."""
@@ -154,6 +165,7 @@ class WindowCapture(Capture):
     def __init__(self, level: int, windows: Windows) -> None:
         super().__init__(level)
         self._windows = windows
+        self._rows: tuple[Nodes, list[Row]] | None = None
         self.on_ended: Deliver = lambda: None
         """Called when the data are there."""
 
@@ -184,6 +196,12 @@ class WindowCapture(Capture):
 
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
         """What the run executed, and what input pipelines did meanwhile, in order of time."""
+        known = self._rows
+        if known is None or (nodes is not NO_NODES and nodes is not known[0]):
+            known = self._rows = nodes, self._find_rows(nodes)
+        return known[1]
+
+    def _find_rows(self, nodes: Nodes) -> list[Row]:
         profile = self.profile()
         marked = profile.of_run(self.mark)
         if marked is None:

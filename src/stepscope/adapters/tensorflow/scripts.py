@@ -10,7 +10,8 @@ Which are recorded. Runs are numbered from 0 in the order in which they begin, a
 asked about the number. Eager code between runs goes with the run before it.
 
 Guarantees.
-- A run that is not recorded costs two look-ups; when the schedule has no more runs, one.
+- A run that is not recorded costs a few look-ups (some 3 us); when the schedule has no more runs,
+  one.
 - What the script gets, raises and passes is what it would be without us; its own options and
   metadata are served by TensorFlow itself.
 - While the script profiles itself, it has the profiler for itself: those runs are counted and not
@@ -26,6 +27,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -35,6 +37,7 @@ from stepscope.adapters.tensorflow import capture as capture_module
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.function import _Observed
+from stepscope.adapters.tensorflow.graphs import TAG, functions
 from stepscope.adapters.tensorflow.script_columns import joined
 from stepscope.adapters.tensorflow.script_sessions import SessionCall
 from stepscope.adapters.tensorflow.script_windows import LentProfiler, WindowCapture, Windows
@@ -91,7 +94,7 @@ class ScriptRecorder:
         self._graphs: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
         self._last_wanted = self._wants(0)
         self._ready = False
-        capture_module.shared = LentProfiler(self.windows)
+        capture_module.shared = LentProfiler(self.windows)  # type: ignore[attr-defined]
         os.register_at_fork(after_in_child=self._after_fork)
 
     @property
@@ -115,9 +118,15 @@ class ScriptRecorder:
 
     # -- runs ----------------------------------------------------------------------------------
 
-    def function(self, name: str, graph: Any, call: Callable[[], Any]) -> Any:
+    def function(
+        self, name: Callable[[], str], graph: Callable[[], Any], call: Callable[[], Any]
+    ) -> Any:
         """An outermost call of a function."""
-        return self._run(name, lambda: _Observed(FUNCTION, self._options, self._asked, graph), call)
+
+        def observed() -> Any:
+            return _Observed(FUNCTION, self._options, self._asked, graph())
+
+        return self._run(name, observed, call)
 
     def session_run(
         self, session: Any, native: Callable[..., Any], fetches: Any, feed_dict: Any, options: Any,
@@ -136,7 +145,7 @@ class ScriptRecorder:
             made = SessionCall(session, graphs, native, fetches, feed_dict, options, run_metadata)
             return made.observed(self._asked, self._options)
 
-        return self._run("Session.run", observed, call)
+        return self._run(lambda: "Session.run", observed, call)
 
     def session_callable(self, call: Callable[[], Any]) -> Any:
         """An outermost call of what `Session.make_callable` gave."""
@@ -144,18 +153,24 @@ class ScriptRecorder:
         def observed() -> Any:
             return _Observed(SESSION, self._options, self._asked, None)
 
-        return self._run("Session callable", observed, call)
+        return self._run(lambda: "Session callable", observed, call)
 
-    def _run(self, name: str, make: Callable[[], Any], call: Callable[[], Any]) -> Any:
+    def _run(
+        self, name: Callable[[], str], make: Callable[[], Any], call: Callable[[], Any]
+    ) -> Any:
         here = self.here
+        thread = threading.current_thread()
+        if isinstance(thread, threading._DummyThread):
+            return call()  # Python inside an op, on a thread of TensorFlow's: part of that run
         here.depth += 1
-        main = threading.current_thread() is self._main
+        main = thread is self._main
         try:
             if main:
                 self._end_segment()
-            if not self._next_wanted():
+            if self._next_wanted():
+                return self._observed(name(), make, call)
+            with self._before_recording():
                 return call()
-            return self._observed(name, make, call)
         finally:
             here.depth -= 1
             if self._limit is not None and self._given + self.windows.pending >= self._limit:
@@ -223,10 +238,24 @@ class ScriptRecorder:
         wanted = self._last_wanted = self._wants(number)
         if not wanted:
             self.windows.read_if_due(idle_only=True)
-            if self._schedule is not None and self._schedule.ended(number):
-                if threading.current_thread() is self._main:
-                    self.stop()
+            ended = self._schedule is not None and self._schedule.ended(number)
+            if ended and threading.current_thread() is self._main:
+                self.stop()
         return wanted
+
+    def _before_recording(self) -> AbstractContextManager[Any]:
+        """For the run before recorded ones, if their functions have to be made anew: not in them.
+
+        At full level functions run under a tag of ours, so that their graphs are known.
+        """
+        if self._options.trace_level < opts.RunOptions.FULL_TRACE or not self._wants(self.runs):
+            return nullcontext()
+        if not versions.tensorflow().executing_eagerly():
+            return nullcontext()
+        stack = ExitStack()
+        stack.enter_context(functions.collect())
+        stack.enter_context(versions.function_options(None, TAG))
+        return stack
 
     def _wants(self, number: int) -> bool:
         return self._schedule is None or self._schedule(number) is not Action.SKIP
@@ -309,7 +338,7 @@ class ScriptRecorder:
 
     def failed(self, error: BaseException) -> None:
         """The script ended with an error: if it was in eager code, that code ended so."""
-        if self._segment is not None and threading.current_thread() is self._main:
+        if threading.current_thread() is self._main and not _came_from_a_run(error):
             self._end_segment(error)
 
     # -- handing over --------------------------------------------------------------------------
@@ -372,6 +401,16 @@ class ScriptRecorder:
             ),
             EAGER_CODE,
         )
+
+
+def _came_from_a_run(error: BaseException) -> bool:
+    """Whether a recorded run raised it: then that run has said so."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == __file__:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 class _Segment:

@@ -9,19 +9,26 @@ comes back in time whatever the ops do; a run that is left behind is named and e
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import tensorflow
 
 from stepscope import options as opts
-from stepscope.adapters.tensorflow.capture import LOCAL_CPU, Capture, clock
-from stepscope.adapters.tensorflow.failures import both_classes, new_error, status_of
+from stepscope.adapters.tensorflow.capture import LOCAL_CPU, Capture
+from stepscope.adapters.tensorflow.failures import (
+    both_classes,
+    in_flight_unknown,
+    new_error,
+    nodes_missing,
+    status_of,
+)
 from stepscope.adapters.tensorflow.function import raise_with
 from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, sources_of
-from stepscope.adapters.tensorflow.support import SESSION, check
+from stepscope.adapters.tensorflow.support import SESSION, check, check_watches, without_effect
 from stepscope.metadata import (
     Completeness,
     InFlight,
@@ -29,12 +36,15 @@ from stepscope.metadata import (
     Placement,
     Recording,
     RunMetadata,
+    Status,
     as_run_metadata_target,
 )
 
 _GRACE_S: Final = 0.03
 """How long after the deadline TensorFlow may take to cancel what it can."""
 _NEVER_TIMED: Final = frozenset({"Const", "Placeholder", "_Arg", "VarHandleOp", "FIFOQueueV2"})
+_FOLDED: Final = re.compile(r"/_\d+__cf__\d+$")
+"""What the runtime adds to the name of a node that it replaced by its value."""
 _step_ids = itertools.count(1)
 v1 = tensorflow.compat.v1
 
@@ -47,13 +57,17 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
             config = v1.ConfigProto.FromString(opts.as_config(config).SerializeToString())
         super().__init__(target, graph=graph, config=config)
         self._stepscope_nodes: dict[Any, list[Any]] = {}
+        self._stepscope_config = config if config is not None else v1.ConfigProto()
+        self._stepscope_waiting: set[threading.Event] = set()
+        self._stepscope_closed = False
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
         """As TensorFlow's, with options and metadata under the contract."""
-        if options is None and run_metadata is None:
-            return super().run(fetches, feed_dict)
+        plain = options is None and run_metadata is None
+        if plain and not self._stepscope_config.operation_timeout_in_ms:
+            return self._plain_run(fetches, feed_dict)
         asked = opts.as_run_options(options)
         resolved = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
         check(resolved, SESSION)
@@ -67,6 +81,24 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         if target.asked_for:
             target.deliver(run.recording(None))
         return result
+
+    def _plain_run(self, fetches: Any, feed_dict: Any) -> Any:
+        """TensorFlow's own run, whose errors are ours as well and say how it ended."""
+        try:
+            return super().run(fetches, feed_dict)
+        except (tensorflow.errors.OpError, KeyboardInterrupt) as error:
+            both_classes(error)
+            run = _SessionRun(self, fetches, feed_dict, None, opts.DEFAULT_RESOLVED)
+            metadata = RunMetadata()
+            metadata.record(run.recording(error))
+            raise_with(error, metadata)
+
+    def close(self) -> None:
+        """As TensorFlow's; runs with a deadline give up what they are doing."""
+        self._stepscope_closed = True
+        super().close()
+        for waiting in list(self._stepscope_waiting):
+            waiting.set()
 
     def native_run(self, *args: Any, **kwargs: Any) -> Any:
         """TensorFlow's own `run`."""
@@ -112,13 +144,28 @@ class _SessionRun:
         self._outcomes: tuple[InFlight, ...] = ()
         self._key = _signature(fetches, feed_dict)
         self._deadline_epoch = 0
+        configured = session._stepscope_config.operation_timeout_in_ms
+        self._timeout_ms = resolved.timeout_in_ms or configured
 
     # -- executing -----------------------------------------------------------------------------
 
     def execute(self) -> Any:
-        if self._options.timeout_in_ms > 0:
-            return self._execute_elsewhere()
-        return self._execute()
+        check_watches(self._options.debug_options, self._session.graph)
+        timeout_ms = self._timeout_ms
+        if timeout_ms <= 0:
+            return self._execute()
+        self._deadline_epoch = time.time_ns() + timeout_ms * 1_000_000
+        if self._options.inter_op_thread_pool != -1:
+            return self._execute_elsewhere(timeout_ms / 1000)
+        try:
+            result = self._execute()
+        except tensorflow.errors.DeadlineExceededError:
+            self._outcomes = self._at_deadline()
+            raise
+        if self._capture.ended - self._capture.started > timeout_ms * 1_000_000:
+            self._outcomes = self._at_deadline()
+            raise self._timed_out()
+        return result
 
     def _execute(self) -> Any:
         with self._capture as capture:
@@ -141,12 +188,11 @@ class _SessionRun:
                 options.output_partition_graphs = True
         return options
 
-    def _execute_elsewhere(self) -> Any:
-        """On a thread of its own, given up on soon after the deadline."""
-        timeout_s = self._options.timeout_in_ms / 1000
-        self._deadline_epoch = time.time_ns() + self._options.timeout_in_ms * 1_000_000
+    def _execute_elsewhere(self, timeout_s: float) -> Any:
+        """On a thread of its own, given up on soon after the deadline, or when it is closed."""
         box: list[Any] = []
         graph = v1.get_default_graph()
+        over = threading.Event()
 
         def work() -> None:
             try:
@@ -154,29 +200,68 @@ class _SessionRun:
                     box.append((self._execute(), None))
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 box.append((None, error))
+            over.set()
 
-        began = clock()
-        thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
-        thread.start()
-        thread.join(timeout_s + _GRACE_S)
+        session = self._session
+        session._stepscope_waiting.add(over)
+        try:
+            threading.Thread(target=work, name="stepscope/session_run", daemon=True).start()
+            over.wait(timeout_s + _GRACE_S)
+            if not box and session._stepscope_closed:
+                over.clear()
+                over.wait(_GRACE_S)  # what can be cancelled ends now
+        except BaseException:  # an interrupt: the run goes on without us
+            self._give_up()
+            raise
+        finally:
+            session._stepscope_waiting.discard(over)
         if not box:
-            self._capture.abandon()
-            self._outcomes = tuple(
-                InFlight(name, "abandoned") for name in self._ready_but_not_done()
-            )
-            raise new_error(
-                "DeadlineExceededError",
-                f"Timed out waiting for notification (timeout of {self._options.timeout_in_ms} ms)",
-            )
+            self._give_up()
+            if session._stepscope_closed:
+                raise new_error("CancelledError", "The session was closed while the run was going.")
+            raise self._timed_out()
         result, error = box[0]
         if error is not None:
-            late = (clock() - began) / 1e9 >= timeout_s
-            if late and isinstance(error, tensorflow.errors.DeadlineExceededError):
-                self._outcomes = tuple(
-                    InFlight(name, "cancelled") for name in self._ready_but_not_done()
-                )
+            if isinstance(
+                error, (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
+            ):
+                self._outcomes = self._at_deadline()
             raise error
         return result
+
+    def _give_up(self) -> None:
+        """Leave the run to itself: what TensorFlow could cancel it did, the rest goes on."""
+        self._capture.abandon()
+        if not self._capture.level:
+            return
+        stopped = {row.name for row in self._capture.unfinished()}
+        self._outcomes = tuple(
+            InFlight(name, "cancelled" if name in stopped else "abandoned")
+            for name in self._ready_but_not_done()
+        )
+
+    def _at_deadline(self) -> tuple[InFlight, ...]:
+        """What the run was doing when its time was up, as far as it was traced."""
+        capture = self._capture
+        if not capture.level:
+            return ()
+        at = self._deadline_epoch
+        found = {
+            row.name: InFlight(row.name, "waited_for", row.end_ns - at)
+            for row in capture.rows()
+            if row.start_ns < at < row.end_ns
+        }
+        stopped = [row.name for row in capture.unfinished()]
+        if not found and not stopped:
+            stopped = self._ready_but_not_done()
+        found |= {name: InFlight(name, "cancelled") for name in stopped}
+        return tuple(found.values())
+
+    def _timed_out(self) -> Exception:
+        return new_error(
+            "DeadlineExceededError",
+            f"Timed out waiting for notification (timeout of {self._timeout_ms} ms)",
+        )
 
     # -- what it was ---------------------------------------------------------------------------
 
@@ -193,6 +278,7 @@ class _SessionRun:
         """The nodes that had all they need and did not end: what a stopped run was doing."""
         nodes = self._nodes(set()) or self._asked_for()
         done = self._capture.done()
+        done |= {_FOLDED.sub("", name) for name in done}
         done |= {name for name, info in nodes.items() if info.op in _NEVER_TIMED}
         # What a node that is done needed is done too, under whatever name it ran.
         stack = [name for name in done if name in nodes]
@@ -226,9 +312,13 @@ class _SessionRun:
         capture = self._capture
         graphs = self._graphs()
         traced = self._options.trace_level > 0
-        losses = [*capture.losses]
-        if error is not None and traced:
-            losses.append(Loss("op executions", 0, f"the run ended with {type(error).__name__}"))
+        capture.failed = error is not None
+        status = status_of(error, self._outcomes)
+        losses = [*capture.losses, *without_effect(self._options, self._session._stepscope_config)]
+        if not status.ok:
+            losses += self._missing(status)
+        if self._options.output_partition_graphs and not graphs:
+            losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
         native = len(self._native.step_stats.dev_stats) > 0
         asked_graphs = self._options.output_partition_graphs
 
@@ -240,7 +330,7 @@ class _SessionRun:
         return Recording(
             engine=SESSION,
             step_id=self._step_id,
-            status=status_of(error, self._outcomes),
+            status=status,
             completeness=Completeness(tuple(losses)),
             overhead=capture.overhead,
             ops=columns if traced else None,
@@ -252,6 +342,19 @@ class _SessionRun:
             sources=(lambda: sources_of(self._session.graph)) if traced else None,
             run_options=self._asked,
         )
+
+    def _missing(self, status: Status) -> list[Loss]:
+        """What a run that ended early did not come to."""
+        losses = []
+        if self._options.trace_level:
+            executed = {row.name for row in self._capture.rows()}
+            missing = (self._nodes(set()) or self._asked_for()).keys() - executed
+            if missing:
+                losses.append(nodes_missing(status, len(missing)))
+        if not status.in_flight:
+            why = "nothing named it" if self._options.trace_level else "nothing was traced"
+            losses.append(in_flight_unknown(why))
+        return losses
 
     def _placements(self) -> list[Placement]:
         requested = {op.name: op.device for op in self._session.graph.get_operations()}
@@ -268,6 +371,17 @@ class _SessionRun:
 
 def _signature(fetches: Any, feed_dict: Any) -> Any:
     """What tells one kind of run from another: the names fetched and fed."""
-    names = tuple(str(getattr(f, "name", f)) for f in tensorflow.nest.flatten(fetches))
+    names = tuple(str(getattr(f, "name", f)) for f in _leaves(fetches))
     feeds = tuple(sorted(str(getattr(k, "name", k)) for k in feed_dict or ()))
     return names, feeds
+
+
+def _leaves(fetches: Any) -> Iterator[Any]:
+    """What a fetch structure holds; its dictionaries may have keys of any kind."""
+    if isinstance(fetches, Mapping):
+        fetches = fetches.values()
+    elif not isinstance(fetches, (list, tuple)):
+        yield fetches
+        return
+    for item in fetches:
+        yield from _leaves(item)

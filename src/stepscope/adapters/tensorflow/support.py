@@ -4,9 +4,10 @@ of the support table.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from stepscope.adapters.tensorflow.failures import new_error
+from stepscope.metadata import Loss
 from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
 
 DONE: Final = "yes"
@@ -15,6 +16,7 @@ SESSION: Final = "tensorflow session"
 FUNCTION: Final = "tensorflow function"
 EAGER: Final = "tensorflow eager"
 
+_DEBUG_URLS: Final = ("file://", "grpc://", "memcbk://")
 _WATCH: Final = "debug_options.debug_tensor_watch_opts."
 _LATER: Final = (REFUSED, "Comes with the memory report.")
 _NO_EXECUTOR: Final = "There is no session whose executor could be told."
@@ -78,6 +80,53 @@ def check(options: ResolvedRunOptions, engine: str) -> None:
     pool = options.inter_op_thread_pool
     if engine != SESSION and pool not in (0, -1):
         raise new_error("InvalidArgumentError", f"Invalid inter_op_thread_pool: {pool}")
+
+
+def check_watches(debug_options: Any, graph: Any) -> None:
+    """Refuse watches of what is not there, which TensorFlow passes over in silence."""
+    for watch in debug_options.debug_tensor_watch_opts if debug_options is not None else ():
+        for url in watch.debug_urls:
+            if not url.startswith(_DEBUG_URLS):
+                raise new_error(
+                    "InvalidArgumentError",
+                    f"debug_options: cannot write to {url!r}; it has to begin with one of "
+                    f"{', '.join(_DEBUG_URLS)}",
+                )
+        if watch.node_name == "*":
+            continue
+        try:
+            op = graph.get_operation_by_name(watch.node_name)
+        except KeyError:
+            raise new_error(
+                "InvalidArgumentError",
+                f"debug_options: there is no node {watch.node_name!r} in the session's graph.",
+            ) from None
+        if not -1 <= watch.output_slot < len(op.outputs):
+            raise new_error(
+                "InvalidArgumentError",
+                f"debug_options: node {watch.node_name!r} has no output {watch.output_slot}, "
+                f"only {len(op.outputs)}.",
+            )
+
+
+def without_effect(options: ResolvedRunOptions, config: Any) -> list[Loss]:
+    """The options of a session's run that TensorFlow defines as having no effect in it."""
+    losses = []
+    pool = options.inter_op_thread_pool
+    if options.use_run_handler_pool:
+        own = "the session has threads of its own"
+        why = own if config.use_per_session_threads else ""
+        if pool > 0:
+            why = f"{own}, and pool {pool} is one of them"
+        elif pool < 0:
+            why = "the run stays on the caller's thread"
+        if why:
+            field = "experimental.use_run_handler_pool"
+            losses.append(Loss(field, 0, f"no effect: {why}"))
+    elif options.run_handler_priority:
+        field = "experimental.run_handler_pool_options.priority"
+        losses.append(Loss(field, 0, "no effect without experimental.use_run_handler_pool"))
+    return losses
 
 
 def _is_set(options: ResolvedRunOptions, field: str) -> bool:

@@ -30,11 +30,11 @@ def new_profiler_session() -> Any:
     return _pywrap_profiler.ProfilerSession()
 
 
-def trace_me(name: str) -> Any:
-    """A context manager that puts a span of that name into the profile."""
+def trace_me(name: str, **stats: Any) -> Any:
+    """A context manager that puts a span of that name, with these stats, into the profile."""
     from tensorflow.python.profiler import trace
 
-    return trace.Trace(name)
+    return trace.Trace(name, **stats)
 
 
 class TraceLevel:

@@ -1,0 +1,210 @@
+"""What a contract test sees of an engine, and the embedded engine.
+
+Programs are described once, with TensorFlow 1's names for ops, and run on every engine. Where the
+contract itself lets engines differ, an attribute of the engine says what holds there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from stepscope import errors
+from stepscope.metadata import Loss, RunMetadata
+from stepscope.options import ConfigProto, RunOptions
+
+
+class Program:
+    """A program that was started on an engine: tensors and ops by the names a test gave them."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self.named = dict(named)
+
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[str, Any] | None = None,
+        options: Any = None,
+        metadata: Any = None,
+    ) -> Any:
+        raise NotImplementedError
+
+    def traced(
+        self, fetches: Any, feeds: Mapping[str, Any] | None = None, **options: Any
+    ) -> RunMetadata:
+        """The metadata of a run at FULL_TRACE, unless the options say otherwise."""
+        options.setdefault("trace_level", RunOptions.FULL_TRACE)
+        metadata = RunMetadata()
+        self.run(fetches, feeds, RunOptions(**options), metadata)
+        return metadata
+
+    def failing(
+        self, error: type[BaseException], fetches: Any, feeds: Any = None, **options: Any
+    ) -> tuple[Any, RunMetadata, float]:
+        """(error, metadata, seconds) of a run that has to fail, at FULL_TRACE by default."""
+        options.setdefault("trace_level", RunOptions.FULL_TRACE)
+        metadata = RunMetadata()
+        began = time.monotonic()
+        with pytest.raises(error) as caught:
+            self.run(fetches, feeds, RunOptions(**options), metadata)
+        return caught.value, metadata, time.monotonic() - began
+
+    def rows(self, metadata: RunMetadata) -> dict[str, int]:
+        """By the program's nodes that ran, the row of the record that shows each."""
+        return {name: row for row, name in enumerate(metadata.ops.name)}
+
+    def ran(self, metadata: RunMetadata) -> set[str]:
+        """The program's nodes that the record shows."""
+        return set(self.rows(metadata))
+
+    def outcomes(self, metadata: RunMetadata) -> dict[str, Any]:
+        """By the program's nodes that were in flight when it ended, what became of each."""
+        return {found.name: found for found in metadata.status.outcomes}
+
+    def close(self) -> None:
+        """Give up what the program holds."""
+
+
+class SessionProgram(Program):
+    """A program that runs in a session."""
+
+    def __init__(self, session: Any, named: Mapping[str, Any]) -> None:
+        super().__init__(named)
+        self._session = session
+
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[str, Any] | None = None,
+        options: Any = None,
+        metadata: Any = None,
+    ) -> Any:
+        wanted = (
+            self.named[fetches]
+            if isinstance(fetches, str)
+            else [self.named[name] for name in fetches]
+        )
+        fed = {self.named[name]: value for name, value in (feeds or {}).items()}
+        return self._session.run(wanted, fed, options=options, run_metadata=metadata)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class Engine:
+    """One engine behind the methods that the tests use."""
+
+    name = ""
+    errors = errors
+    python_op_at_deadline = "abandoned"
+    """What becomes of a Python function that is inside when the time is up."""
+    dequeue_at_deadline = "cancelled"
+    """What becomes of a dequeue that waits when the time is up."""
+    stops_between_ops = True
+    """Whether a run that stays on the caller's thread ends with the op that was too long."""
+    parallel = True
+    """Whether two ops of a run can be inside at once."""
+    sees_the_caller_s_thread = True
+    """Whether ops can be traced that `inter_op_thread_pool=-1` keeps on the caller's thread."""
+    interrupts_python_ops = True
+    """Whether control-C comes through while an op is inside, wherever that runs."""
+    names_the_failing_op = True
+    """Whether an error has `op` and `node_def`, as those of sessions have."""
+    names_without_a_trace = True
+    """Whether a run that timed out knows what was in flight though nothing was traced."""
+    counts_losses = True
+    """Whether the nodes that an early end kept from running are counted."""
+    knows_sources = True
+    has_partitions = True
+    traces_without_options = False
+    """Whether a call with metadata and no options is traced: `run` of a callable is."""
+    always_lost: frozenset[str] = frozenset()
+    """What FULL_TRACE never has on this engine, and says so in each record."""
+
+    def __init__(self) -> None:
+        self.support: Mapping[str, tuple[str, str]] = {}
+        self._programs: list[Program] = []
+
+    def start(self, build: Callable[[Any], Mapping[str, Any]], config: Any = None) -> Program:
+        raise NotImplementedError
+
+    def refuses(self, field: str) -> bool:
+        return self.support[field][0] == "refused"
+
+    def raised(self, error: BaseException, kind: str) -> type[BaseException]:
+        """What the caller sees when a Python function in the program raises."""
+        del error
+        found: type[BaseException] = getattr(self.errors, kind)
+        return found
+
+    def losses(self, metadata: RunMetadata) -> list[Loss]:
+        """The losses of a run, but for what the engine never has."""
+        return [loss for loss in metadata.completeness.losses if loss.what not in self.always_lost]
+
+    def sees(self, options: Mapping[str, Any]) -> bool:
+        """Whether ops of a run with these options can be traced."""
+        return self.sees_the_caller_s_thread or options.get("inter_op_thread_pool") != -1
+
+    def untraced(self) -> RunOptions | None:
+        """Options of a run that records nothing."""
+        return RunOptions() if self.traces_without_options else None
+
+    def finish(self) -> None:
+        for program in self._programs:
+            program.close()
+
+
+class SessionEngine(Engine):
+    """An engine whose programs run in sessions, which have a configuration and can be closed."""
+
+    def config(self, **fields: Any) -> Any:
+        return ConfigProto(**fields)
+
+    def new_session(self, graph: Any, config: Any) -> Any:
+        raise NotImplementedError
+
+    def new_graph(self) -> Any:
+        raise NotImplementedError
+
+    ops: Any = None
+
+    def start(self, build: Callable[[Any], Mapping[str, Any]], config: Any = None) -> Program:
+        graph = self.new_graph()
+        with graph.as_default():
+            named = build(self.ops)
+        program = SessionProgram(self.new_session(graph, config), named)
+        self._programs.append(program)
+        return program
+
+
+class EmbeddedEngine(SessionEngine):
+    """Stepscope's own engine."""
+
+    name = "embedded"
+
+    def __init__(self) -> None:
+        super().__init__()
+        import stepscope.tf1 as ops
+        from stepscope.runtime.support import SUPPORT
+
+        self.ops = ops
+        self.support = SUPPORT
+
+    def new_graph(self) -> Any:
+        return self.ops.Graph()
+
+    def new_session(self, graph: Any, config: Any) -> Any:
+        return self.ops.Session(graph=graph, config=config)
+
+    def pool_of(self, thread_name: str) -> str:
+        """The pool that a thread belongs to, "caller" for none."""
+        parts = thread_name.split("/")
+        return parts[1] if parts[0] == "stepscope" else "caller"
+
+    def workers(self) -> list[threading.Thread]:
+        """The engine's threads that are alive."""
+        return [t for t in threading.enumerate() if self.pool_of(t.name) != "caller"]

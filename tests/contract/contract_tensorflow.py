@@ -1,0 +1,351 @@
+"""TensorFlow's three ways to run a program, as engines of the contract.
+
+TensorFlow's optimizers are off: they rename, fold and fuse, and the tests look for the nodes that a
+program has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from contract_engines import Engine, Program, SessionEngine
+
+import stepscope
+from stepscope.metadata import RunMetadata
+from stepscope.options import as_config
+
+_numbers = itertools.count(1)
+_MADE_ONCE = frozenset({"FIFOQueueV2", "VarHandleOp"})
+"""Ops that make something which outlives a run: in eager code they stand before it."""
+
+
+def import_tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow
+    return tensorflow
+
+
+class Ops:
+    """`tf.compat.v1`, with variables and queues as functions and eager code can hold them."""
+
+    def __init__(self, v1: Any) -> None:
+        self._v1 = v1
+        self.kept: list[Any] = []
+        self.python: dict[str, Any] = {}
+        """Python functions by the node that calls them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._v1, name)
+
+    def Variable(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["use_resource"] = True
+        self.kept.append(self._v1.Variable(*args, **kwargs))
+        return self.kept[-1]
+
+    def FIFOQueue(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["shared_name"] = f"contract_{next(_numbers)}"
+        self.kept.append(self._v1.FIFOQueue(*args, **kwargs))
+        return self.kept[-1]
+
+    def py_func(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        made = self._v1.py_func(function, *args, **kwargs)
+        self.python[made.op.name] = function
+        return made
+
+    def readable(self, value: Any) -> Any:
+        """A value that can be fetched: a variable's, where it is a variable."""
+        return value.read_value() if hasattr(value, "read_value") else value
+
+
+class TensorFlowSession(SessionEngine):
+    """`stepscope.adapters.tensorflow.Session`."""
+
+    name = "tensorflow session"
+    stops_between_ops = False
+    interrupts_python_ops = False
+    names_without_a_trace = False
+    always_lost = frozenset({"allocations"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensorflow = import_tensorflow()
+        from stepscope.adapters.tensorflow.support import SUPPORT
+
+        self.ops = self.tensorflow.compat.v1
+        self.support = SUPPORT[self.name]
+
+    def new_graph(self) -> Any:
+        return self.tensorflow.Graph()
+
+    def new_session(self, graph: Any, config: Any) -> Any:
+        from stepscope.adapters.tensorflow import Session
+
+        settings = as_config(config).SerializeToString()
+        config = self.ops.ConfigProto.FromString(settings)
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1
+        return Session(graph=graph, config=config)
+
+
+class TensorFlowFunction(Engine):
+    """Concrete functions, run by `stepscope.run`."""
+
+    name = "tensorflow function"
+    python_op_at_deadline = "waited_for"
+    stops_between_ops = False
+    sees_the_caller_s_thread = False
+    names_the_failing_op = False
+    interrupts_python_ops = False
+    names_without_a_trace = False
+    knows_sources = False  # pruning copies the graph, and the copy's lines are those of the pruning
+    traces_without_options = True
+    always_lost = frozenset({"allocations"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensorflow = import_tensorflow()
+        from stepscope.adapters.tensorflow.support import SUPPORT
+
+        self.ops = self.tensorflow.compat.v1
+        self.support = SUPPORT[self.name]
+        self._before = self.tensorflow.config.optimizer.get_experimental_options()
+        self.tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+    def start(self, build: Callable[[Any], Mapping[str, Any]], config: Any = None) -> Program:
+        assert config is None, "a function has no configuration of its own"
+        ops = Ops(self.ops)
+        named: dict[str, Any] = {}
+
+        def traced() -> list[Any]:
+            named.update({name: ops.readable(value) for name, value in build(ops).items()})
+            return []
+
+        wrapped = self.ops.wrap_function(traced, [])
+        program = FunctionProgram(self.tensorflow, wrapped, ops, named)
+        self._programs.append(program)
+        return program
+
+    def finish(self) -> None:
+        super().finish()
+        off = self._before.get("disable_meta_optimizer", False)
+        self.tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": off})
+
+
+class FunctionProgram(Program):
+    """A wrapped program, pruned to a concrete function for each kind of run."""
+
+    def __init__(self, tensorflow: Any, wrapped: Any, ops: Ops, named: Mapping[str, Any]) -> None:
+        super().__init__(named)
+        self._tensorflow = tensorflow
+        self._wrapped = wrapped
+        self._ops = ops
+        self._pruned: dict[Any, Any] = {}
+        self._outputs: set[str] = set()
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[str, Any] | None = None,
+        options: Any = None,
+        metadata: Any = None,
+    ) -> Any:
+        single = isinstance(fetches, str)
+        names = (fetches,) if single else tuple(fetches)
+        feeds = feeds or {}
+        wanted = [self.named[name] for name in names]
+        self._outputs |= {value.op.name for value in wanted if hasattr(value, "op")}
+        with self._lock:
+            function = self._pruned.get((names, tuple(feeds)))
+            if function is None:
+                function = self._wrapped.prune([self.named[name] for name in feeds], wanted)
+                self._pruned[names, tuple(feeds)] = function
+        values = [
+            self._tensorflow.constant(value, self.named[name].dtype)
+            for name, value in feeds.items()
+        ]
+        found = stepscope.run(function, *values, options=options, run_metadata=metadata)
+        results = [None if value is None else value.numpy() for value in found]
+        return results[0] if single else results
+
+    def _node(self, name: str) -> str:
+        """The program's name of a node: where a function's output has it, the node has a number."""
+        base, _, number = name.rpartition("_")
+        return base if number.isdigit() and base in self._outputs else name
+
+    def rows(self, metadata: RunMetadata) -> dict[str, int]:
+        return {self._node(name): row for row, name in enumerate(metadata.ops.name)}
+
+    def outcomes(self, metadata: RunMetadata) -> dict[str, Any]:
+        return {self._node(found.name): found for found in metadata.status.outcomes}
+
+
+class TensorFlowEager(Engine):
+    """The same programs op by op, inside `stepscope.run`."""
+
+    name = "tensorflow eager"
+    python_op_at_deadline = "waited_for"
+    dequeue_at_deadline = "waited_for"
+    parallel = False
+    names_the_failing_op = False
+    counts_losses = False
+    names_without_a_trace = False
+    knows_sources = False
+    has_partitions = False
+    traces_without_options = True
+    always_lost = frozenset({"allocations"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensorflow = import_tensorflow()
+        from stepscope.adapters.tensorflow.support import SUPPORT
+
+        self.ops = self.tensorflow.compat.v1
+        self.support = SUPPORT[self.name]
+
+    def raised(self, error: BaseException, kind: str) -> type[BaseException]:
+        return type(error)
+
+    def start(self, build: Callable[[Any], Mapping[str, Any]], config: Any = None) -> Program:
+        assert config is None, "eager code has no configuration of its own"
+        ops = Ops(self.ops)
+        with self.tensorflow.Graph().as_default() as graph:
+            named = {name: ops.readable(value) for name, value in build(ops).items()}
+        program = EagerProgram(self.tensorflow, graph, ops, named)
+        self._programs.append(program)
+        return program
+
+
+class EagerProgram(Program):
+    """A program whose ops are called one after the other, each as eager code would call it."""
+
+    def __init__(self, tensorflow: Any, graph: Any, ops: Ops, named: Mapping[str, Any]) -> None:
+        super().__init__(named)
+        self._tensorflow = tensorflow
+        self._ops = ops
+        self._began: dict[int, list[Any]] = {}
+        self._made: dict[str, Any] = {}
+        for op in graph.get_operations():
+            if op.type in _MADE_ONCE:
+                self._made[op.name] = self._call(op, {})
+        for variable in ops.kept:
+            if hasattr(variable, "initializer"):
+                self._execute(self._order([variable.initializer]), {}, [])
+
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[str, Any] | None = None,
+        options: Any = None,
+        metadata: Any = None,
+    ) -> Any:
+        single = isinstance(fetches, str)
+        wanted = [self.named[name] for name in ((fetches,) if single else fetches)]
+        order = self._order([getattr(value, "op", value) for value in wanted])
+        fed = {
+            self.named[name].op.name: self._tensorflow.constant(value, self.named[name].dtype)
+            for name, value in (feeds or {}).items()
+        }
+        began: list[Any] = []
+        if isinstance(metadata, RunMetadata):
+            self._began[id(metadata)] = began
+        values = stepscope.run(
+            lambda: self._execute(order, fed, began), options=options, run_metadata=metadata
+        )
+        results = [
+            values[value.op.name][value.value_index].numpy() if hasattr(value, "op") else None
+            for value in wanted
+        ]
+        return results[0] if single else results
+
+    def rows(self, metadata: RunMetadata) -> dict[str, int]:
+        shown: dict[str, list[int]] = defaultdict(list)
+        for row, kind in enumerate(metadata.ops.op):
+            shown[kind].append(row)
+        ran: dict[str, list[str]] = defaultdict(list)
+        for op in self._began[id(metadata)]:
+            ran[op.type].append(op.name)
+        return {
+            name: row
+            for kind, names in ran.items()
+            for name, row in zip(names, shown.get(kind, ()), strict=False)
+        }
+
+    def outcomes(self, metadata: RunMetadata) -> dict[str, Any]:
+        found = {}
+        for outcome in metadata.status.outcomes:
+            last = self._began[id(metadata)][-1]
+            called = getattr(self._ops.python.get(last.name), "__name__", last.type)
+            found[last.name if outcome.name in (last.type, called) else outcome.name] = outcome
+        return found
+
+    def _order(self, wanted: Sequence[Any]) -> list[Any]:
+        """The ops that these need, inputs first, in the order the program made them."""
+        needed, stack = {}, list(wanted)
+        while stack:
+            op = stack.pop()
+            if op.name not in needed:
+                needed[op.name] = op
+                stack += [t.op for t in op.inputs] + list(op.control_inputs)
+        return [op for op in wanted[0].graph.get_operations() if op.name in needed]
+
+    def _execute(self, order: Sequence[Any], fed: Mapping[str, Any], began: list[Any]) -> Any:
+        values: dict[str, Any] = {name: [value] for name, value in fed.items()}
+        values.update(self._made)
+        for op in order:
+            if op.name not in values:
+                began.append(op)
+                values[op.name] = self._call(op, values)
+        return values
+
+    def _call(self, op: Any, values: Mapping[str, Any]) -> list[Any]:
+        tf = self._tensorflow
+        if op.type == "Const":
+            return [tf.constant(tf.make_ndarray(op.get_attr("value")))]
+        if op.type == "NoOp":
+            return []
+        inputs = [values[t.op.name][t.value_index] for t in op.inputs]
+        with tf.device(op.device):
+            if op.type == "PyFunc":
+                (kind,) = [t.dtype for t in op.outputs]
+                found = tf.compat.v1.py_func(self._ops.python[op.name], inputs, kind)
+                return [tf.convert_to_tensor(found)]
+            found = self._raw(op, inputs)
+        if found is None or isinstance(found, tf.Operation):
+            return []
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+    def _raw(self, op: Any, inputs: list[Any]) -> Any:
+        function = getattr(self._tensorflow.raw_ops, op.type)
+        given: dict[str, Any] = {}
+        waiting = list(inputs)
+        for argument in op.op_def.input_arg:
+            if argument.number_attr or argument.type_list_attr:
+                count = (
+                    op.get_attr(argument.number_attr)
+                    if argument.number_attr
+                    else len(op.get_attr(argument.type_list_attr))
+                )
+                given[argument.name] = [waiting.pop(0) for _ in range(count)]
+            else:
+                given[argument.name] = waiting.pop(0)
+        known = {attr.name for attr in op.op_def.attr}
+        for name in inspect.signature(function).parameters:
+            if name in known:
+                given[name] = op.get_attr(name)
+        return function(**given)
+
+
+TENSORFLOW_ENGINES = (TensorFlowSession, TensorFlowFunction, TensorFlowEager)
+__all__ = ["TENSORFLOW_ENGINES", "import_tensorflow"]

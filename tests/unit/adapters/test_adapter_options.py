@@ -1,0 +1,215 @@
+"""Options and metadata of every kind, and a profiler that cannot be had or cannot see enough."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import stepscope
+from stepscope import errors
+from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow import support, versions
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions
+
+SOFTWARE = RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
+MODES = ("session", "function", "eager")
+ENGINES = {
+    "session": "tensorflow session",
+    "function": "tensorflow function",
+    "eager": "tensorflow eager",
+}
+
+
+@pytest.fixture(params=MODES)
+def call(request, tensorflow):
+    """One step, a product of matrices, in each mode; `call.mode` says which."""
+    tf = tensorflow
+
+    def product(x):
+        return tf.matmul(x, x, name="product")
+
+    if request.param == "session":
+        graph = tf.Graph()
+        with graph.as_default():
+            x = tf.compat.v1.placeholder(tf.float32, [2, 2])
+            y = product(x)
+        session = adapter.Session(graph=graph)
+        feed = {x: np.eye(2)}
+
+        def run(**asked):
+            return session.run(y, feed, **asked)
+
+    else:
+        called = tf.function(product) if request.param == "function" else product
+        x = tf.eye(2)
+
+        def run(**asked):
+            return adapter.run(called, x, **asked)
+
+    run.mode = request.param
+    return run
+
+
+def has_product(metadata):
+    return "MatMul" in list(metadata.ops.op)
+
+
+# -- messages of every kind ------------------------------------------------------------------------
+
+
+def test_options_and_metadata_may_be_tensorflows_own_messages(tf, call):
+    options = tf.RunOptions(trace_level=tf.RunOptions.SOFTWARE_TRACE)
+    message = tf.RunMetadata()
+    call(options=options, run_metadata=message)
+    nodes = [n for device in message.step_stats.dev_stats for n in device.node_stats]
+    assert any("MatMul" in n.timeline_label for n in nodes)
+    assert RunMetadata.FromString(message.SerializeToString()).engine == ENGINES[call.mode]
+
+
+def test_options_and_metadata_may_be_tensorboards_messages(call):
+    from tensorboard.compat.proto import config_pb2
+
+    message = config_pb2.RunMetadata()
+    call(options=config_pb2.RunOptions(trace_level=1), run_metadata=message)
+    labels = [n.timeline_label for d in message.step_stats.dev_stats for n in d.node_stats]
+    assert any("MatMul" in label for label in labels)
+
+
+def test_metadata_is_replaced_never_appended_to(call):
+    metadata = RunMetadata()
+    for _ in range(3):
+        call(options=SOFTWARE, run_metadata=metadata)
+        assert list(metadata.ops.op).count("MatMul") == 1
+    call(options=RunOptions(), run_metadata=metadata)
+    assert len(metadata.ops) == 0
+    assert metadata.status.ok
+
+
+def test_the_engine_is_named_and_found_by_the_package(tensorflow, call):
+    metadata = RunMetadata()
+    call(options=SOFTWARE, run_metadata=metadata)
+    assert metadata.engine == ENGINES[call.mode]
+    metadata = RunMetadata()
+    stepscope.run(lambda: tensorflow.eye(2) @ tensorflow.eye(2), run_metadata=metadata)
+    assert metadata.engine == "tensorflow eager"
+    with stepscope.observe() as observed, stepscope.annotate("here"):
+        tensorflow.eye(2) @ tensorflow.eye(2)
+    assert {"MatMul", "Annotation"} <= set(observed.ops.op)
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+SET = {
+    "debug_options": {"debug_options": stepscope.DebugOptions(global_step=3)},
+    "report_tensor_allocations_upon_oom": {"report_tensor_allocations_upon_oom": True},
+    "experimental.collective_graph_key": {
+        "experimental": RunOptions.Experimental(collective_graph_key=7)
+    },
+    "experimental.use_run_handler_pool": {
+        "experimental": RunOptions.Experimental(use_run_handler_pool=True)
+    },
+    "allocation_log_buffer_size": {"allocation_log_buffer_size": 100},
+    "allocation_log_sampling_rate": {"allocation_log_sampling_rate": 0.5},
+}
+
+
+@pytest.mark.parametrize("field", SET)
+def test_what_an_engine_cannot_do_is_refused_by_name(call, field):
+    engine = ENGINES[call.mode]
+    states = {
+        state for name, (state, _) in support.SUPPORT[engine].items() if name.startswith(field)
+    }
+    assert len(states) == 1
+    if states == {"yes"}:
+        call(options=RunOptions(**SET[field]))
+        return
+    with pytest.raises(errors.UnimplementedError) as caught:
+        call(options=RunOptions(**SET[field]))
+    assert field in str(caught.value)
+    assert engine in str(caught.value)
+    assert isinstance(caught.value, versions.tensorflow().errors.UnimplementedError)
+
+
+def test_pools_that_do_not_exist_are_refused(tensorflow, call):
+    for pool in (-2, 17):
+        with pytest.raises(tensorflow.errors.InvalidArgumentError) as caught:
+            call(options=RunOptions(inter_op_thread_pool=pool))
+        assert f"Invalid inter_op_thread_pool: {pool}" in str(caught.value)
+        assert isinstance(caught.value, errors.InvalidArgumentError)
+
+
+def test_a_block_refuses_a_deadline(tensorflow):
+    with (
+        pytest.raises(tensorflow.errors.InvalidArgumentError, match="timeout_in_ms"),
+        adapter.observe(RunOptions(timeout_in_ms=100)),
+    ):
+        raise AssertionError("the block must not be entered")
+
+
+def test_an_error_can_be_pickled(tensorflow):
+    function = tensorflow.function(lambda x: tensorflow.debugging.check_numerics(x, "bad"))
+    with pytest.raises(tensorflow.errors.InvalidArgumentError) as caught:
+        adapter.run(function, tensorflow.constant(float("nan")), options=SOFTWARE)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, tensorflow.errors.InvalidArgumentError)
+    assert isinstance(again, errors.InvalidArgumentError)
+    assert again.message == caught.value.message
+    assert again.run_metadata.status.code == "INVALID_ARGUMENT"
+    assert list(again.run_metadata.ops.name) == list(caught.value.run_metadata.ops.name)
+
+
+# -- the profiler ----------------------------------------------------------------------------------
+
+
+def test_where_the_program_profiles_itself_nothing_fails(tensorflow, tmp_path, call):
+    profiler = tensorflow.profiler.experimental
+    profiler.start(str(tmp_path))
+    try:
+        metadata = RunMetadata()
+        call(options=SOFTWARE, run_metadata=metadata)
+    finally:
+        profiler.stop()
+    assert metadata.status.ok
+    assert list(tmp_path.rglob("*.xplane.pb")), "the program's own profile is there"
+    if call.mode == "session":
+        assert has_product(metadata)
+        assert metadata.completeness.complete
+    else:
+        assert len(metadata.ops) == 0
+        (loss,) = metadata.completeness.losses
+        assert loss.what == "op executions"
+        assert "in use" in loss.reason
+    call(options=SOFTWARE, run_metadata=metadata)
+    assert has_product(metadata)
+    assert metadata.completeness.complete
+
+
+def test_a_recorder_whose_level_cannot_be_raised_is_declared(monkeypatch, call):
+    for _ in range(200):
+        call()
+    monkeypatch.setattr(versions.TraceLevel, "raise_to", lambda self, level: False)
+    metadata = RunMetadata()
+    call(options=SOFTWARE, run_metadata=metadata)
+    (loss,) = metadata.completeness.losses
+    assert loss.what == "executions of cheap ops"
+    assert "level" in loss.reason
+    assert metadata.status.ok
+
+
+def test_the_recorders_level_is_there_and_is_reset(tensorflow, call):
+    level = versions.TraceLevel()
+    assert level.available
+    call(options=SOFTWARE, run_metadata=RunMetadata())
+    assert not level.raise_to(3), "nothing is being recorded any more"
+
+
+def test_what_tracing_cost_is_said(call):
+    metadata = RunMetadata()
+    call(options=SOFTWARE, run_metadata=metadata)
+    assert metadata.overhead.ns > 0
+    assert metadata.overhead.fraction > 0
+    call(options=RunOptions(), run_metadata=metadata)
+    assert metadata.overhead.ns < 5_000_000

@@ -1,0 +1,328 @@
+"""Runs that fail and runs that take too long, on TensorFlow: what is known of them afterwards."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from stepscope import errors
+from stepscope.adapters import tensorflow as adapter
+from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions
+
+FULL = RunOptions.FULL_TRACE
+SOFTWARE = RunOptions.SOFTWARE_TRACE
+SLACK_S = 0.15
+"""How late control may come back where everything can be cancelled."""
+
+
+def failing(error, call, **options):
+    """(error, metadata, seconds) of a run that has to fail."""
+    options.setdefault("trace_level", SOFTWARE)
+    metadata = RunMetadata()
+    began = time.monotonic()
+    with pytest.raises(error) as caught:
+        call(options=RunOptions(**options), run_metadata=metadata)
+    assert caught.value.run_metadata is metadata
+    return caught.value, metadata, time.monotonic() - began
+
+
+# -- an op that fails ------------------------------------------------------------------------------
+
+
+def hundred(tf, x):
+    """100 ops, each needing the one before; the sixtieth looks for a value that is not there."""
+    y = x
+    for i in range(1, 101):
+        if i == 60:
+            y = tf.gather(y, tf.argmax(tf.shape(y)) + 5, name="op_60", batch_dims=0)
+            y = tf.reshape(y, [1, 1])
+        else:
+            y = tf.matmul(y, x, name=f"op_{i}")
+    return y
+
+
+@pytest.fixture
+def hundred_as(tensorflow):
+    """Run the hundred ops in a mode."""
+    tf = tensorflow
+
+    def session():
+        graph = tf.Graph()
+        with graph.as_default():
+            x = tf.compat.v1.placeholder(tf.float32, [1, 1])
+            y = hundred(tf, x)
+        opened = adapter.Session(graph=graph)
+        return lambda **kw: opened.run(y, {x: np.ones((1, 1), np.float32)}, **kw)
+
+    def function():
+        traced = tf.function(lambda x: hundred(tf, x))
+        return lambda **kw: adapter.run(traced, tf.ones([1, 1]), **kw)
+
+    def eager():
+        return lambda **kw: adapter.run(lambda: hundred(tf, tf.ones([1, 1])), **kw)
+
+    return lambda mode: {"session": session, "function": function, "eager": eager}[mode]()
+
+
+@pytest.mark.parametrize("level", [SOFTWARE, FULL])
+@pytest.mark.parametrize("mode", ["session", "function"])
+def test_what_ran_before_a_failure_is_in_the_metadata(tensorflow, hundred_as, mode, level):
+    call = hundred_as(mode)
+    for _ in range(3):
+        error, metadata, _ = failing(
+            tensorflow.errors.InvalidArgumentError, call, trace_level=level
+        )
+        names = [name.rpartition("/")[2] for name in metadata.ops.name]
+        assert [n for n in names if n in {f"op_{i}" for i in range(1, 101) if i != 60}] == [
+            f"op_{i}" for i in range(1, 60)
+        ]
+        assert metadata.status.code == "INVALID_ARGUMENT"
+        assert metadata.status.in_flight == ["op_60"]
+        assert metadata.status.message == error.message
+        assert not metadata.completeness.complete
+
+
+def test_eager_code_that_fails_keeps_what_it_did(tensorflow, hundred_as):
+    _, metadata, _ = failing(tensorflow.errors.InvalidArgumentError, hundred_as("eager"))
+    assert list(metadata.ops.op).count("MatMul") == 59
+    assert metadata.status.code == "INVALID_ARGUMENT"
+
+
+def test_an_error_of_the_users_own_is_raised_as_it_is(tensorflow):
+    class Mine(Exception):
+        pass
+
+    def body():
+        tensorflow.ones([2]) + 1.0
+        raise Mine("no")
+
+    error, metadata, _ = failing(Mine, lambda **kw: adapter.run(body, **kw))
+    assert type(error) is Mine
+    assert metadata.status.code == "UNKNOWN"
+    assert metadata.status.message == "Mine: no"
+    assert "AddV2" in list(metadata.ops.op)
+
+
+# -- deadlines: functions --------------------------------------------------------------------------
+
+
+def endless(tf):
+    return tf.function(
+        lambda x: tf.while_loop(lambda y: tf.reduce_sum(y) < 1e9, lambda y: [tf.sin(y)], [x])[0]
+    )
+
+
+def blocked(tf):
+    queue = tf.queue.FIFOQueue(1, [tf.float32], [[]])
+    return queue, tf.function(lambda x: queue.dequeue() + x)
+
+
+@pytest.mark.parametrize("level", [0, SOFTWARE])
+def test_a_loop_in_a_function_ends_at_the_deadline(tensorflow, level):
+    function = endless(tensorflow)
+    x = tensorflow.ones([2])
+    function.get_concrete_function(x)
+    for _ in range(2):
+        _, metadata, seconds = failing(
+            tensorflow.errors.DeadlineExceededError,
+            lambda **kw: adapter.run(function, x, **kw),
+            timeout_in_ms=300,
+            trace_level=level,
+        )
+        assert metadata.status.code == "DEADLINE_EXCEEDED"
+        if level == 0:
+            assert 0.3 <= seconds < 0.3 + SLACK_S
+            continue
+        # The run ended in time; then its tens of thousands of events were read.
+        took = (metadata.ops.end_ns.max() - metadata.ops.start_ns.min()) / 1e9
+        assert 0.2 < took < 0.3 + SLACK_S
+        assert len(metadata.ops) > 100
+        assert "while" in metadata.status.in_flight[0]
+
+
+def test_a_blocked_dequeue_in_a_function_ends_at_the_deadline(tensorflow):
+    queue, function = blocked(tensorflow)
+    x = tensorflow.ones([])
+    queue.enqueue(1.0)
+    function(x)
+    _, metadata, seconds = failing(
+        tensorflow.errors.DeadlineExceededError,
+        lambda **kw: adapter.run(function, x, **kw),
+        timeout_in_ms=300,
+    )
+    assert 0.3 <= seconds < 0.3 + SLACK_S
+    assert [op.outcome for op in metadata.status.outcomes] == ["cancelled"]
+    assert "dequeue" in metadata.status.in_flight[0].lower()
+    queue.enqueue(2.0)
+    assert function(x).numpy() == 3.0
+
+
+def test_a_sleeping_python_op_is_waited_for_and_named_with_how_late_it_was(tensorflow):
+    tf = tensorflow
+
+    def nap(x):
+        time.sleep(0.5)
+        return x
+
+    function = tf.function(lambda x: tf.numpy_function(nap, [x], tf.float32) + 1.0)
+    x = tf.ones([])
+    function(x)
+    _, metadata, seconds = failing(
+        tf.errors.DeadlineExceededError,
+        lambda **kw: adapter.run(function, x, **kw),
+        timeout_in_ms=200,
+    )
+    assert 0.5 <= seconds < 0.5 + SLACK_S
+    (late,) = metadata.status.outcomes
+    assert late.name == "PyFunc"
+    assert late.outcome == "waited_for"
+    assert late.waited_ns / 1e9 == pytest.approx(0.3, abs=0.05)
+
+
+def test_eager_code_is_looked_at_when_it_returns(tensorflow):
+    tf = tensorflow
+
+    def nap(x):
+        time.sleep(0.3)
+        return x
+
+    def body():
+        return tf.numpy_function(nap, [tf.ones([])], tf.float32)
+
+    _, metadata, seconds = failing(
+        tf.errors.DeadlineExceededError, lambda **kw: adapter.run(body, **kw), timeout_in_ms=100
+    )
+    assert seconds >= 0.3
+    assert [op.outcome for op in metadata.status.outcomes] == ["waited_for"]
+    assert metadata.status.outcomes[0].waited_ns / 1e9 == pytest.approx(0.2, abs=0.05)
+
+
+def test_a_run_in_time_is_not_disturbed_by_its_deadline(tensorflow):
+    function = tensorflow.function(lambda x: x + 1.0)
+    metadata = RunMetadata()
+    options = RunOptions(trace_level=SOFTWARE, timeout_in_ms=5_000)
+    result = adapter.run(function, tensorflow.ones([]), options=options, run_metadata=metadata)
+    assert result.numpy() == 2.0
+    assert metadata.status.ok
+
+
+def test_one_threads_timeout_never_cancels_another_threads_run(tensorflow):
+    tf = tensorflow
+    loop, x = endless(tf), tf.ones([2])
+    counted = tf.function(
+        lambda x: tf.while_loop(lambda i, y: i < 3_000_000, lambda i, y: (i + 1, y), (0, x))[1]
+    )
+    long = tf.function(
+        lambda x: tf.numpy_function(lambda v: (time.sleep(0.6), v)[1], [x], tf.float32) + 1.0
+    )
+    long(x)
+    counted.get_concrete_function(x)
+    loop.get_concrete_function(x)
+    results, problems = [], []
+
+    def unharmed():
+        try:
+            for traced in (False, True):
+                options = RunOptions(trace_level=SOFTWARE if traced else 0)
+                metadata = RunMetadata()
+                results.append(adapter.run(long, x, options=options, run_metadata=metadata))
+                results.append(long(x))
+        except BaseException as error:  # noqa: BLE001 - asserted on below
+            problems.append(error)
+
+    thread = threading.Thread(target=unharmed)
+    thread.start()
+    while thread.is_alive():
+        failing(
+            tf.errors.DeadlineExceededError,
+            lambda **kw: adapter.run(loop, x, **kw),
+            timeout_in_ms=100,
+            trace_level=0,
+        )
+    thread.join()
+    assert problems == []
+    assert [r.numpy().tolist() for r in results] == [[2.0, 2.0]] * 4
+
+
+# -- deadlines: sessions ---------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["fed", "folded"])
+def napping(request, tensorflow):
+    """(session, the fetch that sleeps, another fetch, the feeds)."""
+    tf = tensorflow
+    let_go = threading.Event()
+
+    def nap(x):
+        let_go.wait(20)
+        return x
+
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder_with_default(np.float32(2), [])
+        before = tf.sin(x, name="before")
+        asleep = tf.numpy_function(nap, [before], tf.float32, name="asleep")
+        after = tf.tanh(asleep, name="after")
+    session = adapter.Session(graph=graph)
+    yield session, after, before, {x: 2.0} if request.param == "fed" else {}
+    let_go.set()
+
+
+def test_a_session_gives_control_back_at_the_deadline_and_survives(tensorflow, napping):
+    session, after, before, feed = napping
+    _, metadata, seconds = failing(
+        tensorflow.errors.DeadlineExceededError,
+        lambda **kw: session.run(after, feed, **kw),
+        timeout_in_ms=300,
+    )
+    assert 0.3 <= seconds < 0.3 + 2 * SLACK_S
+    assert metadata.status.code == "DEADLINE_EXCEEDED"
+    assert metadata.status.in_flight == ["asleep"]
+    assert metadata.status.outcomes[0].outcome == "abandoned"
+    if feed:
+        assert "before" in list(metadata.ops.name)
+    assert session.run(before, feed) == pytest.approx(np.sin(2.0), rel=1e-5)
+    again = RunMetadata()
+    session.run(before, feed, options=RunOptions(trace_level=SOFTWARE), run_metadata=again)
+    assert again.status.ok
+    assert len(again.ops) >= 2
+
+
+def test_a_blocked_dequeue_in_a_session_is_cancelled(tensorflow):
+    tf = tensorflow
+    graph = tf.Graph()
+    with graph.as_default():
+        queue = tf.queue.FIFOQueue(1, [tf.float32], [[]], name="queue")
+        taken = queue.dequeue(name="taken")
+        put = queue.enqueue(4.0)
+    with adapter.Session(graph=graph) as session:
+        _, metadata, seconds = failing(
+            tf.errors.DeadlineExceededError,
+            lambda **kw: session.run(taken, **kw),
+            timeout_in_ms=300,
+        )
+        assert 0.3 <= seconds < 0.3 + 2 * SLACK_S
+        assert metadata.status.in_flight == ["taken"]
+        assert metadata.status.outcomes[0].outcome == "cancelled"
+        session.run(put)
+        assert session.run(taken) == 4.0
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+def test_errors_are_of_tensorflows_class_and_ours(tensorflow, hundred_as):
+    for mode in ("session", "function", "eager"):
+        error, _, _ = failing(tensorflow.errors.InvalidArgumentError, hundred_as(mode))
+        assert isinstance(error, errors.InvalidArgumentError)
+        assert isinstance(error, errors.OpError)
+        assert error.error_code == tensorflow.errors.INVALID_ARGUMENT
+        assert type(error).__name__ == "InvalidArgumentError"
+    with pytest.raises(errors.DeadlineExceededError):
+        adapter.run(
+            endless(tensorflow), tensorflow.ones([2]), options=RunOptions(timeout_in_ms=100)
+        )
