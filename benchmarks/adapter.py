@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import random
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,6 +53,7 @@ class Traced:
         self._run = run
         self._options = RunOptions(trace_level=level)
         self._ops = ops
+        self._runs: list[tuple[RunMetadata, int]] = []
         self.starting: list[float] = []
         self.collecting: list[float] = []
         self.decoding: list[float] = []
@@ -60,14 +62,20 @@ class Traced:
         metadata = RunMetadata()
         began = clock()
         self._run(options=self._options, run_metadata=metadata)
-        ended = clock()
-        count = len(metadata.ops)
-        self.decoding.append((clock() - ended) / count if count else 0.0)
-        if count < self._ops:
-            raise AssertionError(f"a traced run shows {count} executions, not {self._ops}.")
+        self._runs.append((metadata, clock() - self._inside.ended))
         self.starting.append(self._inside.began - began)
-        self.collecting.append((ended - self._inside.ended) / count)
         return self._inside.took
+
+    def check(self) -> None:
+        """Count what every run recorded: not in between, where it would disturb the next run."""
+        for metadata, collecting in self._runs:
+            began = clock()
+            count = len(metadata.ops)
+            if count < self._ops:
+                raise AssertionError(f"a traced run shows {count} executions, not {self._ops}.")
+            self.decoding.append((clock() - began) / count)
+            self.collecting.append(collecting / count)
+        self._runs.clear()
 
 
 class Step:
@@ -90,11 +98,15 @@ class Step:
         for _ in range(WARM_UP):
             self.inside()
         samples: dict[str, list[int]] = {label: [] for label in sides}
+        order = random.Random(1)
         for n in range(rounds + 5):
-            for label, side in sides.items():
-                took = side()
+            # No side always comes after the same other one.
+            for label in order.sample(list(sides), len(sides)):
+                took = sides[label]()
                 if n >= 5:
                     samples[label].append(took)
+        for traced in self.traced.values():
+            traced.check()
         return {label: statistics.median(figures) for label, figures in samples.items()}
 
 

@@ -10,7 +10,8 @@ A test asks for `engine`, describes a program with TensorFlow 1's names for ops,
     program.run("y", {"x": 2.0}, options=..., metadata=...)
 
 `engine` is every engine in turn. A test of what only sessions have (a configuration, `close`)
-asks for `session_engine`; one of the embedded engine's own threads and pools for `embedded`.
+asks for `session_engine`, of ops side by side for `parallel_engine`, of the embedded engine's own
+threads and pools for `embedded`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ def engine(request):
 @pytest.fixture(params=[name for name, kind in ENGINES.items() if issubclass(kind, SessionEngine)])
 def session_engine(request):
     """Each engine that has sessions."""
+    yield from _started(ENGINES[request.param])
+
+
+@pytest.fixture(params=[name for name, kind in ENGINES.items() if kind.parallel])
+def parallel_engine(request):
+    """Each engine where two ops of a run can be inside at once."""
     yield from _started(ENGINES[request.param])
 
 

@@ -15,7 +15,23 @@ import pytest
 
 from stepscope import errors
 from stepscope.metadata import Loss, RunMetadata
-from stepscope.options import ConfigProto, RunOptions
+from stepscope.options import ConfigProto, RunOptions, as_run_options, run_option_fields
+
+
+def fields_set(options: Any) -> list[str]:
+    """The dotted names of the options that are not their defaults."""
+    default, found = RunOptions(), []
+    options = as_run_options(options)
+    for field in run_option_fields():
+        mine, theirs = options, default
+        for name in field.split("."):
+            if name == "debug_tensor_watch_opts":
+                mine, theirs = len(mine.debug_tensor_watch_opts), 0
+                break
+            mine, theirs = getattr(mine, name), getattr(theirs, name)
+        if mine != theirs:
+            found.append(field)
+    return found
 
 
 class Program:
@@ -108,10 +124,6 @@ class Engine:
     """Whether a run that stays on the caller's thread ends with the op that was too long."""
     parallel = True
     """Whether two ops of a run can be inside at once."""
-    sees_the_caller_s_thread = True
-    """Whether ops can be traced that `inter_op_thread_pool=-1` keeps on the caller's thread."""
-    interrupts_python_ops = True
-    """Whether control-C comes through while an op is inside, wherever that runs."""
     names_the_failing_op = True
     """Whether an error has `op` and `node_def`, as those of sessions have."""
     names_without_a_trace = True
@@ -145,9 +157,37 @@ class Engine:
         """The losses of a run, but for what the engine never has."""
         return [loss for loss in metadata.completeness.losses if loss.what not in self.always_lost]
 
-    def sees(self, options: Mapping[str, Any]) -> bool:
-        """Whether ops of a run with these options can be traced."""
-        return self.sees_the_caller_s_thread or options.get("inter_op_thread_pool") != -1
+    def refusal(self, program: Program, fetches: Any, feeds: Any, options: Any) -> bool:
+        """Whether the support table refuses one of these options; the run is tried and has to fail.
+
+        A test that gets True has nothing more to look at on this engine.
+        """
+        refused = [field for field in fields_set(options) if self.refuses(field)]
+        if not refused:
+            return False
+        with pytest.raises(self.errors.UnimplementedError) as caught:
+            program.run(fetches, feeds, options, RunMetadata())
+        assert any(field in caught.value.message for field in refused)
+        assert self.name in caught.value.message
+        assert caught.value.error_code == 12
+        return True
+
+    def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
+        """Whether control-C comes through at once while an op (in Python or not) is inside."""
+        return True
+
+    def interrupted(self, options: Mapping[str, Any]) -> tuple[type[BaseException], str]:
+        """What control-C inside a Python op is to the caller, and the status of the run."""
+        return KeyboardInterrupt, "CANCELLED"
+
+    def devices(self, count: int) -> Any:
+        """The configuration of a program on so many devices, or on one in place of many."""
+        del count
+
+    def partitions(self, count: int) -> int:
+        """How many partition graphs a program on so many devices has here."""
+        del count
+        return 1 if self.has_partitions else 0
 
     def untraced(self) -> RunOptions | None:
         """Options of a run that records nothing."""
@@ -163,6 +203,12 @@ class SessionEngine(Engine):
 
     def config(self, **fields: Any) -> Any:
         return ConfigProto(**fields)
+
+    def devices(self, count: int) -> Any:
+        return self.config(device_count={"CPU": count}, allow_soft_placement=count == 1)
+
+    def partitions(self, count: int) -> int:
+        return count
 
     def new_session(self, graph: Any, config: Any) -> Any:
         raise NotImplementedError

@@ -19,7 +19,7 @@ from contract_engines import Engine, Program, SessionEngine
 
 import stepscope
 from stepscope.metadata import RunMetadata
-from stepscope.options import as_config
+from stepscope.options import ConfigProto
 
 _numbers = itertools.count(1)
 _MADE_ONCE = frozenset({"FIFOQueueV2", "VarHandleOp"})
@@ -73,7 +73,6 @@ class TensorFlowSession(SessionEngine):
 
     name = "tensorflow session"
     stops_between_ops = False
-    interrupts_python_ops = False
     names_without_a_trace = False
     always_lost = frozenset({"allocations"})
 
@@ -85,17 +84,26 @@ class TensorFlowSession(SessionEngine):
         self.ops = self.tensorflow.compat.v1
         self.support = SUPPORT[self.name]
 
+    def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
+        return "timeout_in_ms" in options or (python and options.get("inter_op_thread_pool") == -1)
+
+    def interrupted(self, options: Mapping[str, Any]) -> tuple[type[BaseException], str]:
+        if options.get("inter_op_thread_pool") == -1:  # TensorFlow's own: it is the op's error
+            return self.errors.UnknownError, "UNKNOWN"
+        return super().interrupted(options)
+
     def new_graph(self) -> Any:
         return self.tensorflow.Graph()
 
     def new_session(self, graph: Any, config: Any) -> Any:
         from stepscope.adapters.tensorflow import Session
 
-        settings = as_config(config).SerializeToString()
-        config = self.ops.ConfigProto.FromString(settings)
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        config.graph_options.optimizer_options.opt_level = -1
-        return Session(graph=graph, config=config)
+        given = ConfigProto() if config is None else config
+        if hasattr(given, "SerializeToString") and hasattr(given, "graph_options"):
+            given = type(given).FromString(given.SerializeToString())
+            given.graph_options.rewrite_options.disable_meta_optimizer = True
+            given.graph_options.optimizer_options.opt_level = -1
+        return Session(graph=graph, config=given)
 
 
 class TensorFlowFunction(Engine):
@@ -104,9 +112,7 @@ class TensorFlowFunction(Engine):
     name = "tensorflow function"
     python_op_at_deadline = "waited_for"
     stops_between_ops = False
-    sees_the_caller_s_thread = False
     names_the_failing_op = False
-    interrupts_python_ops = False
     names_without_a_trace = False
     knows_sources = False  # pruning copies the graph, and the copy's lines are those of the pruning
     traces_without_options = True
@@ -122,6 +128,9 @@ class TensorFlowFunction(Engine):
         self._before = self.tensorflow.config.optimizer.get_experimental_options()
         self.tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
+    def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
+        return False
+
     def start(self, build: Callable[[Any], Mapping[str, Any]], config: Any = None) -> Program:
         assert config is None, "a function has no configuration of its own"
         ops = Ops(self.ops)
@@ -129,7 +138,7 @@ class TensorFlowFunction(Engine):
 
         def traced() -> list[Any]:
             named.update({name: ops.readable(value) for name, value in build(ops).items()})
-            return []
+            return []  # what is run is pruned from it
 
         wrapped = self.ops.wrap_function(traced, [])
         program = FunctionProgram(self.tensorflow, wrapped, ops, named)
@@ -214,6 +223,9 @@ class TensorFlowEager(Engine):
         self.ops = self.tensorflow.compat.v1
         self.support = SUPPORT[self.name]
 
+    def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
+        return python
+
     def raised(self, error: BaseException, kind: str) -> type[BaseException]:
         return type(error)
 
@@ -235,6 +247,7 @@ class EagerProgram(Program):
         self._tensorflow = tensorflow
         self._ops = ops
         self._began: dict[int, list[Any]] = {}
+        self._last: list[Any] = []
         self._made: dict[str, Any] = {}
         for op in graph.get_operations():
             if op.type in _MADE_ONCE:
@@ -258,8 +271,7 @@ class EagerProgram(Program):
             for name, value in (feeds or {}).items()
         }
         began: list[Any] = []
-        if isinstance(metadata, RunMetadata):
-            self._began[id(metadata)] = began
+        self._began[id(metadata)] = self._last = began
         values = stepscope.run(
             lambda: self._execute(order, fed, began), options=options, run_metadata=metadata
         )
@@ -274,7 +286,7 @@ class EagerProgram(Program):
         for row, kind in enumerate(metadata.ops.op):
             shown[kind].append(row)
         ran: dict[str, list[str]] = defaultdict(list)
-        for op in self._began[id(metadata)]:
+        for op in self._began.get(id(metadata), self._last):
             ran[op.type].append(op.name)
         return {
             name: row
@@ -285,7 +297,7 @@ class EagerProgram(Program):
     def outcomes(self, metadata: RunMetadata) -> dict[str, Any]:
         found = {}
         for outcome in metadata.status.outcomes:
-            last = self._began[id(metadata)][-1]
+            last = self._began.get(id(metadata), self._last)[-1]
             called = getattr(self._ops.python.get(last.name), "__name__", last.type)
             found[last.name if outcome.name in (last.type, called) else outcome.name] = outcome
         return found
@@ -316,12 +328,11 @@ class EagerProgram(Program):
         if op.type == "NoOp":
             return []
         inputs = [values[t.op.name][t.value_index] for t in op.inputs]
-        with tf.device(op.device):
-            if op.type == "PyFunc":
-                (kind,) = [t.dtype for t in op.outputs]
-                found = tf.compat.v1.py_func(self._ops.python[op.name], inputs, kind)
-                return [tf.convert_to_tensor(found)]
-            found = self._raw(op, inputs)
+        if op.type == "PyFunc":
+            (kind,) = [t.dtype for t in op.outputs]
+            found = tf.compat.v1.py_func(self._ops.python[op.name], inputs, kind)
+            return [tf.convert_to_tensor(found)]
+        found = self._raw(op, inputs)
         if found is None or isinstance(found, tf.Operation):
             return []
         return list(found) if isinstance(found, (list, tuple)) else [found]

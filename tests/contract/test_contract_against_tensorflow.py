@@ -1,4 +1,4 @@
-"""The same small graphs, traced by each engine and by TensorFlow: the records agree.
+"""The same small graphs, traced by the embedded engine and by TensorFlow: the records agree.
 
 TensorFlow is asked twice: with its optimizers off, where it runs the graph as it is and the sets
 of nodes have to be the same (but for transfers, which it does not list), and as it comes, where it
@@ -141,7 +141,8 @@ def devices(request):
 
 
 @pytest.mark.parametrize("build", GRAPHS, ids=lambda build: build.__name__)
-def test_records_agree(engine, tf, build, devices, optimized):
+def test_records_agree(embedded, tf, build, devices, optimized):
+    engine = embedded
     v1 = tf.compat.v1
     graph = tf.Graph()
     with graph.as_default():

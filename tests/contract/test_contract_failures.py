@@ -33,20 +33,20 @@ def around(function):
     return build
 
 
-def assert_tells(metadata, code, *, node="inside"):
+def assert_tells(engine, program, metadata, code, *, node="inside"):
     """The metadata of a run of `around` that ended inside the node."""
     assert metadata.status.code == code
     assert metadata.status.message
-    assert metadata.status.in_flight == [node]
-    assert "before" in metadata.ops.name
-    assert not {node, "after"} & set(metadata.ops.name)
+    assert list(program.outcomes(metadata)) == [node]
+    assert "before" in program.ran(metadata)
+    assert not {node, "after"} & program.ran(metadata)
     assert not metadata.completeness.complete
-    (loss,) = metadata.completeness.losses
+    (loss,) = engine.losses(metadata)
     assert loss.what == "node executions"
     assert code in loss.reason
     saved = RunMetadata.FromString(metadata.SerializeToString())
     assert saved.status.code == code
-    assert saved.status.in_flight == [node]
+    assert saved.status.in_flight == metadata.status.in_flight
 
 
 PLACES = {
@@ -76,13 +76,17 @@ def test_an_op_error(engine, place, raised, kind, code):
         raise raised
 
     program = engine.start(around(fail))
-    error, metadata, _ = program.failing(getattr(engine.errors, kind), "after", FED, **place)
+    if engine.refusal(program, "after", FED, RunOptions(**place)):
+        return
+    error, metadata, _ = program.failing(engine.raised(raised, kind), "after", FED, **place)
     assert error.run_metadata is metadata
-    assert str(raised) in error.message
-    assert error.op.name == "inside"
-    assert error.node_def.name == "inside"
-    assert "test_contract_failures.py:" in error.message, "the line that made the node"
-    assert_tells(metadata, code)
+    assert str(raised) in str(error)
+    if engine.names_the_failing_op:
+        assert error.op.name == "inside"
+        assert error.node_def.name == "inside"
+    if engine.knows_sources:
+        assert "test_contract_failures.py" in error.message, "the line that made the node"
+    assert_tells(engine, program, metadata, code)
     np.testing.assert_array_equal(program.run("before", FED), [2.0, 3.0])
 
 
@@ -91,35 +95,48 @@ def test_an_error_carries_metadata_that_nobody_asked_for(engine):
         raise ValueError("wrong")
 
     program = engine.start(around(fail))
-    with pytest.raises(engine.errors.InvalidArgumentError) as caught:
+    with pytest.raises(engine.raised(ValueError(), "InvalidArgumentError")) as caught:
         program.run("after", FED)
-    assert caught.value.run_metadata.status.code == "INVALID_ARGUMENT"
-    assert caught.value.run_metadata.status.in_flight == ["inside"]
+    found = caught.value.run_metadata
+    assert found.status.code == "INVALID_ARGUMENT"
+    if engine.names_without_a_trace or engine.names_the_failing_op:
+        assert found.status.in_flight == ["inside"]
+    else:
+        assert len(found.status.in_flight) <= 1
 
 
 def test_an_error_of_a_kernel(engine, place):
     def build(ops):
         index = ops.placeholder(ops.int32, [], name="index")
         x = ops.constant([1.0, 2.0, 3.0], name="x")
-        before = ops.add(x, 1.0, name="before")
+        before = ops.add(x, ops.cast(index, ops.float32), name="before")
         return {"index": index, "after": ops.gather(before, index, name="pick")}
 
     program = engine.start(build)
-    _, metadata, _ = program.failing(
+    if engine.refusal(program, "after", {"index": 1}, RunOptions(**place)):
+        return
+    error, metadata, _ = program.failing(
         engine.errors.InvalidArgumentError, "after", {"index": 17}, **place
     )
-    assert metadata.status.in_flight == ["pick"]
+    assert error.run_metadata is metadata
+    assert list(program.outcomes(metadata)) == ["pick"]
     assert "17" in metadata.status.message
+    assert "pick" not in program.ran(metadata)
+    assert "before" in program.ran(metadata)
     assert program.run("after", {"index": 1}) == 3.0
 
 
 def test_a_time_out(engine, stuck):
     program = engine.start(around(stuck))
+    if engine.python_op_at_deadline == "waited_for":
+        threading.Timer(0.2, stuck.let_go.set).start()
     error, metadata, _ = program.failing(
         engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=80
     )
     assert error.run_metadata is metadata
-    assert_tells(metadata, "DEADLINE_EXCEEDED")
+    assert metadata.status.code == "DEADLINE_EXCEEDED"
+    assert list(program.outcomes(metadata)) == ["inside"]
+    assert "before" in program.ran(metadata)
 
 
 # -- session.close() from another thread -------------------------------------------------------
@@ -136,7 +153,8 @@ def close_when_entered(program, entered):
     return thread
 
 
-def test_closing_the_session_abandons_a_python_op_on_a_pool(engine, stuck):
+def test_closing_the_session_abandons_a_python_op_on_a_pool(session_engine, stuck):
+    engine = session_engine
     program = engine.start(around(stuck))
     closing = close_when_entered(program, stuck.entered)
     error, metadata, seconds = program.failing(
@@ -146,13 +164,14 @@ def test_closing_the_session_abandons_a_python_op_on_a_pool(engine, stuck):
     assert seconds < 4
     assert "closed" in error.message
     assert error.run_metadata is metadata
-    assert_tells(metadata, "CANCELLED")
+    assert_tells(engine, program, metadata, "CANCELLED")
     assert metadata.status.outcomes[0].outcome == "abandoned"
     with pytest.raises(RuntimeError, match="closed Session"):
         program.run("before", FED)
 
 
-def test_closing_does_not_wait_for_a_python_op(engine, stuck):
+def test_closing_does_not_wait_for_a_python_op(session_engine, stuck):
+    engine = session_engine
     program = engine.start(around(stuck))
     run = threading.Thread(
         target=lambda: program.failing(
@@ -174,20 +193,25 @@ def blocked(ops):
     before = ops.py_func(lambda v: entered.set() or v, [x], ops.float32, name="before")
     with ops.control_dependencies([before]):
         item = queue.dequeue(name="inside")
-    return {"x": x, "after": ops.add(item, 1.0, name="after"), "entered": entered}
+    return {
+        "x": x, "after": ops.add(item, 1.0, name="after"), "entered": entered,
+        "put": queue.enqueue([1.0], name="put"),
+    }  # fmt: skip
 
 
-def test_closing_the_session_wakes_a_blocked_dequeue(engine, place):
+def test_closing_the_session_wakes_a_blocked_dequeue(session_engine, place):
+    engine = session_engine
     program = engine.start(blocked)
     closing = close_when_entered(program, program.named["entered"])
     _, metadata, seconds = program.failing(engine.errors.CancelledError, "after", FED, **place)
     closing.join(20)
     assert seconds < 10
-    assert_tells(metadata, "CANCELLED")
+    assert_tells(engine, program, metadata, "CANCELLED")
     assert metadata.status.outcomes[0].outcome == "cancelled"
 
 
-def test_closing_twice_is_fine_and_a_closed_session_says_so(engine):
+def test_closing_twice_is_fine_and_a_closed_session_says_so(session_engine):
+    engine = session_engine
     program = engine.start(around(lambda v: v))
     program.close()
     program.close()
@@ -211,21 +235,36 @@ def interrupt_when(entered):
 
 def test_a_keyboard_interrupt_inside_a_python_op(engine, stuck, place):
     program = engine.start(around(stuck))
+    if engine.refusal(program, "after", FED, RunOptions(**place)):
+        return
     interrupt_when(stuck.entered)
-    error, metadata, seconds = program.failing(KeyboardInterrupt, "after", FED, **place)
+    at_once = engine.interrupts(place)
+    if not at_once:  # TensorFlow looks at signals when the run is over
+        threading.Timer(0.3, stuck.let_go.set).start()
+    kind, code = engine.interrupted(place)
+    error, metadata, seconds = program.failing(kind, "after", FED, **place)
     assert seconds < 10
     assert error.run_metadata is metadata
-    assert_tells(metadata, "CANCELLED")
+    assert metadata.status.code == code
     assert "KeyboardInterrupt" in metadata.status.message
+    assert "before" in program.ran(metadata)
+    if at_once:
+        assert_tells(engine, program, metadata, code)
     np.testing.assert_array_equal(program.run("before", FED), [2.0, 3.0])
 
 
 def test_a_keyboard_interrupt_while_a_dequeue_is_blocked(engine, place):
     program = engine.start(blocked)
+    if engine.refusal(program, "after", FED, RunOptions(**place)):
+        return
     interrupt_when(program.named["entered"])
+    if not engine.interrupts(place, python=False):
+        threading.Timer(0.3, lambda: program.run("put")).start()
     error, metadata, _ = program.failing(KeyboardInterrupt, "after", FED, **place)
     assert error.run_metadata is metadata
-    assert_tells(metadata, "CANCELLED")
+    assert metadata.status.code == "CANCELLED"
+    if engine.interrupts(place, python=False):
+        assert_tells(engine, program, metadata, "CANCELLED")
 
 
 def test_control_c_in_a_program_of_its_own(engine):
@@ -243,20 +282,21 @@ def test_control_c_in_a_program_of_its_own(engine):
 
         def wait(value):
             print("inside", flush=True)
-            time.sleep(30)
+            time.sleep({30 if engine.interrupts({}) else 1})
             return value
 
         def build(ops):
-            before = ops.add(ops.constant([1.0]), 1.0, name="before")
-            return {{"y": ops.py_func(wait, [before], ops.float32, name="inside")}}
+            x = ops.placeholder(ops.float32, [1], name="x")
+            before = ops.add(x, 1.0, name="before")
+            return {{"x": x, "y": ops.py_func(wait, [before], ops.float32, name="inside")}}
 
         program = engine.start(build)
         metadata = RunMetadata()
         try:
-            program.run("y", None, RunOptions(trace_level=3), metadata)
+            program.run("y", {{"x": [1.0]}}, RunOptions(trace_level=3), metadata)
         except KeyboardInterrupt as error:
-            print(metadata.status.code, metadata.status.in_flight, "before" in metadata.ops.name,
-                  error.run_metadata is metadata)
+            print(metadata.status.code, list(program.outcomes(metadata)),
+                  "before" in program.ran(metadata), error.run_metadata is metadata)
         """
     )
     with subprocess.Popen(
@@ -265,14 +305,16 @@ def test_control_c_in_a_program_of_its_own(engine):
         assert process.stdout.readline() == "inside\n", process.stderr.read()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-    assert out == "CANCELLED ['inside'] True True\n", err
+    inside = ["inside"] if engine.interrupts({}) else []
+    assert out == f"CANCELLED {inside} True True\n", err
     assert process.returncode == 0
 
 
 # -- several ops at once -----------------------------------------------------------------------
 
 
-def test_when_one_of_two_parallel_ops_fails_its_error_is_the_run_s(engine):
+def test_when_one_of_two_parallel_ops_fails_its_error_is_the_run_s(parallel_engine):
+    engine = parallel_engine
     together = threading.Barrier(2, timeout=20)
 
     def fail(value):
@@ -292,12 +334,14 @@ def test_when_one_of_two_parallel_ops_fails_its_error_is_the_run_s(engine):
 
     program = engine.start(build)
     error, metadata, _ = program.failing(engine.errors.InvalidArgumentError, "both", FED)
-    assert error.op.name == "bad"
-    assert "bad" in metadata.status.in_flight
-    assert "both" not in metadata.ops.name
+    assert "this one" in error.message
+    assert "bad" in program.outcomes(metadata)
+    assert "both" not in program.ran(metadata)
 
 
-def test_a_failing_op_wakes_a_dequeue_that_waits_beside_it(engine):
+def test_a_failing_op_wakes_a_dequeue_that_waits_beside_it(parallel_engine):
+    engine = parallel_engine
+
     def fail(value):
         time.sleep(0.05)
         raise ValueError("no more")
@@ -309,12 +353,14 @@ def test_a_failing_op_wakes_a_dequeue_that_waits_beside_it(engine):
         return {"x": x, "both": ops.group(bad, queue.dequeue(name="take"))}
 
     program = engine.start(build)
-    error, _, seconds = program.failing(engine.errors.InvalidArgumentError, "both", FED)
-    assert error.op.name == "bad"
+    _, metadata, seconds = program.failing(engine.errors.InvalidArgumentError, "both", FED)
+    assert "bad" in program.outcomes(metadata)
     assert seconds < 10
 
 
-def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(engine, stuck):
+def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(embedded, stuck):
+    engine = embedded  # TensorFlow keeps the cause to itself until all ops have ended
+
     def fail(value):
         assert stuck.entered.wait(20)
         raise ValueError("the cause")
@@ -337,7 +383,8 @@ def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(eng
     np.testing.assert_array_equal(program.run("quick", FED, options), [2.0, 3.0])
 
 
-def test_closing_the_session_ends_a_run_on_the_caller_s_thread_when_its_op_ends(engine, stuck):
+def test_closing_the_session_ends_a_run_on_the_caller_s_thread_when_its_op_ends(embedded, stuck):
+    engine = embedded  # TensorFlow runs what is left, where nothing of it can be cancelled
     program = engine.start(around(stuck))
     closing = close_when_entered(program, stuck.entered)
     threading.Timer(0.2, stuck.let_go.set).start()

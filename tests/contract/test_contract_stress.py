@@ -1,4 +1,8 @@
-"""Many threads on one session: nothing is lost, mixed up or left behind."""
+"""Many threads on one program: nothing is lost, mixed up or left behind.
+
+What becomes of the engine's own threads is looked at on the embedded engine alone: TensorFlow's
+are not ours.
+"""
 
 import threading
 import time
@@ -106,7 +110,8 @@ class Worker(threading.Thread):
         self.timed_out += 1
 
 
-def test_sixteen_threads_on_one_session(engine):
+def test_sixteen_threads_on_one_session(embedded):
+    engine = embedded
     sleepers = []
     workers_before = set(engine.workers())
     program = engine.start(program_of(sleepers))
@@ -137,7 +142,8 @@ def test_sixteen_threads_on_one_session(engine):
         assert not thread.is_alive(), "and they end with their op"
 
 
-def test_after_close_only_the_threads_of_abandoned_ops_remain(engine, stuck):
+def test_after_close_only_the_threads_of_abandoned_ops_remain(embedded, stuck):
+    engine = embedded
     before = set(engine.workers())
     x = np.ones(2, np.float32)
     program = engine.start(
@@ -156,7 +162,8 @@ def test_after_close_only_the_threads_of_abandoned_ops_remain(engine, stuck):
     assert set(engine.workers()) - before == set()
 
 
-def test_many_abandoned_ops_do_not_starve_the_pool(engine):
+def test_many_abandoned_ops_do_not_starve_the_embedded_pool(embedded):
+    engine = embedded  # an op that TensorFlow was left with keeps one of its threads
     let_go = threading.Event()
 
     def build(ops):
@@ -178,7 +185,7 @@ def test_many_abandoned_ops_do_not_starve_the_pool(engine):
         let_go.set()
 
 
-def test_sessions_opened_and_closed_by_many_threads(engine):
+def test_programs_started_and_closed_by_many_threads(engine):
     failures = []
 
     def build(ops):
@@ -201,3 +208,61 @@ def test_sessions_opened_and_closed_by_many_threads(engine):
     for thread in threads:
         thread.join(60)
     assert failures == []
+
+
+def test_each_thread_s_metadata_holds_its_own_run(engine):
+    """Eight threads on one program, traced and not, some of them out of time."""
+    failures, steps = [], []
+
+    def build(ops):
+        x = ops.placeholder(ops.float32, [3], name="x")
+        named = {"x": x}
+        for i in range(4):
+            y = x
+            for k in range(4 + i):
+                y = ops.add(y, 1.0, name=f"y{i}_{k}")
+            named[f"y{i}"] = y
+        slow = ops.py_func(lambda v: time.sleep(0.05) or v, [x], ops.float32, name="slow")
+        named["slow"] = ops.multiply(slow, 2.0, name="late")
+        return named
+
+    program = engine.start(build)
+    every = {f"y{i}_{k}" for i in range(4) for k in range(4 + i)}
+
+    def work(number):
+        try:
+            for i in range(12):
+                which, fed = (number + i) % 4, {"x": np.full(3, 100 * number + i, np.float32)}
+                if i % 6 == 5:
+                    time_out(fed)
+                    continue
+                metadata = RunMetadata()
+                options = RunOptions(trace_level=i % 2, timeout_in_ms=60_000 if i % 3 else 0)
+                y = program.run(f"y{which}", fed, options, metadata)
+                assert (y == 100 * number + i + 4 + which).all()
+                assert metadata.status.code == "OK"
+                assert metadata.completeness.complete
+                steps.append(metadata.step_id)
+                mine = {f"y{which}_{k}" for k in range(4 + which)} if i % 2 else set()
+                assert program.ran(metadata) & every == mine
+        except BaseException as error:  # noqa: BLE001 - raised by the test
+            failures.append(error)
+
+    def time_out(fed):
+        metadata = RunMetadata()
+        with pytest.raises(engine.errors.DeadlineExceededError) as caught:
+            program.run("slow", fed, RunOptions(trace_level=1, timeout_in_ms=10), metadata)
+        assert caught.value.run_metadata is metadata
+        assert metadata.status.code == "DEADLINE_EXCEEDED"
+        assert set(program.outcomes(metadata)) <= {"slow"}
+        steps.append(metadata.step_id)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    for failure in failures:
+        raise failure
+    assert len(set(steps)) == 8 * 12

@@ -26,29 +26,53 @@ def pools(*sizes_and_names):
 
 
 def pools_used(engine, program, fetch="both", **options):
+    """The embedded engine's pools that the Python ops of a run were on."""
     metadata = program.traced(fetch, **options)
     named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
     return {engine.pool_of(name) for node, name in named.items() if node in ("first", "second")}
 
 
-def test_each_index_is_its_own_pool(engine):
-    program = engine.start(
-        who_ran, engine.config(session_inter_op_thread_pool=pools((1, ""), (2, "")))
+def threads_used(program, fetch="both", **options):
+    """The threads that the Python ops were on, over some runs."""
+    runs = [program.run(fetch, None, RunOptions(**options)) for _ in range(5)]
+    return {int(ident) for run in runs for ident in np.ravel(run)}
+
+
+def test_each_index_is_its_own_pool(session_engine):
+    program = session_engine.start(
+        who_ran, session_engine.config(session_inter_op_thread_pool=pools((1, ""), (2, "")))
     )
-    first = pools_used(engine, program, inter_op_thread_pool=0)
-    second = pools_used(engine, program, inter_op_thread_pool=1)
+    first = threads_used(program, inter_op_thread_pool=0)
+    second = threads_used(program, inter_op_thread_pool=1)
+    assert len(first) == 1
+    assert 1 <= len(second) <= 2
+    assert not first & second
+    assert threading.get_ident() not in first | second
+
+
+def test_the_pools_of_the_embedded_engine_are_named_in_the_record(embedded):
+    program = embedded.start(
+        who_ran, embedded.config(session_inter_op_thread_pool=pools((1, ""), (2, "")))
+    )
+    first = pools_used(embedded, program, inter_op_thread_pool=0)
+    second = pools_used(embedded, program, inter_op_thread_pool=1)
     assert len(first) == len(second) == 1
     assert not first & second
     assert "caller" not in first | second
 
 
-def test_the_configured_pool_also_serves_runs_that_could_stay_on_the_caller_s_thread(engine):
-    program = engine.start(who_ran, engine.config(session_inter_op_thread_pool=pools((1, ""))))
+def test_the_configured_pool_also_serves_runs_that_could_stay_on_the_caller_s_thread(
+    session_engine,
+):
+    program = session_engine.start(
+        who_ran, session_engine.config(session_inter_op_thread_pool=pools((1, "")))
+    )
     assert program.run("first") != threading.get_ident()
     assert program.run("first") == program.run("second"), "one thread serves all"
 
 
-def test_a_pool_has_as_many_threads_as_it_was_given(engine):
+def test_a_pool_has_as_many_threads_as_it_was_given(session_engine):
+    engine = session_engine
     meeting = threading.Barrier(3, timeout=20)
 
     def build(ops):
@@ -63,7 +87,8 @@ def test_a_pool_has_as_many_threads_as_it_was_given(engine):
         assert len(set(program.run("all"))) == 3, "three ops were inside at once"
 
 
-def test_one_thread_runs_one_op_at_a_time(engine):
+def test_one_thread_runs_one_op_at_a_time(session_engine):
+    engine = session_engine
     inside, most = [], []
 
     def build(ops):
@@ -82,7 +107,8 @@ def test_one_thread_runs_one_op_at_a_time(engine):
     assert len(most) == 8
 
 
-def test_a_global_name_is_one_pool_for_all_sessions(engine):
+def test_a_global_name_is_one_pool_for_all_sessions(session_engine):
+    engine = session_engine
     config = engine.config(session_inter_op_thread_pool=pools((1, "shared by two")))
     one, two = engine.start(who_ran, config), engine.start(who_ran, config)
     assert one.run("first") == two.run("first")
@@ -91,7 +117,8 @@ def test_a_global_name_is_one_pool_for_all_sessions(engine):
     assert three.run("first") != four.run("first")
 
 
-def test_a_shared_pool_outlives_the_session_that_made_it(engine):
+def test_a_shared_pool_outlives_the_session_that_made_it(session_engine):
+    engine = session_engine
     config = engine.config(session_inter_op_thread_pool=pools((1, "outlives")))
     one, two = engine.start(who_ran, config), engine.start(who_ran, config)
     thread = one.run("first")
@@ -101,19 +128,27 @@ def test_a_shared_pool_outlives_the_session_that_made_it(engine):
 
 def test_minus_one_is_the_caller_s_thread(engine):
     program = engine.start(who_ran)
-    assert set(program.run("both", None, RunOptions(inter_op_thread_pool=-1))) == {
-        threading.get_ident()
+    if engine.refusal(program, "both", None, RunOptions(inter_op_thread_pool=-1)):
+        return
+    assert threads_used(program, inter_op_thread_pool=-1) == {threading.get_ident()}
+    metadata = program.traced("both", inter_op_thread_pool=-1)
+    row = program.rows(metadata)
+    assert {metadata.ops.thread[row[node]] for node in ("first", "second")} == {
+        threading.get_native_id()
     }
-    assert pools_used(engine, program, inter_op_thread_pool=-1) == {"caller"}
 
 
-def test_minus_one_leaves_configured_pools_alone(engine):
-    program = engine.start(who_ran, engine.config(session_inter_op_thread_pool=pools((2, ""))))
-    assert pools_used(engine, program, inter_op_thread_pool=-1) == {"caller"}
+def test_minus_one_leaves_configured_pools_alone(session_engine):
+    program = session_engine.start(
+        who_ran, session_engine.config(session_inter_op_thread_pool=pools((2, "")))
+    )
+    assert threads_used(program, inter_op_thread_pool=-1) == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own pools", "default pool"])
-def test_minus_one_with_several_partitions_is_pool_zero(engine, own):
+def test_minus_one_with_several_partitions_is_pool_zero(embedded, own):
+    engine = embedded
+
     def build(ops):
         with ops.device("/cpu:0"):
             first = ops.py_func(lambda: np.float32(1), [], ops.float32, name="first")
@@ -132,19 +167,20 @@ def test_minus_one_with_several_partitions_is_pool_zero(engine, own):
 def test_any_other_index_is_an_error(engine, index):
     program = engine.start(who_ran)
     with pytest.raises(
-        engine.errors.InvalidArgumentError, match=rf"^Invalid inter_op_thread_pool: {index}$"
+        engine.errors.InvalidArgumentError, match=rf"Invalid inter_op_thread_pool: {index}$"
     ):
         program.run("first", None, RunOptions(inter_op_thread_pool=index))
     assert program.run("first"), "the session survives"
 
 
-def test_the_limit_is_the_number_of_configured_pools(engine):
+def test_the_limit_is_the_number_of_configured_pools(session_engine):
+    engine = session_engine
     program = engine.start(
         who_ran, engine.config(session_inter_op_thread_pool=pools((1, ""), (1, "")))
     )
     assert program.run("first", None, RunOptions(inter_op_thread_pool=1))
     with pytest.raises(
-        engine.errors.InvalidArgumentError, match=r"^Invalid inter_op_thread_pool: 2$"
+        engine.errors.InvalidArgumentError, match=r"Invalid inter_op_thread_pool: 2$"
     ):
         program.run("first", None, RunOptions(inter_op_thread_pool=2))
 
@@ -202,15 +238,18 @@ def serve(engine, runs, workers=1):
     return order[1:]
 
 
-def test_runs_of_one_priority_are_served_oldest_first(engine):
+def test_runs_of_one_priority_are_served_oldest_first(embedded):
+    engine = embedded
     assert serve(engine, [(1, 0), (2, 0), (3, 0)]) == [1, 2, 3]
 
 
-def test_runs_of_a_higher_priority_are_served_first(engine):
+def test_runs_of_a_higher_priority_are_served_first(embedded):
+    engine = embedded
     assert serve(engine, [(1, 0), (2, 5), (3, 1), (4, 5)]) == [2, 4, 3, 1]
 
 
-def test_the_run_handler_pool_is_one_for_all_sessions(engine):
+def test_the_run_handler_pool_is_one_for_all_sessions(embedded):
+    engine = embedded
     one, two = engine.start(who_ran), engine.start(who_ran)
     used = set()
     for program in (one, two):
@@ -224,36 +263,68 @@ def test_the_run_handler_pool_is_one_for_all_sessions(engine):
     assert "caller" not in used
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"session_inter_op_thread_pool": pools((1, ""))}, {"use_per_session_threads": True}],
-    ids=lambda fields: next(iter(fields)),
-)
-def test_in_a_session_with_pools_of_its_own_it_has_no_effect_and_that_is_said(engine, fields):
-    program = engine.start(who_ran, engine.config(**fields))
+def test_the_run_handler_pool_runs_the_ops_elsewhere_and_loses_nothing(engine):
+    program = engine.start(who_ran)
+    if engine.refusal(program, "both", None, handled()):
+        return
     metadata = RunMetadata()
-    program.run("both", None, handled(trace_level=3), metadata)
-    named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
-    assert {engine.pool_of(named["first"])} == pools_used(engine, program)
+    idents = program.run("both", None, handled(2, trace_level=1), metadata)
+    assert threading.get_ident() not in set(idents)
+    assert metadata.completeness.complete
+    assert {"first", "second"} <= program.ran(metadata)
+
+
+def assert_no_effect(metadata, field):
     (loss,) = metadata.completeness.losses
-    assert loss.what == "experimental.use_run_handler_pool"
+    assert loss.what == field
     assert "no effect" in loss.reason
     assert not metadata.completeness.complete
 
 
+NO_EFFECT = {
+    "use_per_session_threads": ({"use_per_session_threads": True}, {}),
+    "a pool of its own": (
+        {"session_inter_op_thread_pool": pools((1, ""), (1, ""))},
+        {"inter_op_thread_pool": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "options"), NO_EFFECT.values(), ids=NO_EFFECT)
+def test_in_a_session_with_pools_of_its_own_it_has_no_effect_and_that_is_said(
+    session_engine, fields, options
+):
+    program = session_engine.start(who_ran, session_engine.config(**fields))
+    metadata = RunMetadata()
+    program.run("both", None, handled(trace_level=1, **options), metadata)
+    assert_no_effect(metadata, "experimental.use_run_handler_pool")
+
+
+def test_the_embedded_engine_s_own_pool_is_used_instead(embedded):
+    program = embedded.start(who_ran, embedded.config(session_inter_op_thread_pool=pools((1, ""))))
+    metadata = RunMetadata()
+    program.run("both", None, handled(trace_level=3), metadata)
+    named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
+    assert {embedded.pool_of(named["first"])} == pools_used(embedded, program)
+    assert_no_effect(metadata, "experimental.use_run_handler_pool")
+
+
 def test_on_the_caller_s_thread_it_has_no_effect_and_that_is_said(engine):
     program = engine.start(who_ran)
+    options = handled(inter_op_thread_pool=-1, trace_level=1)
+    if engine.refusal(program, "both", None, options):
+        return
     metadata = RunMetadata()
-    program.run("both", None, handled(inter_op_thread_pool=-1, trace_level=3), metadata)
-    (loss,) = metadata.completeness.losses
-    assert loss.what == "experimental.use_run_handler_pool"
-    assert "no effect" in loss.reason
+    program.run("both", None, options, metadata)
+    assert_no_effect(metadata, "experimental.use_run_handler_pool")
 
 
 def test_a_priority_without_the_pool_has_no_effect_and_that_is_said(engine):
     program = engine.start(who_ran)
     options = RunOptions(trace_level=1)
     options.experimental.run_handler_pool_options.priority = 4
+    if engine.refusal(program, "both", None, options):
+        return
     metadata = RunMetadata()
     program.run("both", None, options, metadata)
     (loss,) = metadata.completeness.losses
@@ -261,7 +332,8 @@ def test_a_priority_without_the_pool_has_no_effect_and_that_is_said(engine):
     assert "use_run_handler_pool" in loss.reason
 
 
-def test_the_run_handler_pool_keeps_deadlines(engine, stuck):
+def test_the_run_handler_pool_keeps_deadlines(embedded, stuck):
+    engine = embedded
     program = engine.start(
         lambda ops: {"y": ops.py_func(stuck, [ops.constant([1.0])], ops.float32, name="inside")}
     )
@@ -272,7 +344,9 @@ def test_the_run_handler_pool_keeps_deadlines(engine, stuck):
 
 
 @pytest.mark.parametrize("where", ["own pool", "run-handler pool", "process's pool"])
-def test_a_run_that_waits_for_a_queue_does_not_keep_the_only_thread(engine, where):
+def test_a_run_that_waits_for_a_queue_does_not_keep_the_only_thread(session_engine, where):
+    engine = session_engine
+
     def build(ops):
         queue = ops.FIFOQueue(1, [ops.float32], shapes=[[]], name="queue")
         return {"take": queue.dequeue(name="take"), "put": queue.enqueue([3.0], name="put")}

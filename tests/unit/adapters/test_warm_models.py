@@ -6,6 +6,7 @@ cheap ops out: that is what these tests are about.
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter, defaultdict
 
 import pytest
@@ -50,6 +51,8 @@ def test_full_traces_hold_the_same_executions_and_the_bytes_of_their_outputs(war
     by_type, expected = Counter(list(ops.op)), Counter()
     for (_, op), count in cold.items():
         expected[op] += count
+    # Functions are instantiated anew for it, and optimizers do not always keep the same NoOps.
+    del by_type["NoOp"], expected["NoOp"]
     assert by_type == expected
     assert sum(ops.output_bytes) > 0
 
@@ -67,12 +70,15 @@ def test_coverage_leaves_next_to_nothing_unknown(tensorflow, kind, mode):
 
 @pytest.mark.parametrize("kind", [kind for kind, mode in CASES if mode == "session"])
 def test_times_by_op_type_are_those_of_native_step_stats(tensorflow, kind):
-    """In the same run. TensorFlow's own figure holds about 1 us of bookkeeping per execution, and
-    here also what our event costs: of an execution below 50 us that may be more than a fifth.
+    """In the same run, on models large enough for their work to be what is measured.
+
+    TensorFlow's own figure holds about 1 us of bookkeeping per execution, and here also what our
+    event costs: some microseconds, and tens of them for a thread's first one.
     """
     v1 = tensorflow.compat.v1
-    model = build(tensorflow, kind, "session", scale=16)
-    for _ in range(100 if kind == "cnn" else WARM_UP // 2):
+    scales = {"mlp": 24, "cnn": 8, "lstm": 24, "input_pipeline": 16}
+    model = build(tensorflow, kind, "session", scale=scales[kind])
+    for _ in range(WARM_UP):
         model.call()
     ours, native, executions = defaultdict(list), defaultdict(list), Counter()
     for _ in range(30):
@@ -92,13 +98,16 @@ def test_times_by_op_type_are_those_of_native_step_stats(tensorflow, kind):
                 totals[types.get(name, "")] += int(ns)
             for op in executions:
                 figures[op].append(totals[op])
-    # The quietest of the runs, since the machine does other things as well.
-    lowest = {op: (min(ours[op]), min(figures)) for op, figures in native.items()}
     sure = 0
-    for op, (mine, theirs) in lowest.items():
-        if theirs >= 50_000 * executions[op]:
+    for op, figures in native.items():
+        pairs = list(zip(ours[op], figures, strict=True))
+        theirs = statistics.median(figures)
+        if theirs >= 200_000 * executions[op]:
             sure += theirs
-            assert mine == pytest.approx(theirs, rel=0.2), op
+            ratio = statistics.median(mine / their for mine, their in pairs)
+            assert ratio == pytest.approx(1.0, abs=0.2), op
         else:
-            assert abs(mine - theirs) <= 10_000 * executions[op], op
-    assert sure >= 0.4 * sum(theirs for _, theirs in lowest.values())
+            # The quietest of the runs: what is small is disturbed most by a busy machine.
+            apart = min(abs(mine - their) for mine, their in pairs)
+            assert apart <= 10_000 * executions[op] + 50_000, op
+    assert sure >= 0.4 * sum(statistics.median(figures) for figures in native.values())

@@ -200,6 +200,11 @@ class Capture:
         claimed = {step for other in profile.marked.values() for step in other.steps}
         return list(profile.unclaimed(claimed))
 
+    def step_names(self) -> list[set[str]]:
+        """The nodes that ran in each function or graph that the run executed."""
+        profile = self.profile()
+        return [names for names in profile.names_in(self._steps(profile)) if names]
+
     def done(self) -> set[str]:
         """The nodes that came to their end."""
         profile = self.profile()

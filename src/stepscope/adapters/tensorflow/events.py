@@ -122,6 +122,8 @@ class Profile:
         self.steps: dict[int, Step] = {}
         self.line_names: dict[int, str] = {}
         self.device_rows: list[Row] = []
+        self.untraced: set[int] = set()
+        """Steps that a thread started outside any run of ours."""
         self.saw_executor_marks = False
         if not data:
             return
@@ -151,6 +153,11 @@ class Profile:
         for step in self._with_children(steps):
             yield from step.executions(nodes)
 
+    def names_in(self, steps: list[int]) -> Iterator[set[str]]:
+        """For each of these steps and of those they started, the names of the nodes that ran."""
+        for step in self._with_children(steps):
+            yield {row.name for row in step.executions(NO_NODES)}
+
     def done_in(self, steps: list[int]) -> set[str]:
         """The nodes of these steps that came to their end."""
         return {name for step in self._with_children(steps) for name in step.done}
@@ -177,9 +184,9 @@ class Profile:
             stack.extend(step.children)
 
     def unclaimed(self, claimed: set[int]) -> Iterator[int]:
-        """Steps that no step and no mark started: input pipelines and other threads' work."""
+        """Steps that no thread is known to have started: those of input pipelines."""
         started = {c for step in self.steps.values() for c in step.children}
-        known = claimed | started | {_FOLDING_STEP}
+        known = claimed | started | self.untraced | {_FOLDING_STEP}
         return (n for n in self.steps if n not in known)
 
     # -- one line ------------------------------------------------------------------------------
@@ -211,6 +218,8 @@ class Profile:
                     self.steps[open_steps[-1][1]].children.append(started)
                 for _, marked in () if open_steps else open_marks:
                     marked.steps.append(started)
+                if not open_steps and not open_marks:
+                    self.untraced.add(started)
             elif name.startswith(MARK):
                 marked = Marked(number, start_ns, end_ns)
                 self.marked[name] = marked

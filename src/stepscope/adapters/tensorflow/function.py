@@ -25,7 +25,7 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
-from stepscope.adapters.tensorflow.graphs import TAG, functions, sources_of
+from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
 from stepscope.metadata import (
     Completeness,
@@ -39,9 +39,7 @@ from stepscope.metadata import (
 
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""
-_SILENT_EXECUTOR = (
-    "the executor that runs a function on the caller's thread tells nothing of its ops"
-)
+_RUN_RESULT = "_retval_RetVal"
 _step_ids = itertools.count(1)
 
 
@@ -138,14 +136,8 @@ class _Observed:
         self._needs_graphs = options.output_partition_graphs or options.trace_level >= 3
         if self._needs_graphs:
             stack.enter_context(functions.collect())
-        executor = "SINGLE_THREADED_EXECUTOR" if options.inter_op_thread_pool == -1 else None
-        if self._needs_graphs or (executor and self._engine == FUNCTION):
-            stack.enter_context(
-                versions.function_options(
-                    executor if self._engine == FUNCTION else None,
-                    TAG if self._needs_graphs else "",
-                )
-            )
+        if self._needs_graphs:
+            stack.enter_context(versions.function_options(tag=TAG))
         if options.trace_level:
             stack.enter_context(python_ops.timed())
             if options.trace_level >= 3:
@@ -154,7 +146,7 @@ class _Observed:
         if options.timeout_in_ms > 0:
             self._deadline = stack.enter_context(_Deadline(options.timeout_in_ms))
             if self._engine == EAGER:
-                stack.enter_context(versions.op_callback(self._deadline.between_ops))
+                stack.enter_context(python_ops.between_eager_ops(self._deadline.look))
 
     def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
         self._error = error
@@ -177,24 +169,26 @@ class _Observed:
         if error is not None:
             both_classes(error)
         traced = self._options.trace_level > 0
-        found: dict[str, Any] = {}
+        matched: list[tuple[list[Any], dict[str, NodeInfo]]] = []
 
-        def nodes(names: set[str]) -> Nodes:
-            matched = functions.matching(names)
-            if matched is None:
-                return {}
-            found["graphs"] = matched[0]
-            return matched[1]
+        def graphs_and_nodes() -> tuple[list[Any], dict[str, NodeInfo]]:
+            if not matched:
+                matched.append(self._matching())
+            return matched[0]
+
+        def nodes(_names: set[str]) -> Nodes:
+            return graphs_and_nodes()[1]
 
         capture.failed = error is not None
         capture.failed_eager_op = failing_eager_op(error)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
         wants_graphs = self._options.output_partition_graphs
+        if error is not None and wants_graphs and self._engine == FUNCTION and not nodes(set()):
+            losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
 
         def graphs() -> list[Any]:
-            nodes(self._executed())
-            return [found["graphs"]] if "graphs" in found else []
+            return graphs_and_nodes()[0]
 
         return Recording(
             engine=self._engine,
@@ -209,25 +203,41 @@ class _Observed:
                 else None
             ),
             function_graphs=graphs if self._needs_graphs else None,
-            sources=(lambda: sources_of(self._graph)) if self._graph is not None else None,
+            sources=(
+                (lambda: sources_of(self._graph)) if traced and self._graph is not None else None
+            ),
             run_options=self._asked,
         )
 
-    def _executed(self) -> set[str]:
-        """The names of the nodes that ran; of an untraced function, all it has."""
-        names = {row.name for row in self._capture.rows()}
-        if not names and self._graph is not None:
-            names = {op.name for op in self._graph.get_operations()}
-        return names
+    def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
+        """The graphs that this run executed, as far as they were ever collected, and their nodes.
+
+        One has to hold most nodes of a step, and of the function where that is known: functions of
+        other runs have nodes of the same names.
+        """
+        graph = self._graph
+        whole = {op.name for op in graph.get_operations()} if graph is not None else set()
+        graphs: list[Any] = []
+        known: dict[str, NodeInfo] = {}
+        for names in self._capture.step_names() or [set()]:
+            matched = functions.matching(names | whole)
+            if matched is None:
+                continue
+            nodes = matched[1]
+            if any(name.endswith(_RUN_RESULT) for name in names):
+                nodes = {_as_run(name): info for name, info in nodes.items()}
+            if all(2 * len(some & nodes.keys()) >= len(some) for some in (names, whole)):
+                known.update(nodes)
+                if not any(matched[0] is other for other in graphs):
+                    graphs.append(matched[0])
+        return graphs, known
 
     def _missing(self, status: Status, nodes: FindNodes) -> list[Loss]:
         """What the record lacks beyond what the profiler could not see."""
+        if status.ok:
+            return []
         losses = []
         traced = self._options.trace_level > 0
-        if traced and self._engine == FUNCTION and self._options.inter_op_thread_pool == -1:
-            losses.append(Loss("op executions", 0, _SILENT_EXECUTOR))
-        if status.ok:
-            return losses
         if traced:
             executed = {row.name for row in self._capture.rows()}
             whole = set(nodes(executed)) if self._engine == FUNCTION else set()
@@ -265,6 +275,12 @@ class _Observed:
         )
 
 
+def _as_run(name: str) -> str:
+    """The name under which a function's result is executed, of the one in its graph."""
+    stem = name.removesuffix("_RetVal")
+    return name if stem == name else stem + _RUN_RESULT
+
+
 class _Deadline:
     """Cancels the functions this thread calls when the time is up, and stops between eager ops."""
 
@@ -294,8 +310,8 @@ class _Deadline:
         self._timer.cancel()
         self._stack.__exit__(None, None, None)
 
-    def between_ops(self, _op: str, _outputs: Any) -> None:
-        """Called after each eager op."""
+    def look(self) -> None:
+        """Called after each eager op: raises when the time is up."""
         if clock() > self.at and self.error is None:
             self.error = self.new_error()
             raise self.error

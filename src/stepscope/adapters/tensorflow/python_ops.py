@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,21 @@ def timed() -> Iterator[None]:
         _thread.depth -= 1
 
 
+@contextmanager
+def between_eager_ops(look: Callable[[], None]) -> Iterator[None]:
+    """While inside, call this after each eager op of this thread, Python functions too.
+
+    It may raise.
+    """
+    outer = getattr(_thread, "look", None)
+    _thread.look = look
+    try:
+        with timed(), versions.op_callback(lambda _op, _outputs: look()):
+            yield
+    finally:
+        _thread.look = outer
+
+
 def _span_of(function: Any) -> Any:
     """The span of a Python function called eagerly, or None where nobody is tracing."""
     if not getattr(_thread, "depth", 0):
@@ -36,14 +51,24 @@ def _span_of(function: Any) -> Any:
 
 
 @contextmanager
-def _python_span(name: str) -> Iterator[None]:
-    """The span of an eager Python op; what it raises is known to come out of it."""
+def _python_span(name: str) -> Iterator[Callable[[Any], None]]:
+    """The span of an eager Python op; what it raises is known to come out of it.
+
+    Gives a function that takes what the op put out.
+    """
     with versions.trace_me(f"{PYTHON_OP}PyFunc:{unspoken(name)}"):
         try:
-            yield
+            yield getattr(_thread, "note_python", _ignore)
         except BaseException as error:
             raised_inside(error, name)
             raise
+    look = getattr(_thread, "look", None)
+    if look is not None:
+        look()
+
+
+def _ignore(_outputs: Any) -> None:
+    pass
 
 
 @contextmanager
@@ -53,8 +78,17 @@ def describing(outputs: list[tuple[str, list[Described]]]) -> Iterator[None]:
     def note(op_type: str, found: Sequence[Any]) -> None:
         outputs.append((op_type, [_describe(tensor) for tensor in found]))
 
-    with versions.op_callback(note):
-        yield
+    def note_python(found: Any) -> None:
+        tensors = found if isinstance(found, (list, tuple)) else [found]
+        note("PyFunc", [tensor for tensor in tensors if hasattr(tensor, "dtype")])
+
+    outer = getattr(_thread, "note_python", _ignore)
+    _thread.note_python = note_python
+    try:
+        with versions.op_callback(note):
+            yield
+    finally:
+        _thread.note_python = outer
 
 
 def _describe(tensor: Any) -> Described:

@@ -12,6 +12,7 @@ import itertools
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -47,12 +48,15 @@ _FOLDED: Final = re.compile(r"/_\d+__cf__\d+$")
 """What the runtime adds to the name of a node that it replaced by its value."""
 _step_ids = itertools.count(1)
 v1 = tensorflow.compat.v1
+_STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
+"""How a run ends that was stopped from outside."""
 
 
 class Session(v1.Session):  # type: ignore[misc, name-defined]
     """A `tf.compat.v1.Session` whose `run` takes our options and metadata, or TensorFlow's own."""
 
     def __init__(self, target: str = "", graph: Any = None, config: Any = None) -> None:
+        self._session = None  # where the configuration is refused, there is none to be deleted
         if config is not None and not isinstance(config, v1.ConfigProto):
             config = v1.ConfigProto.FromString(opts.as_config(config).SerializeToString())
         super().__init__(target, graph=graph, config=config)
@@ -60,6 +64,7 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         self._stepscope_config = config if config is not None else v1.ConfigProto()
         self._stepscope_waiting: set[threading.Event] = set()
         self._stepscope_closed = False
+        self._stepscope_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
@@ -94,9 +99,18 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
             raise_with(error, metadata)
 
     def close(self) -> None:
-        """As TensorFlow's; runs with a deadline give up what they are doing."""
+        """As TensorFlow's; runs with a deadline give up what they are doing.
+
+        TensorFlow waits for ops that cannot be cancelled. Where such a run was left to itself, or
+        is now, that is done on another thread.
+        """
         self._stepscope_closed = True
-        super().close()
+        if not any(thread.is_alive() for thread in self._stepscope_threads):
+            super().close()
+            return
+        closing = threading.Thread(target=super().close, name="stepscope/close", daemon=True)
+        closing.start()
+        closing.join(_GRACE_S)
         for waiting in list(self._stepscope_waiting):
             waiting.set()
 
@@ -144,7 +158,7 @@ class _SessionRun:
         self._outcomes: tuple[InFlight, ...] = ()
         self._key = _signature(fetches, feed_dict)
         self._deadline_epoch = 0
-        configured = session._stepscope_config.operation_timeout_in_ms
+        configured = _config_of(session).operation_timeout_in_ms
         self._timeout_ms = resolved.timeout_in_ms or configured
 
     # -- executing -----------------------------------------------------------------------------
@@ -152,17 +166,15 @@ class _SessionRun:
     def execute(self) -> Any:
         check_watches(self._options.debug_options, self._session.graph)
         timeout_ms = self._timeout_ms
-        if timeout_ms <= 0:
-            return self._execute()
         self._deadline_epoch = time.time_ns() + timeout_ms * 1_000_000
-        if self._options.inter_op_thread_pool != -1:
+        if timeout_ms > 0 and self._options.inter_op_thread_pool != -1:
             return self._execute_elsewhere(timeout_ms / 1000)
         try:
             result = self._execute()
-        except tensorflow.errors.DeadlineExceededError:
+        except _STOPPED:
             self._outcomes = self._at_deadline()
             raise
-        if self._capture.ended - self._capture.started > timeout_ms * 1_000_000:
+        if 0 < timeout_ms * 1_000_000 < self._capture.ended - self._capture.started:
             self._outcomes = self._at_deadline()
             raise self._timed_out()
         return result
@@ -205,7 +217,9 @@ class _SessionRun:
         session = self._session
         session._stepscope_waiting.add(over)
         try:
-            threading.Thread(target=work, name="stepscope/session_run", daemon=True).start()
+            thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
+            session._stepscope_threads.add(thread)
+            thread.start()
             over.wait(timeout_s + _GRACE_S)
             if not box and session._stepscope_closed:
                 over.clear()
@@ -222,9 +236,7 @@ class _SessionRun:
             raise self._timed_out()
         result, error = box[0]
         if error is not None:
-            if isinstance(
-                error, (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
-            ):
+            if isinstance(error, _STOPPED):
                 self._outcomes = self._at_deadline()
             raise error
         return result
@@ -314,7 +326,7 @@ class _SessionRun:
         traced = self._options.trace_level > 0
         capture.failed = error is not None
         status = status_of(error, self._outcomes)
-        losses = [*capture.losses, *without_effect(self._options, self._session._stepscope_config)]
+        losses = [*capture.losses, *without_effect(self._options, _config_of(self._session))]
         if not status.ok:
             losses += self._missing(status)
         if self._options.output_partition_graphs and not graphs:
@@ -367,6 +379,12 @@ class _SessionRun:
             reason = "default" if not wish else "asked for" if same else "soft placement"
             found.append(Placement(name, info.op, wish, device, reason))
         return found
+
+
+def _config_of(session: Any) -> Any:
+    """The configuration of our own session; TensorFlow's own sessions do not tell theirs."""
+    config = getattr(session, "_stepscope_config", None)
+    return config if config is not None else v1.ConfigProto()
 
 
 def _signature(fetches: Any, feed_dict: Any) -> Any:

@@ -52,7 +52,10 @@ _SESSION: Final[dict[str, tuple[str, str]]] = {
 _FUNCTION: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (DONE, "From the profiler."),
     "timeout_in_ms": (DONE, "Cancelled at the deadline; an op that cannot be is waited for."),
-    "inter_op_thread_pool": (DONE, "-1 is the caller's thread; 0 the default pool; no others."),
+    "inter_op_thread_pool": (
+        REFUSED,
+        "TensorFlow runs functions on its own pool, which is 0; it cannot be told otherwise.",
+    ),
     "output_partition_graphs": (DONE, "Functions are instantiated anew the first time."),
     **{name: (REFUSED, _NO_EXECUTOR) for name in _SESSION if name.startswith("debug_options")},
     "report_tensor_allocations_upon_oom": _LATER,
@@ -63,23 +66,30 @@ _FUNCTION: Final[dict[str, tuple[str, str]]] = {
 }
 _EAGER: Final[dict[str, tuple[str, str]]] = {
     **_FUNCTION,
-    "timeout_in_ms": (DONE, "Looked at between ops; functions called are cancelled."),
-    "inter_op_thread_pool": (DONE, "Eager ops run on the caller's thread: 0 and -1 are the same."),
+    "timeout_in_ms": (
+        DONE,
+        "Looked at between ops, which are waited for; functions called are cancelled.",
+    ),
+    "inter_op_thread_pool": (
+        DONE,
+        "Eager ops run on the caller's thread: 0 and -1 are the same. Functions called among them "
+        "run on TensorFlow's own pool.",
+    ),
 }
 SUPPORT: Final = {SESSION: _SESSION, FUNCTION: _FUNCTION, EAGER: _EAGER}
 
 
 def check(options: ResolvedRunOptions, engine: str) -> None:
     """Refuse what the engine cannot do, by name; and pools that do not exist."""
+    pool = options.inter_op_thread_pool
+    if engine != SESSION and pool not in (0, -1):
+        raise new_error("InvalidArgumentError", f"Invalid inter_op_thread_pool: {pool}")
     for field, (state, _) in SUPPORT[engine].items():
         if state == REFUSED and _is_set(options, field):
             raise new_error(
                 "UnimplementedError",
                 f"RunOptions.{field} is not supported by the engine {engine!r}.",
             )
-    pool = options.inter_op_thread_pool
-    if engine != SESSION and pool not in (0, -1):
-        raise new_error("InvalidArgumentError", f"Invalid inter_op_thread_pool: {pool}")
 
 
 def check_watches(debug_options: Any, graph: Any) -> None:
@@ -131,7 +141,10 @@ def without_effect(options: ResolvedRunOptions, config: Any) -> list[Loss]:
 
 def _is_set(options: ResolvedRunOptions, field: str) -> bool:
     if field.startswith("debug_options"):
-        return options.debug_options is not None
+        debug = options.debug_options
+        if field.startswith(_WATCH):
+            return debug is not None and len(debug.debug_tensor_watch_opts) > 0
+        return debug is not None and bool(getattr(debug, field.partition(".")[2]))
     name = {
         "experimental.collective_graph_key": "collective_graph_key",
         "experimental.use_run_handler_pool": "use_run_handler_pool",

@@ -158,7 +158,10 @@ _python_functions_wrapped = False
 
 
 def wrap_eager_python_functions(span_of: Any) -> None:
-    """Call eager `numpy_function`s inside `span_of(function)`, where that gives a span."""
+    """Call eager `numpy_function`s inside `span_of(function)`, where that gives a span.
+
+    The span gives a function, which is called with what came out.
+    """
     global _python_functions_wrapped
     from tensorflow.python.eager import context as eager_context
     from tensorflow.python.ops import script_ops
@@ -172,8 +175,10 @@ def wrap_eager_python_functions(span_of: Any) -> None:
             span = span_of(func) if eager_context.executing_eagerly() else None
             if span is None:
                 return original(func, *args, **kwargs)
-            with span:
-                return original(func, *args, **kwargs)
+            with span as note:
+                found = original(func, *args, **kwargs)
+                note(found)
+            return found
 
         script_ops.py_func_common = py_func_common
         _python_functions_wrapped = True
