@@ -15,7 +15,7 @@ from stepscope.options import RunOptions
 
 FULL = RunOptions.FULL_TRACE
 SOFTWARE = RunOptions.SOFTWARE_TRACE
-SLACK_S = 0.15
+SLACK_S = 1.5
 """How late control may come back where everything can be cancelled."""
 
 

@@ -216,11 +216,12 @@ class _Observed:
         other runs have nodes of the same names.
         """
         graph = self._graph
-        whole = {op.name for op in graph.get_operations()} if graph is not None else set()
+        written = [(op.name, op.type) for op in graph.get_operations()] if graph is not None else []
+        whole = {name for name, _ in written}
         graphs: list[Any] = []
         known: dict[str, NodeInfo] = {}
         for names in self._capture.step_names() or [set()]:
-            matched = functions.matching(names | whole)
+            matched = functions.matching(names | whole, written)
             if matched is None:
                 continue
             nodes = matched[1]

@@ -9,7 +9,7 @@ graphs are kept here for all later runs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,7 @@ class FunctionGraphs:
         self._exit: Any = None
         self._found: list[Any] = []
         self._nodes: list[dict[str, NodeInfo]] = []
+        self._written: list[set[tuple[str, str]]] = []
 
     @contextmanager
     def collect(self) -> Iterator[None]:
@@ -99,16 +100,24 @@ class FunctionGraphs:
             self._found.append(graphs)
             executed = graphs.partition_graphs or [graphs.post_optimization_graph]
             self._nodes.append(nodes_of(executed))
-        del self._found[:-_KEPT], self._nodes[:-_KEPT]
+            self._written.append({(n.name, n.op) for n in graphs.pre_optimization_graph.node})
+        del self._found[:-_KEPT], self._nodes[:-_KEPT], self._written[:-_KEPT]
 
-    def matching(self, names: set[str]) -> tuple[Any, Mapping[str, NodeInfo]] | None:
-        """The graphs whose nodes these names are: the smallest that holds the most of them."""
-        best: tuple[int, int] | None = None
+    def matching(
+        self, names: set[str], written: Collection[tuple[str, str]] = ()
+    ) -> tuple[Any, Mapping[str, NodeInfo]] | None:
+        """The graphs whose nodes these names are: the smallest that holds the most of them.
+
+        Where the function is known as it was written (name and op type of each node), the graphs
+        made from the most of that come first.
+        """
+        best: tuple[int, int, int] | None = None
         chosen = -1
         with self._lock:
             for i, nodes in enumerate(self._nodes):
                 shared = len(names & nodes.keys())
-                score = (shared, -len(nodes))
+                same = len(self._written[i].intersection(written))
+                score = (same, shared, -len(nodes))
                 if shared and (best is None or score > best):
                     best, chosen = score, i
             if chosen < 0:
