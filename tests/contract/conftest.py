@@ -16,21 +16,12 @@ threads and pools for `embedded`.
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from typing import Any
 
 import pytest
 from contract_engines import EmbeddedEngine, SessionEngine
-from contract_tensorflow import TENSORFLOW_ENGINES
-
-ENGINES = {
-    kind.name: kind
-    for kind in (
-        EmbeddedEngine,
-        *(TENSORFLOW_ENGINES if importlib.util.find_spec("tensorflow") else ()),
-    )
-}
+from contract_tensorflow import ENGINES
 
 
 def _started(kind):

@@ -126,6 +126,8 @@ class Engine:
     """Whether two ops of a run can be inside at once."""
     names_the_failing_op = True
     """Whether an error has `op` and `node_def`, as those of sessions have."""
+    names_an_untraced_failure = True
+    """Whether an error in a Python op names the op though nothing was traced."""
     names_without_a_trace = True
     """Whether a run that timed out knows what was in flight though nothing was traced."""
     counts_losses = True

@@ -6,6 +6,7 @@ program has.
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import itertools
 import os
@@ -15,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from contract_engines import Engine, Program, SessionEngine
+from contract_engines import EmbeddedEngine, Engine, Program, SessionEngine
 
 import stepscope
 from stepscope.metadata import RunMetadata
@@ -207,6 +208,7 @@ class TensorFlowEager(Engine):
     python_op_at_deadline = "waited_for"
     dequeue_at_deadline = "waited_for"
     parallel = False
+    names_an_untraced_failure = False
     names_the_failing_op = False
     counts_losses = False
     names_without_a_trace = False
@@ -359,4 +361,11 @@ class EagerProgram(Program):
 
 
 TENSORFLOW_ENGINES = (TensorFlowSession, TensorFlowFunction, TensorFlowEager)
-__all__ = ["TENSORFLOW_ENGINES", "import_tensorflow"]
+ENGINES = {
+    kind.name: kind
+    for kind in (
+        EmbeddedEngine,
+        *(TENSORFLOW_ENGINES if importlib.util.find_spec("tensorflow") else ()),
+    )
+}
+"""Every engine there is, by its name."""

@@ -56,18 +56,18 @@ def test_a_dequeue_that_waits_is_cancelled_or_waited_for(engine, pool):
     if engine.refusal(program, "after", {"x": 1.0}, RunOptions(inter_op_thread_pool=pool)):
         return
     cancelled = engine.dequeue_at_deadline == "cancelled"
-    putting = late_put(program, 5.0 if cancelled else 0.3)
+    putting = late_put(program, 5.0 if cancelled else 0.6)
     error, metadata, seconds = program.failing(
         engine.errors.DeadlineExceededError,
-        "after", {"x": 1.0}, timeout_in_ms=60, inter_op_thread_pool=pool,
+        "after", {"x": 1.0}, timeout_in_ms=250, inter_op_thread_pool=pool,
     )  # fmt: skip
     putting.cancel()
     assert error.error_code == 4
     assert error.run_metadata is metadata
     assert metadata.status.code == "DEADLINE_EXCEEDED"
-    assert 0.05 <= seconds < (4 if cancelled else 8)
+    assert 0.25 <= seconds < (4 if cancelled else 8)
     if not cancelled:
-        assert seconds >= 0.3
+        assert seconds >= 0.6
     assert program.run("before", {"x": 5.0}) == 6.0
     ((name, found),) = program.outcomes(metadata).items()
     assert (name, found.outcome) == ("take", engine.dequeue_at_deadline)
@@ -81,7 +81,8 @@ def test_a_dequeue_that_gets_its_item_in_time_is_no_time_out(engine, pool):
     options = RunOptions(timeout_in_ms=20_000, inter_op_thread_pool=pool, trace_level=3)
     if engine.refusal(program, "after", {"x": 1.0}, options):
         return
-    putting = late_put(program, 0.05)
+    program.run("before", {"x": 1.0})
+    putting = late_put(program, 0.4)
     metadata = RunMetadata()
     assert program.run("after", {"x": 1.0}, options, metadata) == 80.0
     putting.join()
@@ -93,8 +94,8 @@ def test_a_dequeue_that_gets_its_item_in_time_is_no_time_out(engine, pool):
 
 def test_a_cancelled_dequeue_takes_no_item(engine):
     program = engine.start(queue_program)
-    putting = late_put(program, 5.0 if engine.dequeue_at_deadline == "cancelled" else 0.2)
-    program.failing(engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=30)
+    putting = late_put(program, 5.0 if engine.dequeue_at_deadline == "cancelled" else 0.3)
+    program.failing(engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=100)
     putting.cancel()
     program.run("put", {"x": 7.0})
     assert program.run("take", {"x": 0.0}) == 7.0

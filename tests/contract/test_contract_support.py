@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from contract_tensorflow import ENGINES
 
-from conftest import ENGINES
 from stepscope.options import RunOptions, run_option_fields
 
 FIELDS = run_option_fields()

@@ -27,31 +27,49 @@ _ANYWHERE: Final[dict[str, tuple[str, str]]] = {
     "allocation_log_address": _LATER,
 }
 _SESSION: Final[dict[str, tuple[str, str]]] = {
-    "trace_level": (DONE, "From the profiler; from TensorFlow's own step stats where it is taken."),
-    "timeout_in_ms": (DONE, "Control comes back at the deadline; what cannot be stopped is named."),
-    "inter_op_thread_pool": (DONE, "TensorFlow's own."),
-    "output_partition_graphs": (DONE, "TensorFlow's own."),
-    **{
-        f"{_WATCH}{name}": (DONE, "TensorFlow's own.")
-        for name in (
-            "node_name",
-            "output_slot",
-            "debug_ops",
-            "debug_urls",
-            "tolerate_debug_op_creation_failures",
-        )
-    },
+    "trace_level": (
+        DONE,
+        "From the profiler, or from TensorFlow's own step stats where the program profiles itself. "
+        "FULL: tensor descriptions as well; what memory ops took is a declared loss.",
+    ),
+    "timeout_in_ms": (
+        DONE,
+        "Control comes back at the deadline; ops in flight are cancelled or abandoned, and named "
+        "where the run is traced. With `inter_op_thread_pool=-1` they are waited for.",
+    ),
+    "inter_op_thread_pool": (DONE, "TensorFlow's own. -1 is the caller's thread."),
+    "output_partition_graphs": (
+        DONE,
+        "TensorFlow's own; of a run that failed there are none, which `completeness` says.",
+    ),
+    f"{_WATCH}node_name": (DONE, "An unknown node is an error."),
+    f"{_WATCH}output_slot": (DONE, "An unknown slot is an error."),
+    f"{_WATCH}debug_ops": (DONE, "TensorFlow's own."),
+    f"{_WATCH}debug_urls": (DONE, "`file://`, `grpc://` and `memcbk://`, TensorFlow's own."),
+    f"{_WATCH}tolerate_debug_op_creation_failures": (DONE, "TensorFlow's own."),
     "debug_options.global_step": (DONE, "TensorFlow's own."),
     "debug_options.reset_disk_byte_usage": (DONE, "TensorFlow's own."),
     "report_tensor_allocations_upon_oom": (DONE, "TensorFlow's own list."),
     "experimental.collective_graph_key": (DONE, "TensorFlow's own."),
-    "experimental.use_run_handler_pool": (DONE, "TensorFlow's own."),
+    "experimental.use_run_handler_pool": (
+        DONE,
+        "TensorFlow's own. No effect with `use_per_session_threads`, in a pool of the session's "
+        "own other than 0, and on the caller's thread; `completeness` says so.",
+    ),
     "experimental.run_handler_pool_options.priority": (DONE, "TensorFlow's own."),
     **_ANYWHERE,
 }
 _FUNCTION: Final[dict[str, tuple[str, str]]] = {
-    "trace_level": (DONE, "From the profiler."),
-    "timeout_in_ms": (DONE, "Cancelled at the deadline; an op that cannot be is waited for."),
+    "trace_level": (
+        DONE,
+        "From the profiler. FULL: tensor descriptions as well; what memory ops took is a declared "
+        "loss.",
+    ),
+    "timeout_in_ms": (
+        DONE,
+        "Cancelled at the deadline; an op that cannot be is waited for. Named where the run is "
+        "traced.",
+    ),
     "inter_op_thread_pool": (
         REFUSED,
         "TensorFlow runs functions on its own pool, which is 0; it cannot be told otherwise.",
@@ -66,6 +84,7 @@ _FUNCTION: Final[dict[str, tuple[str, str]]] = {
 }
 _EAGER: Final[dict[str, tuple[str, str]]] = {
     **_FUNCTION,
+    "output_partition_graphs": (DONE, "Of the functions that are called; eager ops have none."),
     "timeout_in_ms": (
         DONE,
         "Looked at between ops, which are waited for; functions called are cancelled.",
