@@ -137,7 +137,7 @@ class _Observed:
         if self._needs_graphs:
             stack.enter_context(functions.collect())
         if self._needs_graphs:
-            stack.enter_context(versions.function_options(tag=TAG))
+            stack.enter_context(versions.function_options(TAG))
         if options.trace_level:
             stack.enter_context(python_ops.timed())
             if options.trace_level >= 3:

@@ -254,7 +254,7 @@ class ScriptRecorder:
             return nullcontext()
         stack = ExitStack()
         stack.enter_context(functions.collect())
-        stack.enter_context(versions.function_options(None, TAG))
+        stack.enter_context(versions.function_options(TAG))
         return stack
 
     def _wants(self, number: int) -> bool:

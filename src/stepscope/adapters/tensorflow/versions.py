@@ -102,18 +102,17 @@ def cancellable() -> Iterator[Any]:
 
 
 @contextmanager
-def function_options(executor_type: str | None = None, tag: str = "") -> Iterator[None]:
-    """Call functions inside with an executor of that type; a tag makes them instantiate anew."""
+def function_options(tag: str) -> Iterator[None]:
+    """Call functions inside under a tag of ours, so that they are instantiated anew once."""
     from tensorflow.python.eager import context as eager_context
 
     context = eager_context.context()
     previous = context.function_call_options
     config = context.config
     config.allow_soft_placement = True
-    if tag:
-        config.experimental.session_metadata.name = tag
+    config.experimental.session_metadata.name = tag
     context.function_call_options = eager_context.FunctionCallOptions(
-        executor_type=executor_type or previous.executor_type, config_proto=config
+        executor_type=previous.executor_type, config_proto=config
     )
     try:
         yield
