@@ -137,6 +137,7 @@ _SCALARS = {
     "bool": _Field.TYPE_BOOL,
     "int32": _Field.TYPE_INT32,
     "int64": _Field.TYPE_INT64,
+    "sint32": _Field.TYPE_SINT32,
     "sint64": _Field.TYPE_SINT64,
     "uint32": _Field.TYPE_UINT32,
     "uint64": _Field.TYPE_UINT64,
@@ -175,6 +176,14 @@ _OWN_MESSAGES: dict[str, list[tuple[str, str, int]]] = {
         ("time_ns", "repeated int64", 4),
         ("bytes", "repeated sint64", 5),
         ("address", "repeated uint64", 6),
+        ("event", "repeated int32", 7),
+        ("kind", "repeated int32", 8),
+        ("slot", "repeated sint32", 9),
+        ("dtype", "repeated int32", 10),
+        ("step", "repeated int64", 11),
+        # The shapes, one after the other: each one's rank (-1: not known), then all dimensions.
+        ("rank", "repeated sint32", 12),
+        ("dims", "repeated int64", 13),
     ],
 }
 
@@ -203,6 +212,7 @@ _OWN_RUN_METADATA = [
     # The step of each row of step_stats, in order, where it differs from step_id.
     ("row_steps", "repeated int64", OWN_FIELDS_START + 12),
     ("peaks", "repeated DevicePeak", OWN_FIELDS_START + 13),
+    ("allocations", "AllocationLog", OWN_FIELDS_START + 15),
 ]
 
 # Free for what a session may need beyond TensorFlow's configuration.

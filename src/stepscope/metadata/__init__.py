@@ -1,13 +1,15 @@
 """The durable model: `RunMetadata`, its columns, its wire form, loading and saving.
 
-A map: `run_metadata` (the object), `state` (which of it is the truth), `columns`, `memory` and
-`strings` (columns), `outcome` (status, losses, overhead, placements), `recording` and `targets`
-(what an engine hands over, and where it goes), `encode`, `decode`, `labels` and `extras` (to and
-from messages), `readers` (one file per format that `load` reads).
+A map: `run_metadata` (the object), `state` (which of it is the truth), `columns`, `memory`,
+`allocations` and `strings` (columns), `outcome` (status, losses, overhead, placements),
+`recording` and `targets` (what an engine hands over, and where it goes), `encode`, `decode`,
+`allocation_codec`, `labels` and `extras` (to and from messages), `readers` (one file per
+format that `load` reads).
 """
 
+from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.memory import AllocationColumns, MemoryColumns, TensorColumns
+from stepscope.metadata.memory import MemoryColumns, TensorColumns
 from stepscope.metadata.outcome import (
     Completeness,
     InFlight,

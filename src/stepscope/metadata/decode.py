@@ -13,12 +13,12 @@ import numpy as np
 
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.labels import parse_label
-from stepscope.metadata.memory import AllocationColumns, MemoryColumns, TensorColumns
+from stepscope.metadata.memory import MemoryColumns, TensorColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["allocations_of", "decode_allocations", "decode_ops"]
+__all__ = ["decode_ops"]
 
 # Bytes per element of TensorFlow's DataType numbers, for outputs without an allocation.
 _ITEM_BYTES: Mapping[int, int] = {
@@ -194,39 +194,4 @@ def decode_ops(message: Any) -> OpColumns:
         thread_names=thread_names,
         tensors=tensors.columns(),
         memory=memory.columns(),
-    )
-
-
-def decode_allocations(log: Any) -> AllocationColumns:
-    """What our `allocation_log` holds; of a damaged one, the rows that are whole."""
-    table = tuple(log.strings)
-    columns = (log.node, log.device, log.time_ns, log.bytes, log.address)
-    rows = [
-        row
-        for row in zip(*columns, strict=False)
-        if 0 <= row[0] < len(table) and 0 <= row[1] < len(table)
-    ]
-    return AllocationColumns.build(
-        name=[table[row[0]] for row in rows],
-        device=[table[row[1]] for row in rows],
-        time_ns=[row[2] for row in rows],
-        bytes=[row[3] for row in rows],
-        address=[row[4] for row in rows],
-    )
-
-
-def allocations_of(ops: OpColumns) -> AllocationColumns:
-    """The allocations that step stats tell: the records of each op's memory."""
-    memory = ops.memory
-    rows = [
-        (row, time_ns, size)
-        for row, records in zip(memory.op_index.tolist(), memory.records, strict=True)
-        for time_ns, size in records
-    ]
-    index = np.array([row for row, _, _ in rows], dtype=np.int64)
-    return AllocationColumns.build(
-        name=ops.names[index],
-        device=ops.devices[index],
-        time_ns=[time_ns for _, time_ns, _ in rows],
-        bytes=[size for _, _, size in rows],
     )

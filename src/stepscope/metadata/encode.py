@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.memory import AllocationColumns, MemoryColumns, TensorColumns
+    from stepscope.metadata.memory import MemoryColumns, TensorColumns
 
-__all__ = ["encode_allocations", "encode_ops", "wire_thread_ids"]
+__all__ = ["encode_ops", "wire_thread_ids"]
 
 _MAX_UINT32 = 0xFFFFFFFF
 
@@ -198,16 +198,3 @@ def _encode_device(
             output=outputs.get(row, ()),
             memory=memory.get(row, ()),
         )
-
-
-def encode_allocations(allocations: AllocationColumns, log: Any) -> None:
-    """Fill our `allocation_log`; node and device are positions in its table of strings."""
-    log.SetInParent()
-    table = dict.fromkeys((*allocations.names.table, *allocations.devices.table))
-    position = {string: index for index, string in enumerate(table)}
-    log.strings.extend(table)
-    log.node.extend(position[name] for name in allocations.name)
-    log.device.extend(position[device] for device in allocations.device)
-    log.time_ns.extend(allocations.time_ns.tolist())
-    log.bytes.extend(allocations.bytes.tolist())
-    log.address.extend(allocations.address.tolist())

@@ -1,4 +1,4 @@
-"""Columns of tensors, of memory used per op, and of single allocations."""
+"""Columns of tensors and of memory used per op."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["AllocationColumns", "MemoryColumns", "TensorColumns", "object_column"]
+__all__ = ["MemoryColumns", "TensorColumns", "check_lengths", "object_column"]
 
 
 def object_column(values: Iterable[Any]) -> NDArray[Any]:
@@ -36,7 +36,8 @@ def _strings(values: Sequence[str] | StringColumn | str, length: int) -> StringC
     return StringColumn.of(values)
 
 
-def _check_lengths(columns: Any) -> None:
+def check_lengths(columns: Any) -> None:
+    """Refuse columns that do not have the same number of rows."""
     lengths = {
         field.name: len(column)
         for field in fields(columns)
@@ -90,7 +91,7 @@ class TensorColumns:
             else np.asarray(address, dtype=np.uint64),
             _strings(allocator, len(size)),
         )
-        _check_lengths(columns)
+        check_lengths(columns)
         return columns
 
     @classmethod
@@ -159,7 +160,7 @@ class MemoryColumns:
             _int64(live_bytes),
             object_column([()] * len(index) if records is None else map(tuple, records)),
         )
-        _check_lengths(columns)
+        check_lengths(columns)
         return columns
 
     @classmethod
@@ -189,67 +190,3 @@ class MemoryColumns:
             self.live_bytes[keep],
             self.records[keep],
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AllocationColumns:
-    """One row per allocation or free, in order of time.
-
-    `bytes` is negative for a free; `address` is 0 where it was not recorded.
-    """
-
-    names: StringColumn
-    devices: StringColumn
-    time_ns: NDArray[np.int64]
-    bytes: NDArray[np.int64]
-    address: NDArray[np.uint64]
-
-    @classmethod
-    def build(
-        cls,
-        *,
-        name: Sequence[str] | StringColumn,
-        device: Sequence[str] | StringColumn,
-        time_ns: ArrayLike,
-        bytes: ArrayLike,
-        address: ArrayLike | None = None,
-    ) -> Self:
-        """From plain sequences, in any order; rows of the same time keep theirs."""
-        times = _int64(time_ns)
-        order = np.argsort(times, kind="stable")
-        columns = cls(
-            StringColumn.of(name)[order],
-            StringColumn.of(device)[order],
-            times[order],
-            _int64(bytes)[order],
-            (
-                np.zeros(len(times), np.uint64)
-                if address is None
-                else np.asarray(address, dtype=np.uint64)
-            )[order],
-        )
-        _check_lengths(columns)
-        return columns
-
-    @classmethod
-    def empty(cls) -> Self:
-        """No rows."""
-        return cls.build(name=[], device=[], time_ns=[], bytes=[])
-
-    @property
-    def name(self) -> NDArray[Any]:
-        """The node that allocated, per row."""
-        return self.names.values
-
-    @property
-    def device(self) -> NDArray[Any]:
-        """The device, per row."""
-        return self.devices.values
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    def peak_bytes(self, device: str | None = None) -> int:
-        """The highest sum of bytes allocated and not yet freed, on one device or on all of them."""
-        sizes = self.bytes if device is None else self.bytes[self.device == device]
-        return max(0, int(np.cumsum(sizes).max())) if len(sizes) else 0

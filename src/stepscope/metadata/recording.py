@@ -10,8 +10,8 @@ from stepscope.metadata.outcome import Completeness, Overhead, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.memory import AllocationColumns
     from stepscope.metadata.outcome import Placement
     from stepscope.options import RunOptions
 
@@ -26,6 +26,7 @@ class Recording:
     thread that records: handing a recording over costs the run nothing. None means that the
     engine has nothing of that kind. `sources` maps a node's name to the "file:line" that made it;
     `peak_bytes` a device to the most bytes that were live on it, and "" to the most on all.
+    `allocations` are all of them (a FULL_TRACE), `allocation_log` what the options asked to keep.
     """
 
     engine: str
@@ -36,6 +37,7 @@ class Recording:
     ops: Callable[[], OpColumns] | None = None
     peak_bytes: Callable[[], Mapping[str, int]] | None = None
     allocations: Callable[[], AllocationColumns] | None = None
+    allocation_log: Callable[[], AllocationColumns] | None = None
     partition_graphs: Callable[[], Sequence[Any]] | None = None
     function_graphs: Callable[[], Sequence[Any]] | None = None
     cost_graph: Callable[[], Any] | None = None

@@ -15,8 +15,8 @@ from stepscope.metadata.state import TENSORFLOW_FIELDS, State
 from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
+    from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.memory import AllocationColumns
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import Recording
 
@@ -26,10 +26,10 @@ __all__ = ["RunMetadata"]
 class RunMetadata(MessageBacked):
     """What one run did, as columns and as TensorFlow's message.
 
-    Columns: `ops` and `allocations`. How it went: `status`, `completeness`, `overhead`, `engine`,
-    `step_id`, `run_options`, `placements`, `sources`. TensorFlow's fields (`step_stats`,
-    `cost_graph`, `partition_graphs`, `function_graphs`, `session_metadata`) are real protobuf
-    messages, made when asked for; what is written to them shows in the columns.
+    Columns: `ops`, `allocations` and `allocation_log`. How it went: `status`, `completeness`,
+    `overhead`, `engine`, `step_id`, `run_options`, `placements`, `sources`. TensorFlow's fields
+    (`step_stats`, `cost_graph`, `partition_graphs`, `function_graphs`, `session_metadata`) are real
+    protobuf messages, made when asked for; what is written to them shows in the columns.
 
     The object behaves like TensorFlow's message. `==` compares TensorFlow's fields only. A run
     replaces all that the object held. Reading from several threads is safe.
@@ -66,6 +66,11 @@ class RunMetadata(MessageBacked):
     def allocations(self) -> AllocationColumns:
         """Allocations and frees in order of time, as far as they were recorded."""
         return self._held.allocations()
+
+    @property
+    def allocation_log(self) -> AllocationColumns:
+        """The last allocations and frees, as many as `allocation_log_buffer_size` asked for."""
+        return self._held.allocation_log()
 
     @property
     def status(self) -> Status:
@@ -129,6 +134,11 @@ class RunMetadata(MessageBacked):
         if device is not None:
             rows = rows[ops.device[memory.op_index] == device]
         return int(rows.max()) if len(rows) else 0
+
+    def alive_at_peak(self, device: str | None = None) -> AllocationColumns:
+        """The allocations that were live when the most bytes were, the rows of `allocations`."""
+        allocations = self.allocations
+        return allocations.alive_at(allocations.peak_row(device), device)
 
     def to_pandas(self) -> Any:
         """The executions as a pandas `DataFrame`, one row each."""
@@ -209,7 +219,7 @@ class RunMetadata(MessageBacked):
         return message
 
     def _refuse_own(self, name: str) -> None:
-        if name in OWN_FIELDS or name in ("ops", "allocations"):
+        if name in OWN_FIELDS or name == "ops":
             raise InvalidOptionError(
                 f"RunMetadata.{name} is what a run recorded and cannot be set; "
                 f"TensorFlow's fields can: {', '.join(TENSORFLOW_FIELDS)}"

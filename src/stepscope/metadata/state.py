@@ -21,14 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import _messages as pb
 from stepscope.metadata import extras
+from stepscope.metadata.allocation_codec import (
+    allocations_of,
+    decode_allocations,
+    encode_allocations,
+)
+from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.decode import allocations_of, decode_allocations, decode_ops
-from stepscope.metadata.encode import encode_allocations, encode_ops
+from stepscope.metadata.decode import decode_ops
+from stepscope.metadata.encode import encode_ops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.metadata.memory import AllocationColumns
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import Recording
 
@@ -138,7 +143,9 @@ class State:
         if recording.run_options is not None:
             _copy(message.run_options, recording.run_options)
         if recording.allocations is not None:
-            encode_allocations(self.allocations(), message.allocation_log)
+            encode_allocations(self.allocations(), message.allocations)
+        if recording.allocation_log is not None:
+            encode_allocations(self.allocation_log(), message.allocation_log)
 
     # -- columns ---------------------------------------------------------------------------
 
@@ -161,7 +168,7 @@ class State:
         return OpColumns.empty() if self._recording.ops is None else self._recording.ops()
 
     def allocations(self) -> AllocationColumns:
-        """Allocations and frees: the log where there is one, else what step stats tell."""
+        """All allocations and frees where an engine recorded them, else what step stats tell."""
         with self._lock:
             ops = self.ops()
             columns: AllocationColumns = self._once(
@@ -173,8 +180,19 @@ class State:
         recording = self._recording
         if recording is not None:
             return allocations_of(ops) if recording.allocations is None else recording.allocations()
-        log = self._own_message().allocation_log
-        return decode_allocations(log) if len(log.time_ns) else allocations_of(ops)
+        recorded = self._own_message().allocations
+        return decode_allocations(recorded) if len(recorded.time_ns) else allocations_of(ops)
+
+    def allocation_log(self) -> AllocationColumns:
+        """What the options asked to keep of the allocations."""
+        log: AllocationColumns = self._ours(
+            "allocation_log",
+            lambda run: (
+                AllocationColumns.empty() if run.allocation_log is None else run.allocation_log()
+            ),
+            lambda message: decode_allocations(message.allocation_log),
+        )
+        return log
 
     # -- our fields ------------------------------------------------------------------------
 

@@ -130,6 +130,30 @@ def test_peak_of_allocations_follows_time_not_order():
     assert AllocationColumns.empty().peak_bytes() == 0
 
 
+def test_live_bytes_count_what_was_held_and_never_what_was_refused():
+    allocations = AllocationColumns.build(
+        name=["v", "a", "b", "a", "b"],
+        device=["/cpu:0"] * 5,
+        time_ns=[1, 2, 3, 4, 5],
+        bytes=[10, 5, 100, -5, 7],
+        event=["held", "allocate", "failed", "free", "allocate"],
+    )
+    assert allocations.live().tolist() == [10, 15, 15, 10, 17]
+    assert allocations.peak_row() == 4
+    assert list(allocations.alive_at(1).name) == ["v", "a"]
+    assert list(allocations.alive_at(4).name) == ["v", "b"]
+    assert allocations.alive_at(4).bytes.sum() == allocations.live()[4]
+    assert len(allocations.alive_at(-1)) == 0
+
+
+def test_addresses_tell_two_executions_of_one_op_apart():
+    allocations = AllocationColumns.build(
+        name=["a", "a", "a"], device=["/cpu:0"] * 3, time_ns=[1, 2, 3],
+        bytes=[8, 16, -16], address=[64, 128, 128],
+    )  # fmt: skip
+    assert allocations.alive_at(2).bytes.tolist() == [8]
+
+
 def test_string_columns_join():
     joined = StringColumn.joined([StringColumn.of("ab"), StringColumn.of("bc")])
     assert list(joined.values) == ["a", "b", "b", "c"]

@@ -125,5 +125,6 @@ def test_numbers_in_files_out_there_stay():
         "thread_idents": 11,
         "row_steps": 12,
         "peaks": 13,
+        "allocations": 15,
     }
     assert OWN_FIELDS_START == 15000

@@ -402,7 +402,7 @@ def test_peak_bytes():
     assert RunMetadata().peak_bytes() == 0
 
 
-def test_allocations_come_from_the_records_or_from_the_log():
+def test_allocations_come_from_the_records_or_from_the_engine():
     rows = recorded().allocations
     assert list(rows.name) == ["mm", "mm"]
     assert rows.bytes.tolist() == [32, -4]
@@ -417,6 +417,33 @@ def test_allocations_come_from_the_records_or_from_the_log():
     assert back.allocations.bytes.tolist() == [8, -8]
     assert back.allocations.address.tolist() == [1, 1]
     assert back.peak_bytes() == 8
+
+
+def test_every_column_of_allocations_and_of_the_log_survives():
+    everything = AllocationColumns.build(
+        name=["v", "mm", "big", "mm"],
+        device=["/cpu:0"] * 4,
+        event=["held", "allocate", "failed", "free"],
+        kind=["variable", "temporary", "temporary", "temporary"],
+        time_ns=[T0 - 9, T0, T0 + 1, T0 + 2],
+        bytes=[40, 8, 4000, -8],
+        address=[2**63 + 1, 16, 0, 16],
+        slot=[0, 1, 0, 1],
+        dtype=[1, 3, 1, 3],
+        shape=[(), (2, 1), None, (2, 1)],
+        step=[3, 7, 7, 7],
+    )
+    run = recorded(allocations=lambda: everything, allocation_log=lambda: everything.select([1, 2]))
+    back = RunMetadata.FromString(run.SerializeToString())
+    for column in ("name", "device", "event", "kind", "shape"):
+        assert list(getattr(back.allocations, column)) == list(getattr(everything, column))
+    for column in ("time_ns", "bytes", "address", "slot", "dtype", "step"):
+        assert getattr(back.allocations, column).tolist() == getattr(everything, column).tolist()
+    assert list(back.allocation_log.name) == ["mm", "big"]
+    assert list(back.allocation_log.event) == ["allocate", "failed"]
+    assert back.peak_bytes() == 48
+    assert list(back.alive_at_peak().name) == ["v", "mm"]
+    assert list(back.alive_at_peak().shape) == [(), (2, 1)]
 
 
 def test_steps_of_merged_rows_survive():

@@ -1,0 +1,168 @@
+"""Columns of single allocations and frees: who held which memory, from when until when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from stepscope.metadata.memory import check_lengths, object_column
+from stepscope.metadata.strings import StringColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["ALLOCATE", "FAILED", "FREE", "HELD", "PERSISTENT_KINDS", "AllocationColumns"]
+
+ALLOCATE: Final = "allocate"
+FREE: Final = "free"
+HELD: Final = "held"
+"""Was live already when recording began."""
+FAILED: Final = "failed"
+"""A request that was refused; its bytes were never live."""
+
+PERSISTENT_KINDS: Final = frozenset({"variable", "queue", "feed"})
+"""The kinds of memory that outlive the ops of a run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationColumns:
+    """One row per event, in order of time.
+
+    `event` is "allocate", "free", "held" (was live when recording began) or "failed" (a request
+    that was refused). `bytes` is negative for a free. `kind` is "temporary", "output" (fetched),
+    "variable", "queue", "feed" or "unattributed". Not recorded: `address` 0, `slot` -1, `dtype` 0
+    (a number of TensorFlow's `DataType`), `shape` None.
+    """
+
+    names: StringColumn
+    devices: StringColumn
+    events: StringColumn
+    kinds: StringColumn
+    time_ns: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    address: NDArray[np.uint64]
+    slot: NDArray[np.int32]
+    dtype: NDArray[np.int32]
+    shape: NDArray[Any]
+    step: NDArray[np.int64]
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        name: Sequence[str] | StringColumn,
+        device: Sequence[str] | StringColumn,
+        time_ns: ArrayLike,
+        bytes: ArrayLike,
+        address: ArrayLike | None = None,
+        event: Sequence[str] | StringColumn | None = None,
+        slot: ArrayLike | None = None,
+        dtype: ArrayLike | None = None,
+        shape: Iterable[tuple[int, ...] | None] | None = None,
+        kind: Sequence[str] | StringColumn | str = "temporary",
+        step: ArrayLike = 0,
+    ) -> Self:
+        """From plain sequences, in any order; rows of the same time keep theirs.
+
+        Without `event`, the sign of `bytes` tells an allocation from a free.
+        """
+        times = np.asarray(time_ns, dtype=np.int64)
+        count = len(times)
+        size = np.asarray(bytes, dtype=np.int64)
+        if event is None:
+            event = StringColumn((size < 0).astype(np.int32), (ALLOCATE, FREE))
+        columns = cls(
+            StringColumn.of(name),
+            StringColumn.of(device),
+            StringColumn.of(event),
+            StringColumn.repeated(kind, count) if isinstance(kind, str) else StringColumn.of(kind),
+            times,
+            size,
+            np.zeros(count, np.uint64) if address is None else np.asarray(address, np.uint64),
+            np.full(count, -1, np.int32) if slot is None else np.asarray(slot, np.int32),
+            np.zeros(count, np.int32) if dtype is None else np.asarray(dtype, np.int32),
+            object_column([None] * count if shape is None else shape),
+            np.broadcast_to(np.asarray(step, dtype=np.int64), (count,)),
+        )
+        check_lengths(columns)
+        if count > 1 and bool(np.any(times[1:] < times[:-1])):
+            return columns.select(np.argsort(times, kind="stable"))
+        return columns
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No rows."""
+        return cls.build(name=[], device=[], time_ns=[], bytes=[])
+
+    @property
+    def name(self) -> NDArray[Any]:
+        """The op that owns the memory, per row."""
+        return self.names.values
+
+    @property
+    def device(self) -> NDArray[Any]:
+        """The device, per row."""
+        return self.devices.values
+
+    @property
+    def event(self) -> NDArray[Any]:
+        """What happened, per row."""
+        return self.events.values
+
+    @property
+    def kind(self) -> NDArray[Any]:
+        """What the memory is for, per row."""
+        return self.kinds.values
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def select(self, rows: Any) -> Self:
+        """Some of the rows: positions, a slice or a mask."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    # -- what was live ---------------------------------------------------------------------
+
+    def _counted(self, device: str | None) -> NDArray[np.int64]:
+        """What each row adds to the live bytes."""
+        counted = np.where(self.event == FAILED, 0, self.bytes)
+        return counted if device is None else np.where(self.device == device, counted, 0)
+
+    def live(self, device: str | None = None) -> NDArray[np.int64]:
+        """The bytes live after each row, on one device or on all of them."""
+        return np.cumsum(self._counted(device))
+
+    def peak_row(self, device: str | None = None) -> int:
+        """The row after which the most bytes were live; -1 if nothing ever was."""
+        live = self.live(device)
+        if not len(live) or live.max() <= 0:
+            return -1
+        return int(live.argmax())
+
+    def peak_bytes(self, device: str | None = None) -> int:
+        """The most bytes that were live at once, on one device or on all of them."""
+        row = self.peak_row(device)
+        return 0 if row < 0 else int(self.live(device)[row])
+
+    def alive_at(self, row: int, device: str | None = None) -> Self:
+        """The rows of the allocations that were live after a row (-1: none)."""
+        alive: dict[tuple[Any, ...], list[int]] = {}
+        name, slot, where = self.names.codes, self.slot, self.devices.codes
+        event, address = self.event, self.address
+        for i in range(row + 1):
+            if event[i] == FAILED:
+                continue
+            # Where addresses are known they tell two executions of one op apart (loops).
+            owner = (where[i], address[i]) if address[i] else (where[i], name[i], slot[i])
+            if event[i] != FREE:
+                alive.setdefault(owner, []).append(i)
+            elif alive.get(owner):
+                alive[owner].pop(0)
+        kept = sorted(i for rows in alive.values() for i in rows)
+        if device is not None:
+            kept = [i for i in kept if self.device[i] == device]
+        return self.select(np.array(kept, dtype=np.intp))
