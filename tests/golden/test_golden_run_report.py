@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stepscope.analysis import OpRow, OpTable
+from stepscope.analysis import OpProfile, OpRow
 from stepscope.cli import report
 from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
 
@@ -30,10 +30,25 @@ def compare(name, text):
 
 def row(op, calls, total_ns, max_ns, size, share, device="CPU:0"):
     device = device and f"/job:localhost/replica:0/task:0/device:{device}"
-    return OpRow(op, op, device, calls, total_ns, total_ns / calls, max_ns, size, share)
+    return OpRow(
+        key=op,
+        op=op,
+        device=device,
+        calls=calls,
+        total_ns=total_ns,
+        self_ns=total_ns,
+        covered_ns=total_ns,
+        share=share,
+        mean_ns=total_ns / calls,
+        max_ns=max_ns,
+        p50_ns=total_ns / 3,
+        p90_ns=total_ns / 3,
+        p99_ns=total_ns / 3,
+        bytes=size,
+    )
 
 
-TABLE = OpTable(
+TABLE = OpProfile(
     by="op",
     rows=(
         row("MatMul", 24, 41_234_567, 3_100_000, 8_234_567, 0.746),
@@ -46,6 +61,8 @@ TABLE = OpTable(
     runs=3,
     calls=1_168,
     total_ns=55_247_234,
+    self_ns=55_247_234,
+    covered_ns=50_000_000,
 )
 
 

@@ -1,16 +1,33 @@
 """Functions over the model: they take runs and return values, and never print, draw or write."""
 
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
-from stepscope.analysis.op_table import OpRow, OpTable, op_table
+from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
+from stepscope.analysis.op_profile import OpProfile, OpRow, op_profile
+from stepscope.analysis.parallelism import Lane, Parallelism, Wait, parallelism
+from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, placement
+from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, named_runs
 
 __all__ = [
     "Coverage",
     "CoverageRow",
+    "CriticalPath",
+    "Lane",
     "NamedRun",
+    "OpProfile",
     "OpRow",
-    "OpTable",
+    "Parallelism",
+    "PathPart",
+    "PlacedOp",
+    "PlacementReport",
+    "Result",
+    "Saving",
+    "Transfer",
+    "Wait",
     "coverage",
+    "critical_path",
     "named_runs",
-    "op_table",
+    "op_profile",
+    "parallelism",
+    "placement",
 ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from stepscope.analysis import OpTable
+    from stepscope.analysis import OpProfile
     from stepscope.metadata import RunMetadata
 
 _BAR_WIDTH = 24
@@ -30,7 +30,7 @@ _LOSSES_SHOWN = 5
 NamedRuns = list[tuple[str, "RunMetadata"]]
 
 
-def heading(script: str, engine: str, trace: str, table: OpTable) -> Text:
+def heading(script: str, engine: str, trace: str, table: OpProfile) -> Text:
     """Which script ran on which engine, and how much of it was seen."""
     facts = [
         f"engine: {engine}",
@@ -41,7 +41,7 @@ def heading(script: str, engine: str, trace: str, table: OpTable) -> Text:
     return Text.assemble(("stepscope", "bold cyan"), " ", (script, "bold"), "\n", " · ".join(facts))
 
 
-def ops(table: OpTable, width: int, top: int) -> RenderableType:
+def ops(table: OpProfile, width: int, top: int) -> RenderableType:
     """The op types by time, the largest first; `top` of them."""
     wide = width >= _WIDE
     shown = table.rows[:top]

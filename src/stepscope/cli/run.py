@@ -138,7 +138,7 @@ def _threads_left() -> bool:
 
 def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int) -> bool:
     """Write what is written at the end, and show the report; False where something failed."""
-    from stepscope.analysis import op_table
+    from stepscope.analysis import op_profile
     from stepscope.cli import report
     from stepscope.cli.recorded_runs import METADATA_FILE
 
@@ -146,7 +146,7 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
     if runs.in_child_process:
         return True
     timeline = runs.write_timeline()
-    table = op_table(runs.runs)
+    table = op_profile(runs.runs)
     console = report.stderr_console()
     sys.stdout.flush()
     report.show(

@@ -1,0 +1,216 @@
+"""The chain of ops and waits that decided how long a run took.
+
+From the op that ended last, back: each op began when the last of its inputs was there, so that
+input's end is what it waited for. The path fills the run from its first moment to its last; what
+lies between two ops of it is a wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from stepscope.analysis.edges import RECEIVES, SENDS, Edges
+from stepscope.analysis.result import Result
+from stepscope.analysis.runs import named_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from stepscope.metadata import OpColumns
+
+Kind: TypeAlias = Literal["executing", "transfer", "queue", "scheduled", "waiting"]
+
+_SAVINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PathPart:
+    """A part of the path.
+
+    `kind` is "executing" (the op ran), "transfer" (a send or receive ran), "queue" (it waited in a
+    queue op), "scheduled" (the op was ready and not yet running: `blocked_by` names what ran on its
+    thread meanwhile) or "waiting" (its inputs were there, and it was not ready yet: the engine's
+    own work, or what was not recorded).
+    """
+
+    kind: Kind
+    name: str
+    op: str
+    device: str
+    start_ns: int
+    end_ns: int
+    blocked_by: str = ""
+
+    @property
+    def ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What the run would gain if a node were 10% faster, all else as it was."""
+
+    name: str
+    op: str
+    path_ns: int
+    saved_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath(Result):
+    """The path from the run's beginning to its end, in order of time.
+
+    `length_ns` is the length of the run as far as it was recorded; `by_kind` splits it. `savings`
+    tells for the nodes that take the most time of the path what a 10% faster one would save: less
+    than a tenth of it where another path is nearly as long.
+    """
+
+    rows: tuple[PathPart, ...]
+    length_ns: int
+    by_kind: dict[str, int]
+    savings: tuple[Saving, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ops of the path in order."""
+        ran = [part.name for part in self.rows if part.kind not in ("scheduled", "waiting")]
+        return tuple(ran)
+
+
+def critical_path(run: Any) -> CriticalPath:
+    """The critical path of one run. Several runs are an error: choose one."""
+    runs = named_runs(run)
+    if len(runs) != 1:
+        raise ValueError(
+            f"critical_path takes one run and was given {len(runs)}: choose one of them"
+        )
+    ops = runs[0].metadata.ops
+    if not len(ops):
+        return CriticalPath((), 0, {}, ())
+    edges = Edges.of(ops)
+    rows = _walk_back(ops, edges)
+    begin = int(min(ops.start_ns.min(), ops.scheduled_ns.min()))
+    parts = _parts(ops, rows, begin, _blockers(ops))
+    spent: Counter[str] = Counter()
+    for part in parts:
+        spent[part.kind] += part.ns
+    length = int(ops.end_ns.max()) - begin
+    return CriticalPath(tuple(parts), length, dict(spent), _savings(ops, edges, parts, begin))
+
+
+def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:
+    """The rows of the path, first to last."""
+    ends, starts = ops.end_ns, ops.start_ns
+    # Of several that end last, one that took time says more than a marker that took none.
+    last = int(ends.max())
+    row = max(np.flatnonzero(ends == last).tolist(), key=lambda r: ends[r] - starts[r])
+    path = [row]
+    seen = {row}
+    while edges.before[row]:
+        row = max(edges.before[row], key=lambda r: (ends[r], ends[r] - starts[r]))
+        if row in seen:
+            break
+        seen.add(row)
+        path.append(row)
+    return path[::-1]
+
+
+def _parts(
+    ops: OpColumns, rows: list[int], begin: int, blocker: Callable[[int, int, int], str]
+) -> list[PathPart]:
+    parts: list[PathPart] = []
+    reached = begin
+    for row in rows:
+        name, op, device = str(ops.name[row]), str(ops.op[row]), str(ops.device[row])
+        start, end = int(ops.start_ns[row]), int(ops.end_ns[row])
+        ready = min(max(int(ops.scheduled_ns[row]), reached), start)
+        if ready > reached:
+            parts.append(PathPart("waiting", name, op, device, reached, ready))
+        if start > ready:
+            by = blocker(row, ready, start)
+            parts.append(PathPart("scheduled", name, op, device, ready, start, by))
+        first = max(start, min(reached, end))
+        if end > first or not parts:
+            parts.append(PathPart(_kind(op), name, op, device, first, max(first, end)))
+        elif end >= reached:
+            parts.append(PathPart(_kind(op), name, op, device, end, end))
+        reached = max(reached, end)
+    return parts
+
+
+def _kind(op: str) -> Kind:
+    if op in SENDS or op in RECEIVES:
+        return "transfer"
+    if "Dequeue" in op or "Enqueue" in op or op == "IteratorGetNext":
+        return "queue"
+    return "executing"
+
+
+def _blockers(ops: OpColumns) -> Callable[[int, int, int], str]:
+    """What ran on an op's thread for most of the time in which the op was ready."""
+
+    def find(row: int, ready: int, start: int) -> str:
+        thread = ops.thread[row]
+        if not thread:
+            return ""
+        overlap = np.minimum(ops.end_ns, start) - np.maximum(ops.start_ns, ready)
+        overlap = np.where(ops.thread == thread, overlap, 0)
+        overlap[row] = 0
+        most = int(overlap.argmax())
+        return str(ops.name[most]) if overlap[most] > 0 else ""
+
+    return find
+
+
+def _savings(ops: OpColumns, edges: Edges, parts: list[PathPart], begin: int) -> tuple[Saving, ...]:
+    spent: Counter[str] = Counter()
+    for part in parts:
+        if part.kind == "executing":
+            spent[part.name] += part.ns
+    model = _Replay(ops, edges, begin)
+    types = {part.name: part.op for part in parts}
+    savings = [
+        Saving(name, types[name], ns, model.saved(name)) for name, ns in spent.most_common(_SAVINGS)
+    ]
+    return tuple(sorted(savings, key=lambda saving: (-saving.saved_ns, saving.name)))
+
+
+class _Replay:
+    """The run again, with other lengths: ops keep their order on a thread and their delays."""
+
+    def __init__(self, ops: OpColumns, edges: Edges, begin: int) -> None:
+        self._names = ops.names
+        self._order = np.lexsort((ops.end_ns, ops.start_ns)).tolist()
+        # Relative to the beginning: a float cannot hold the time of day to the nanosecond.
+        self._ends: list[int] = (ops.end_ns - begin).tolist()
+        self._lengths = np.maximum(ops.end_ns - ops.start_ns, 0)
+        starts, threads = (ops.start_ns - begin).tolist(), ops.thread.tolist()
+        latest: dict[int, int] = {}
+        self._before: list[list[int]] = [[] for _ in starts]
+        self._delay = [0] * len(starts)
+        for row in self._order:
+            # What began later cannot have been waited for.
+            before = [r for r in edges.before[row] if self._ends[r] <= starts[row]]
+            previous = latest.get(threads[row]) if threads[row] else None
+            if previous is not None and self._ends[previous] <= starts[row]:
+                before.append(previous)
+            latest[threads[row]] = row
+            self._before[row] = before
+            ready = max((self._ends[r] for r in before), default=0)
+            self._delay[row] = starts[row] - ready
+
+    def saved(self, name: str) -> int:
+        """What a 10% faster node would save."""
+        code = self._names.table.index(name)
+        lengths = np.where(self._names.codes == code, self._lengths * 0.9, self._lengths).tolist()
+        ends = [0.0] * len(lengths)
+        for row in self._order:
+            ready = max((ends[r] for r in self._before[row]), default=0.0)
+            ends[row] = ready + self._delay[row] + lengths[row]
+        return max(0, round(max(self._ends) - max(ends)))

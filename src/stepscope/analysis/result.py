@@ -1,0 +1,69 @@
+"""What every analysis returns: a frozen dataclass that turns into plain values, JSON or pandas."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from stepscope.analysis.html import html_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Result"]
+
+
+class Result:
+    """The base of the analyses' results, which are frozen dataclasses.
+
+    `to_dict` and `to_json` hold every field. `to_pandas` is one row per entry of `rows`. In a
+    notebook a result shows itself as a table.
+    """
+
+    __slots__ = ()
+
+    def _rows(self) -> Sequence[Any]:
+        """The entries of the result's main table."""
+        return tuple(getattr(self, "rows", ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain dictionaries, lists, numbers and strings."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+    def to_json(self) -> str:
+        """All fields as JSON, indented."""
+        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2).decode()
+
+    def to_pandas(self) -> Any:
+        """The main table as a pandas `DataFrame`."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs pandas, which is not installed: `pip install pandas`, "
+                "or use to_dict() or to_json()"
+            ) from error
+        return pd.DataFrame([_plain(row) for row in self._rows()])
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, [_plain(row) for row in self._rows()])
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | frozenset | set):
+        return [_plain(item) for item in value]
+    return value
