@@ -1,0 +1,102 @@
+"""Comparing two sets of runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from analysed_runs import CPU0, T0, run_of
+
+from stepscope.analysis import diff
+from stepscope.metadata import AllocationColumns
+
+OPS = [f"op{i}" for i in range(20)]
+
+
+def runs(seed, count=30, factors=None, speed=True, peak=None, names=OPS):
+    """Runs of twenty ops of 1 to 20 us with noise of their own and the machine's."""
+    random = np.random.default_rng(seed)
+    result = []
+    for _ in range(count):
+        machine = random.lognormal(0, 0.2) if speed else 1
+        rows, now = [], 0
+        for i, name in enumerate(names):
+            length = 1000 * (i + 1) * (factors or {}).get(name, 1) * machine
+            length = int(length * random.lognormal(0, 0.03))
+            rows.append((name, "Op", [], 1, now, now, now + length))
+            now += length
+        parts = {}
+        if peak is not None:
+            events = AllocationColumns.build(name=["v"], device=[CPU0], time_ns=[T0], bytes=[peak])
+            parts["allocations"] = lambda events=events: events
+        result.append(run_of(*rows, **parts))
+    return result
+
+
+def test_one_slower_op_is_found_and_nothing_else():
+    found = diff(runs(1), runs(2, factors={"op7": 1.1}))
+    (row,) = [row for row in found.rows if row.significant]
+    assert row.name == "op7"
+    assert found.rows[0] is row
+    assert row.change == pytest.approx(0.1, abs=0.03)
+    assert row.low <= 0.1 <= row.high
+    assert row.effect > 0.8
+    assert row.p < 0.05
+    assert [r.name for r in found.regressions()] == ["op7"]
+    assert found.regressions(time=0.2) == ()
+    assert found.regressions(time=None) == ()
+
+
+def test_a_faster_op_is_significant_and_no_regression():
+    found = diff(runs(1), runs(2, factors={"op7": 0.8}))
+    assert [row.name for row in found.rows if row.significant] == ["op7"]
+    assert found.regressions() == ()
+
+
+def test_a_slower_machine_is_a_change_of_the_total_alone():
+    everything = dict.fromkeys(OPS, 1.5)
+    found = diff(runs(1, speed=False), runs(2, speed=False, factors=everything))
+    assert [row.name for row in found.rows if row.significant] == []
+    assert found.total.significant
+    assert found.total.change == pytest.approx(0.5, abs=0.02)
+    assert [row.name for row in found.regressions()] == ["total"]
+
+
+def test_sets_of_one_program_raise_few_alarms():
+    alarms = sum(
+        any(r.significant for r in (*found.rows, found.total))
+        for found in (diff(runs(100 + i), runs(500 + i)) for i in range(40))
+    )
+    assert alarms <= 4
+
+
+def test_new_and_gone_nodes():
+    found = diff(runs(1, names=["a", "b"]), runs(2, names=["a", "c"]))
+    assert list(found.appeared) == ["c"]
+    assert list(found.gone) == ["b"]
+    assert [row.name for row in found.rows] == ["a"]
+    assert any("only 1 nodes" in note for note in found.notes)
+
+
+def test_memory_is_exact():
+    found = diff(runs(1, 3, peak=1000), runs(2, 3, peak=1020))
+    (row,) = found.memory
+    assert (row.base, row.new, row.significant) == (1000, 1020, True)
+    assert row.change == pytest.approx(0.02)
+    assert [r.name for r in found.regressions(memory=0.01)] == [f"peak of {CPU0}"]
+    assert found.regressions(memory=0.05) == ()
+    same = diff(runs(1, 3, peak=1000), runs(2, 3, peak=1000))
+    assert not same.memory[0].significant
+
+
+def test_too_few_runs_say_so_and_alarm_never():
+    found = diff(runs(1, 3), runs(2, 3, factors=dict.fromkeys(OPS, 9)))
+    assert found.regressions() == ()
+    assert "at least 4 on each side" in found.notes[0]
+
+
+def test_by_op_type_and_bad_arguments():
+    assert [row.name for row in diff(runs(1), runs(2), by="op").rows] == ["Op"]
+    with pytest.raises(ValueError, match="'name' or 'op'; it was 'scope'"):
+        diff(runs(1, 1), runs(2, 1), by="scope")
+    with pytest.raises(ValueError, match="runs on both sides; found 0 and 1"):
+        diff([], runs(2, 1))
