@@ -5,11 +5,12 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core.stamp
 DEV    := $(VENV)/.dev.stamp
 OLD    := .venv-tf215
+APT    := apt-get install --yes --no-install-recommends
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo test test-tf215 check bench docs clean
+.PHONY: help demo browser pictures test test-tf215 check bench fuzz docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -27,7 +28,7 @@ $(DEV): pyproject.toml | $(VENV)/bin/python
 demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show where its time went
 	$(BIN)/stepscope run --engine embedded --trace full --out demo-out examples/demo.py
 
-test: check   ## everything: lint, types, import directions, all tests (with real TensorFlow)
+test: check browser   ## everything: lint, types, import directions, all tests (with real TensorFlow)
 	$(BIN)/python -m pytest
 
 $(OLD)/.stamp: pyproject.toml
@@ -37,7 +38,18 @@ $(OLD)/.stamp: pyproject.toml
 	@touch $@
 
 test-tf215: $(OLD)/.stamp   ## the adapter on TensorFlow 2.15, the last with Estimator (Python 3.11)
-	$(OLD)/bin/python -m pytest tests/unit/adapters tests/unit/analysis tests/contract tests/golden
+	$(OLD)/bin/python -m pytest tests/unit/adapters tests/unit/analysis tests/contract tests/golden \
+	  tests/unit/cli/test_cli_tensorflow.py
+
+browser:   ## Chromium for the tests that need a browser, as the Debian package, if there is none
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	|| { test "$$(id -u)" = 0 && $(APT) chromium >/dev/null \
+	     || { apt-get update -qq && $(APT) chromium >/dev/null; }; } 2>/dev/null \
+	|| echo "No browser, and none could be installed: tests/browser will be skipped." \
+	        "As root: apt-get install chromium"
+
+pictures: $(DEV) browser   ## take the pictures of TensorBoard in docs/pictures again
+	STEPSCOPE_PICTURES=docs/pictures $(BIN)/python -m pytest tests/browser
 
 check: $(DEV)   ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -48,8 +60,12 @@ check: $(DEV)   ## ruff, mypy --strict, import-linter
 bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
+fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
+	$(BIN)/python tests/fuzz/fuzz_readers.py
+
 docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md
+	$(BIN)/python docs/make_pages.py
 
 clean:   ## remove what the other targets made
 	rm -rf $(VENV) $(OLD) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

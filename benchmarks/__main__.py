@@ -13,11 +13,12 @@ def main(wanted: list[str]) -> int:
     import numpy as np
     import tensorflow
 
-    from benchmarks import adapter, engine
+    from benchmarks import adapter, engine, memory, memory_tensorflow, reading, timeline
     from benchmarks.harness import save, table
 
     tf = tensorflow.compat.v1
-    groups = {group.__name__: group for group in (*engine.GROUPS, *adapter.GROUPS)}
+    rooms = (engine, memory, adapter, memory_tensorflow, reading, timeline)
+    groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
     if unknown:
         print(f"no benchmark group {unknown[0]!r}; there are: {', '.join(groups)}")

@@ -2,8 +2,9 @@
 
 from stepscope import errors
 from stepscope.engines import annotate, observe, run
+from stepscope.export import merge
 from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
-from stepscope.metadata import RunMetadata, load
+from stepscope.metadata import RunMetadata, extract_allocation_log, load
 from stepscope.ops.custom import register_op
 from stepscope.options import (
     ClusterDef,
@@ -46,8 +47,10 @@ __all__ = [
     "debug_callback",
     "errors",
     "every",
+    "extract_allocation_log",
     "import_graph_def",
     "load",
+    "merge",
     "observe",
     "register_op",
     "run",

@@ -52,7 +52,12 @@ from tensorboard.compat.proto.step_stats_pb2 import (
     NodeOutput,
     StepStats,
 )
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import (
+    DataClass,
+    HistogramProto,
+    Summary,
+    SummaryMetadata,
+)
 from tensorboard.compat.proto.tensor_description_pb2 import TensorDescription
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
@@ -73,6 +78,7 @@ __all__ = [
     "CompletenessProto",
     "ConfigProtoMessage",
     "CostGraphDef",
+    "DataClass",
     "DataType",
     "DebugOptions",
     "DebugTensorWatch",
@@ -147,7 +153,7 @@ _SCALARS = {
 }
 
 # Written as in a .proto file: name, type, number. "repeated" and "optional" prefix the type;
-# a type that is no scalar is a message of ours.
+# "map K V" is a map of scalars; a type that is no scalar is a message of ours.
 _OWN_MESSAGES: dict[str, list[tuple[str, str, int]]] = {
     "InFlight": [("name", "string", 1), ("outcome", "string", 2), ("waited_ns", "int64", 3)],
     "Status": [
@@ -169,6 +175,43 @@ _OWN_MESSAGES: dict[str, list[tuple[str, str, int]]] = {
     "NodeOp": [("node", "string", 1), ("op", "string", 2)],
     "ThreadIdent": [("thread_id", "uint32", 1), ("ident", "int64", 2)],
     "DevicePeak": [("device", "string", 1), ("bytes", "int64", 2)],
+    "MemoryRequest": [
+        ("op", "string", 1),
+        ("slot", "int32", 2),
+        ("shape", "repeated int64", 3),
+        ("has_shape", "bool", 4),
+        ("dtype", "int32", 5),
+        ("bytes", "int64", 6),
+        ("device", "string", 7),
+        ("source", "string", 8),
+        ("time_ns", "int64", 9),
+    ],
+    "HeldMemory": [
+        ("op", "string", 1),
+        ("source", "string", 2),
+        ("kind", "string", 3),
+        ("device", "string", 4),
+        ("tensors", "int64", 5),
+        ("bytes", "int64", 6),
+        ("shapes", "string", 7),
+    ],
+    "Growth": [
+        ("op", "string", 1),
+        ("source", "string", 2),
+        ("before", "int64", 3),
+        ("now", "int64", 4),
+    ],
+    "OutOfMemory": [
+        ("request", "MemoryRequest", 1),
+        ("limit", "optional int64", 2),
+        ("live", "int64", 3),
+        ("cached", "int64", 4),
+        ("rows", "repeated HeldMemory", 5),
+        # Whether there was an earlier run to compare with: then `grown` may still be empty.
+        ("compared", "bool", 6),
+        ("grown", "repeated Growth", 7),
+        ("advice", "string", 8),
+    ],
     "AllocationLog": [
         ("strings", "repeated string", 1),
         ("node", "repeated int32", 2),
@@ -212,15 +255,30 @@ _OWN_RUN_METADATA = [
     # The step of each row of step_stats, in order, where it differs from step_id.
     ("row_steps", "repeated int64", OWN_FIELDS_START + 12),
     ("peaks", "repeated DevicePeak", OWN_FIELDS_START + 13),
+    ("out_of_memory", "OutOfMemory", OWN_FIELDS_START + 14),
     ("allocations", "AllocationLog", OWN_FIELDS_START + 15),
+    # Where an event file holds the run.
+    ("tag", "string", OWN_FIELDS_START + 16),
+    ("global_step", "int64", OWN_FIELDS_START + 17),
 ]
 
-# Free for what a session may need beyond TensorFlow's configuration.
-_OWN_CONFIG: list[tuple[str, str, int]] = []
+_OWN_CONFIG = [
+    # Bytes by device; "" stands for every device that is not named.
+    ("memory_limit_bytes", "map string int64", OWN_FIELDS_START + 1),
+]
 
 
 def _add_field(message: Any, name: str, kind: str, number: int) -> None:
     field = message.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
+    if kind.startswith("map "):
+        field.label = _Field.LABEL_REPEATED
+        entry = message.nested_type.add(name="".join(w.title() for w in name.split("_")) + "Entry")
+        entry.options.map_entry = True
+        for place, (part, of) in enumerate(zip(("key", "value"), kind.split()[1:], strict=True), 1):
+            entry.field.add(name=part, number=place, type=_SCALARS[of], label=_Field.LABEL_OPTIONAL)
+        field.type = _Field.TYPE_MESSAGE
+        field.type_name = f".{_PACKAGE}.{message.name}.{entry.name}"
+        return
     if kind.startswith("repeated "):
         kind = kind.removeprefix("repeated ")
         field.label = _Field.LABEL_REPEATED

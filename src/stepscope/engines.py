@@ -7,11 +7,13 @@ that package; nothing is imported to find out.
 from __future__ import annotations
 
 import sys
+from contextlib import ContextDecorator
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from stepscope.errors import FailedPreconditionError
+from stepscope.spans import Span
 
 GROUP = "stepscope.adapters"
 
@@ -49,5 +51,29 @@ def observe(options: Any = None, run_metadata: Any = None) -> Any:
 
 
 def annotate(name: str) -> Any:
-    """A named span inside a run, as a context manager or decorator; spans nest."""
-    return adapter().annotate(name)
+    """A named span inside a run, as a context manager or decorator; spans nest.
+
+    On the embedded engine inside Python ops (custom ops, `py_func`), on others wherever the run
+    executes Python. Outside of a traced run it is not recorded.
+    """
+    span = Span(name)
+    for entry in _known():
+        if entry.name in sys.modules:
+            return _Both(span, entry.load().annotate(name))
+    return span
+
+
+class _Both(ContextDecorator):
+    """A span for the embedded engine and for the adapter's at once: either may be running."""
+
+    def __init__(self, ours: Span, theirs: Any) -> None:
+        self._parts = (ours, theirs)
+
+    def __enter__(self) -> _Both:
+        for part in self._parts:
+            part.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for part in reversed(self._parts):
+            part.__exit__(*error)

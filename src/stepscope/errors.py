@@ -142,6 +142,11 @@ class OpError(Exception):
         return self._error_code
 
     @property
+    def allocation_log(self) -> Any:
+        """The run's last allocations, as its options asked for; None where there is no metadata."""
+        return None if self.run_metadata is None else self.run_metadata.allocation_log
+
+    @property
     def experimental_payloads(self) -> dict[str, Any]:
         """Details of the error, empty where there are none."""
         return self._experimental_payloads

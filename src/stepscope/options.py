@@ -239,12 +239,32 @@ class SessionMetadata(MessageBacked):
 
 
 class ConfigProto(MessageBacked):
-    """How a session is set up: devices, thread pools, time-outs, graph options."""
+    """How a session is set up: devices, thread pools, time-outs, graph options, memory limits.
+
+    TensorFlow's fields, and one of ours: `memory_limit_bytes`, the most bytes that tensors may
+    hold on a device of the embedded engine: a number for each device, or a dict of devices
+    (`{"/cpu:0": 1 << 30}`) to numbers, where "" stands for the devices that are not named.
+    """
 
     __slots__ = ()
     _message_class = _messages.ConfigProtoMessage
 
     Experimental: ClassVar[Any]
+
+    def _merge(self, message: Any, name: str, value: Any) -> None:
+        if name == "memory_limit_bytes" and hasattr(value, "__index__"):
+            value = {"": value.__index__()}
+        super()._merge(message, name, value)
+
+    @classmethod
+    def _check(cls, message: Any) -> None:
+        for device, limit in message.memory_limit_bytes.items():
+            if limit <= 0:
+                where = f"[{device!r}]" if device else ""
+                raise InvalidOptionError(
+                    f"ConfigProto.memory_limit_bytes{where} is {limit}; allowed is 1 and above "
+                    "(leave it out for no limit)"
+                )
 
 
 class CallableOptions(MessageBacked):

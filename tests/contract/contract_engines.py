@@ -47,6 +47,15 @@ class Program:
         options: Any = None,
         metadata: Any = None,
     ) -> Any:
+        """The value of a name, or those of several."""
+        single = isinstance(fetches, str)
+        names = (fetches,) if single else tuple(fetches)
+        values = self._values(names, feeds or {}, options, metadata)
+        return values[0] if single else values
+
+    def _values(
+        self, names: tuple[str, ...], feeds: Mapping[str, Any], options: Any, metadata: Any
+    ) -> list[Any]:
         raise NotImplementedError
 
     def traced(
@@ -92,20 +101,13 @@ class SessionProgram(Program):
         super().__init__(named)
         self._session = session
 
-    def run(
-        self,
-        fetches: Any,
-        feeds: Mapping[str, Any] | None = None,
-        options: Any = None,
-        metadata: Any = None,
-    ) -> Any:
-        wanted = (
-            self.named[fetches]
-            if isinstance(fetches, str)
-            else [self.named[name] for name in fetches]
-        )
-        fed = {self.named[name]: value for name, value in (feeds or {}).items()}
-        return self._session.run(wanted, fed, options=options, run_metadata=metadata)
+    def _values(
+        self, names: tuple[str, ...], feeds: Mapping[str, Any], options: Any, metadata: Any
+    ) -> list[Any]:
+        wanted = [self.named[name] for name in names]
+        fed = {self.named[name]: value for name, value in feeds.items()}
+        found: list[Any] = self._session.run(wanted, fed, options=options, run_metadata=metadata)
+        return found
 
     def close(self) -> None:
         self._session.close()
@@ -118,24 +120,24 @@ class Engine:
     errors = errors
     python_op_at_deadline = "abandoned"
     """What becomes of a Python function that is inside when the time is up."""
-    dequeue_at_deadline = "cancelled"
-    """What becomes of a dequeue that waits when the time is up."""
     stops_between_ops = True
     """Whether a run that stays on the caller's thread ends with the op that was too long."""
     parallel = True
     """Whether two ops of a run can be inside at once."""
     names_the_failing_op = True
     """Whether an error has `op` and `node_def`, as those of sessions have."""
-    names_an_untraced_failure = True
-    """Whether an error in a Python op names the op though nothing was traced."""
-    names_without_a_trace = True
-    """Whether a run that timed out knows what was in flight though nothing was traced."""
+    names_a_dequeue_without_a_trace = True
+    """Whether a run that timed out knows that a dequeue waited though nothing was traced."""
     counts_losses = True
     """Whether the nodes that an early end kept from running are counted."""
     knows_sources = True
     has_partitions = True
     traces_without_options = False
     """Whether a call with metadata and no options is traced: `run` of a callable is."""
+    stress = 500, 50
+    """How many runs a thread does in the stress test, and every how many one is out of time."""
+    cause_after_a_stuck_op = "at the deadline"
+    """When an error is raised while another op of its run does not end; "never" for the cause."""
     always_lost: frozenset[str] = frozenset()
     """What FULL_TRACE never has on this engine, and says so in each record."""
 
@@ -195,6 +197,10 @@ class Engine:
         """Options of a run that records nothing."""
         return RunOptions() if self.traces_without_options else None
 
+    def workers(self) -> list[threading.Thread]:
+        """The threads that are alive and that Stepscope made."""
+        return [t for t in threading.enumerate() if t.name.startswith("stepscope/")]
+
     def finish(self) -> None:
         for program in self._programs:
             program.close()
@@ -252,7 +258,3 @@ class EmbeddedEngine(SessionEngine):
         """The pool that a thread belongs to, "caller" for none."""
         parts = thread_name.split("/")
         return parts[1] if parts[0] == "stepscope" else "caller"
-
-    def workers(self) -> list[threading.Thread]:
-        """The engine's threads that are alive."""
-        return [t for t in threading.enumerate() if self.pool_of(t.name) != "caller"]

@@ -64,18 +64,20 @@ class Ops:
         self.python[made.op.name] = function
         return made
 
+    def global_variables_initializer(self) -> Any:
+        """Nothing to do: outside of sessions variables have their values from the start."""
+        return self._v1.no_op()
+
     def readable(self, value: Any) -> Any:
         """A value that can be fetched: a variable's, where it is a variable."""
         return value.read_value() if hasattr(value, "read_value") else value
 
 
-class TensorFlowSession(SessionEngine):
-    """`stepscope.adapters.tensorflow.Session`."""
+class OnTensorFlow(Engine):
+    """What the three have in common."""
 
-    name = "tensorflow session"
-    stops_between_ops = False
-    names_without_a_trace = False
-    always_lost = frozenset({"allocations"})
+    always_lost = frozenset({"temporaries inside kernels"})
+    stress = 12, 6  # of profiled runs those at once wait for each other
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,6 +86,15 @@ class TensorFlowSession(SessionEngine):
 
         self.ops = self.tensorflow.compat.v1
         self.support = SUPPORT[self.name]
+
+
+class TensorFlowSession(OnTensorFlow, SessionEngine):
+    """`stepscope.adapters.tensorflow.Session`."""
+
+    name = "tensorflow session"
+    stops_between_ops = False
+    names_a_dequeue_without_a_trace = False
+    cause_after_a_stuck_op = "never"  # TensorFlow keeps it to itself until all ops have ended
 
     def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
         return "timeout_in_ms" in options or (python and options.get("inter_op_thread_pool") == -1)
@@ -107,25 +118,19 @@ class TensorFlowSession(SessionEngine):
         return Session(graph=graph, config=given)
 
 
-class TensorFlowFunction(Engine):
+class TensorFlowFunction(OnTensorFlow):
     """Concrete functions, run by `stepscope.run`."""
 
     name = "tensorflow function"
     python_op_at_deadline = "waited_for"
     stops_between_ops = False
+    cause_after_a_stuck_op = "when the op ends"
     names_the_failing_op = False
-    names_without_a_trace = False
     knows_sources = False  # pruning copies the graph, and the copy's lines are those of the pruning
     traces_without_options = True
-    always_lost = frozenset({"allocations"})
 
     def __init__(self) -> None:
         super().__init__()
-        self.tensorflow = import_tensorflow()
-        from stepscope.adapters.tensorflow.support import SUPPORT
-
-        self.ops = self.tensorflow.compat.v1
-        self.support = SUPPORT[self.name]
         self._before = self.tensorflow.config.optimizer.get_experimental_options()
         self.tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
@@ -164,16 +169,9 @@ class FunctionProgram(Program):
         self._outputs: set[str] = set()
         self._lock = threading.Lock()
 
-    def run(
-        self,
-        fetches: Any,
-        feeds: Mapping[str, Any] | None = None,
-        options: Any = None,
-        metadata: Any = None,
-    ) -> Any:
-        single = isinstance(fetches, str)
-        names = (fetches,) if single else tuple(fetches)
-        feeds = feeds or {}
+    def _values(
+        self, names: tuple[str, ...], feeds: Mapping[str, Any], options: Any, metadata: Any
+    ) -> list[Any]:
         wanted = [self.named[name] for name in names]
         self._outputs |= {value.op.name for value in wanted if hasattr(value, "op")}
         with self._lock:
@@ -186,8 +184,7 @@ class FunctionProgram(Program):
             for name, value in feeds.items()
         ]
         found = stepscope.run(function, *values, options=options, run_metadata=metadata)
-        results = [None if value is None else value.numpy() for value in found]
-        return results[0] if single else results
+        return [None if value is None else value.numpy() for value in found]
 
     def _node(self, name: str) -> str:
         """The program's name of a node: where a function's output has it, the node has a number."""
@@ -201,29 +198,17 @@ class FunctionProgram(Program):
         return {self._node(found.name): found for found in metadata.status.outcomes}
 
 
-class TensorFlowEager(Engine):
+class TensorFlowEager(OnTensorFlow):
     """The same programs op by op, inside `stepscope.run`."""
 
     name = "tensorflow eager"
     python_op_at_deadline = "waited_for"
-    dequeue_at_deadline = "waited_for"
     parallel = False
-    names_an_untraced_failure = False
     names_the_failing_op = False
     counts_losses = False
-    names_without_a_trace = False
     knows_sources = False
     has_partitions = False
     traces_without_options = True
-    always_lost = frozenset({"allocations"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tensorflow = import_tensorflow()
-        from stepscope.adapters.tensorflow.support import SUPPORT
-
-        self.ops = self.tensorflow.compat.v1
-        self.support = SUPPORT[self.name]
 
     def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
         return python
@@ -258,30 +243,24 @@ class EagerProgram(Program):
             if hasattr(variable, "initializer"):
                 self._execute(self._order([variable.initializer]), {}, [])
 
-    def run(
-        self,
-        fetches: Any,
-        feeds: Mapping[str, Any] | None = None,
-        options: Any = None,
-        metadata: Any = None,
-    ) -> Any:
-        single = isinstance(fetches, str)
-        wanted = [self.named[name] for name in ((fetches,) if single else fetches)]
+    def _values(
+        self, names: tuple[str, ...], feeds: Mapping[str, Any], options: Any, metadata: Any
+    ) -> list[Any]:
+        wanted = [self.named[name] for name in names]
         order = self._order([getattr(value, "op", value) for value in wanted])
         fed = {
             self.named[name].op.name: self._tensorflow.constant(value, self.named[name].dtype)
-            for name, value in (feeds or {}).items()
+            for name, value in feeds.items()
         }
         began: list[Any] = []
         self._began[id(metadata)] = self._last = began
         values = stepscope.run(
             lambda: self._execute(order, fed, began), options=options, run_metadata=metadata
         )
-        results = [
+        return [
             values[value.op.name][value.value_index].numpy() if hasattr(value, "op") else None
             for value in wanted
         ]
-        return results[0] if single else results
 
     def rows(self, metadata: RunMetadata) -> dict[str, int]:
         shown: dict[str, list[int]] = defaultdict(list)

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from contract_programs import FED, around
 
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
@@ -22,22 +23,6 @@ def queue_program(ops):
     }  # fmt: skip
 
 
-def stuck_program(function):
-    def build(ops):
-        x = ops.placeholder(ops.float32, [2], name="x")
-        before = ops.add(x, 1.0, name="before")
-        inside = ops.py_func(function, [before], ops.float32, name="inside")
-        return {
-            "x": x, "before": before, "inside": inside,
-            "after": ops.multiply(inside, 2.0, name="after"),
-        }  # fmt: skip
-
-    return build
-
-
-FED = {"x": np.array([1.0, 2.0], np.float32)}
-
-
 @pytest.fixture(params=[0, -1], ids=["on a pool", "on the caller's thread"])
 def pool(request):
     return request.param
@@ -51,29 +36,23 @@ def late_put(program, seconds):
     return putting
 
 
-def test_a_dequeue_that_waits_is_cancelled_or_waited_for(engine, pool):
+def test_a_dequeue_that_waits_is_cancelled(engine, pool):
     program = engine.start(queue_program)
     if engine.refusal(program, "after", {"x": 1.0}, RunOptions(inter_op_thread_pool=pool)):
         return
-    cancelled = engine.dequeue_at_deadline == "cancelled"
-    putting = late_put(program, 5.0 if cancelled else 0.6)
     error, metadata, seconds = program.failing(
         engine.errors.DeadlineExceededError,
         "after", {"x": 1.0}, timeout_in_ms=250, inter_op_thread_pool=pool,
     )  # fmt: skip
-    putting.cancel()
     assert error.error_code == 4
     assert error.run_metadata is metadata
     assert metadata.status.code == "DEADLINE_EXCEEDED"
-    assert 0.25 <= seconds < (4 if cancelled else 8)
-    if not cancelled:
-        assert seconds >= 0.6
+    assert 0.25 <= seconds < 4
     assert program.run("before", {"x": 5.0}) == 6.0
     ((name, found),) = program.outcomes(metadata).items()
-    assert (name, found.outcome) == ("take", engine.dequeue_at_deadline)
+    assert (name, found.outcome) == ("take", "cancelled")
     assert "before" in program.ran(metadata)
-    assert ("take" in program.ran(metadata)) is not cancelled
-    assert "after" not in program.ran(metadata)
+    assert not {"take", "after"} & program.ran(metadata)
 
 
 def test_a_dequeue_that_gets_its_item_in_time_is_no_time_out(engine, pool):
@@ -94,9 +73,7 @@ def test_a_dequeue_that_gets_its_item_in_time_is_no_time_out(engine, pool):
 
 def test_a_cancelled_dequeue_takes_no_item(engine):
     program = engine.start(queue_program)
-    putting = late_put(program, 5.0 if engine.dequeue_at_deadline == "cancelled" else 0.3)
     program.failing(engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=100)
-    putting.cancel()
     program.run("put", {"x": 7.0})
     assert program.run("take", {"x": 0.0}) == 7.0
 
@@ -108,7 +85,7 @@ def let_go_later(engine, stuck, seconds=0.4):
 
 
 def test_a_python_op_is_abandoned_or_waited_for_and_named(engine, stuck):
-    program = engine.start(stuck_program(stuck))
+    program = engine.start(around(stuck))
     let_go_later(engine, stuck)
     error, metadata, seconds = program.failing(
         engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=150
@@ -136,7 +113,7 @@ def test_a_python_op_is_abandoned_or_waited_for_and_named(engine, stuck):
 
 
 def test_the_program_is_usable_while_an_op_is_abandoned_and_after(engine, stuck):
-    program = engine.start(stuck_program(stuck))
+    program = engine.start(around(stuck))
     let_go_later(engine, stuck, 0.1)
     program.failing(engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50)
     for _ in range(3):
@@ -149,7 +126,7 @@ def test_the_program_is_usable_while_an_op_is_abandoned_and_after(engine, stuck)
 
 
 def test_what_an_abandoned_op_holds_is_left_alone(engine, stuck):
-    program = engine.start(stuck_program(stuck))
+    program = engine.start(around(stuck))
     let_go_later(engine, stuck, 0.1)
     program.failing(engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50)
     for _ in range(20):
@@ -160,7 +137,7 @@ def test_what_an_abandoned_op_holds_is_left_alone(engine, stuck):
 
 
 def test_metadata_of_a_run_that_timed_out_stays_as_it_was(engine, stuck):
-    program = engine.start(stuck_program(stuck))
+    program = engine.start(around(stuck))
     let_go_later(engine, stuck, 0.1)
     _, metadata, _ = program.failing(
         engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50
@@ -175,7 +152,7 @@ def test_metadata_of_a_run_that_timed_out_stays_as_it_was(engine, stuck):
 
 
 def test_on_the_caller_s_thread_the_op_is_waited_for_and_how_long_is_said(engine, stuck):
-    program = engine.start(stuck_program(stuck))
+    program = engine.start(around(stuck))
     if engine.refusal(program, "after", FED, RunOptions(inter_op_thread_pool=-1)):
         return
     threading.Timer(0.4, stuck.let_go.set).start()
@@ -210,7 +187,7 @@ def test_zero_and_below_is_no_deadline(engine, timeout):
 
 
 def test_a_run_in_time_loses_nothing(engine):
-    program = engine.start(stuck_program(lambda v: v))
+    program = engine.start(around(lambda v: v))
     metadata = program.traced("after", FED, timeout_in_ms=20_000)
     assert metadata.status.code == "OK"
     assert {"before", "inside", "after"} <= program.ran(metadata)
@@ -228,7 +205,7 @@ def test_the_configured_time_out_holds_for_runs_without_one(session_engine):
 
 def test_the_configured_time_out_gives_control_back_too(session_engine, stuck):
     engine = session_engine
-    program = engine.start(stuck_program(stuck), engine.config(operation_timeout_in_ms=80))
+    program = engine.start(around(stuck), engine.config(operation_timeout_in_ms=80))
     _, metadata, seconds = program.failing(engine.errors.DeadlineExceededError, "after", FED)
     assert seconds < 5
     assert metadata.status.in_flight == ["inside"]
@@ -242,20 +219,39 @@ def test_the_option_overrides_the_configured_time_out(session_engine):
     putting.join()
 
 
-def test_a_time_out_without_a_trace_says_what_was_in_flight_or_that_it_cannot(engine, stuck):
-    program = engine.start(stuck_program(stuck))
-    let_go_later(engine, stuck)
-    _, metadata, _ = program.failing(
-        engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=80, trace_level=0
+def test_a_time_out_without_a_trace_names_the_python_op_in_flight(engine, stuck, pool):
+    program = engine.start(around(stuck))
+    options = {"timeout_in_ms": 300, "inter_op_thread_pool": pool, "trace_level": 0}
+    if engine.refusal(program, "after", FED, RunOptions(**options)):
+        return
+    waited = pool == -1 or engine.python_op_at_deadline == "waited_for"
+    if waited:
+        threading.Timer(0.8, stuck.let_go.set).start()
+    _, metadata, seconds = program.failing(
+        engine.errors.DeadlineExceededError, "after", FED, **options
     )
     assert len(metadata.ops) == 0
-    if engine.names_without_a_trace:
-        assert metadata.status.in_flight == ["inside"]
+    ((name, found),) = program.outcomes(metadata).items()
+    assert (name, found.outcome) == ("inside", "waited_for" if waited else "abandoned")
+    if waited:
+        assert 0.1e9 < found.waited_ns < seconds * 1e9
+
+
+def test_a_time_out_without_a_trace_names_the_dequeue_in_flight_or_says_that_it_cannot(engine):
+    program = engine.start(queue_program)
+    _, metadata, _ = program.failing(
+        engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=80, trace_level=0
+    )
+    assert len(metadata.ops) == 0
+    found = {name: op.outcome for name, op in program.outcomes(metadata).items()}
+    if engine.names_a_dequeue_without_a_trace:
+        assert found == {"take": "cancelled"}
     else:
-        assert metadata.status.in_flight == []
+        assert found == {}
         (loss,) = metadata.completeness.losses
         assert loss.what == "ops in flight"
-        assert "traced" in loss.reason
+        assert "nothing was traced" in loss.reason
+        assert "can wait for another run: take" in loss.reason
 
 
 def test_of_several_ops_in_flight_each_outcome_is_said(engine, stuck):
@@ -273,7 +269,7 @@ def test_of_several_ops_in_flight_each_outcome_is_said(engine, stuck):
     _, metadata, _ = program.failing(engine.errors.DeadlineExceededError, "both", timeout_in_ms=200)
     expected = {"inside": engine.python_op_at_deadline}
     if engine.parallel:
-        expected["take"] = engine.dequeue_at_deadline
+        expected["take"] = "cancelled"
     assert {name: o.outcome for name, o in program.outcomes(metadata).items()} == expected
 
 

@@ -1,7 +1,16 @@
-"""`inter_op_thread_pool` and the run-handler pool: where a run executes."""
+"""`inter_op_thread_pool` and the run-handler pool: where a run executes.
 
+On the embedded engine alone: what its pools are called in the record, how one pool stands in for
+another (-1 with several partitions, the run-handler pool in a session with pools of its own), and
+that the run-handler pool is one for all sessions. TensorFlow's threads have no names to go by.
+"""
+
+import ast
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,14 +247,22 @@ def serve(engine, runs, workers=1):
     return order[1:]
 
 
-def test_runs_of_one_priority_are_served_oldest_first(embedded):
-    engine = embedded
-    assert serve(engine, [(1, 0), (2, 0), (3, 0)]) == [1, 2, 3]
-
-
-def test_runs_of_a_higher_priority_are_served_first(embedded):
-    engine = embedded
-    assert serve(engine, [(1, 0), (2, 5), (3, 1), (4, 5)]) == [2, 4, 3, 1]
+def test_runs_are_served_by_priority_and_then_oldest_first(session_engine):
+    """In a process of its own: the first session settles how many threads TensorFlow has."""
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from contract_tensorflow import ENGINES\n"
+        "from test_contract_thread_pools import serve\n"
+        f"engine = ENGINES[{session_engine.name!r}]()\n"
+        "print([serve(engine, [(1, 0), (2, 0), (3, 0)]),"
+        " serve(engine, [(1, 0), (2, 5), (3, 1), (4, 5)])])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100
+    )
+    alike, apart = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert alike == [1, 2, 3]
+    assert apart == [2, 4, 3, 1]
 
 
 def test_the_run_handler_pool_is_one_for_all_sessions(embedded):
@@ -332,8 +349,8 @@ def test_a_priority_without_the_pool_has_no_effect_and_that_is_said(engine):
     assert "use_run_handler_pool" in loss.reason
 
 
-def test_the_run_handler_pool_keeps_deadlines(embedded, stuck):
-    engine = embedded
+def test_the_run_handler_pool_keeps_deadlines(session_engine, stuck):
+    engine = session_engine
     program = engine.start(
         lambda ops: {"y": ops.py_func(stuck, [ops.constant([1.0])], ops.float32, name="inside")}
     )

@@ -60,7 +60,7 @@ def all_expensive(on):
 
 @contextlib.contextmanager
 def session_of(spec, executor):
-    config, options, expensive = EXECUTORS[executor]
+    config, options, expensive = EXECUTORS[executor] if isinstance(executor, str) else executor
     with all_expensive(expensive):
         built = build(spec, tf)
         session = tf.Session(

@@ -2,6 +2,15 @@
 
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
+from stepscope.analysis.diff import Diff, DiffRow, diff
+from stepscope.analysis.memory import (
+    DeviceMemory,
+    MemoryProfile,
+    MemoryRow,
+    OutOfMemoryProfile,
+    memory_profile,
+    oom,
+)
 from stepscope.analysis.op_profile import OpProfile, OpRow, op_profile
 from stepscope.analysis.parallelism import Lane, Parallelism, Wait, parallelism
 from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, placement
@@ -12,10 +21,16 @@ __all__ = [
     "Coverage",
     "CoverageRow",
     "CriticalPath",
+    "DeviceMemory",
+    "Diff",
+    "DiffRow",
     "Lane",
+    "MemoryProfile",
+    "MemoryRow",
     "NamedRun",
     "OpProfile",
     "OpRow",
+    "OutOfMemoryProfile",
     "Parallelism",
     "PathPart",
     "PlacedOp",
@@ -26,7 +41,10 @@ __all__ = [
     "Wait",
     "coverage",
     "critical_path",
+    "diff",
+    "memory_profile",
     "named_runs",
+    "oom",
     "op_profile",
     "parallelism",
     "placement",

@@ -10,6 +10,7 @@ from stepscope.analysis._coverage_executed import executed
 from stepscope.analysis._coverage_graph import OpenedGraph
 from stepscope.analysis._coverage_reasons import Reasons
 from stepscope.analysis._coverage_spaces import spaces_of
+from stepscope.analysis.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,7 +89,7 @@ class CoverageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Result):
     """A row per node of the user's graph: first the graph's, then those of its functions.
 
     `added` are the executions, by op type, of what the engine or an optimiser added and no node of

@@ -171,7 +171,7 @@ def _blockers(ops: OpColumns) -> Callable[[int, int, int], str]:
 def _savings(ops: OpColumns, edges: Edges, parts: list[PathPart], begin: int) -> tuple[Saving, ...]:
     spent: Counter[str] = Counter()
     for part in parts:
-        if part.kind == "executing":
+        if part.kind == "executing" and part.ns:
             spent[part.name] += part.ns
     model = _Replay(ops, edges, begin)
     types = {part.name: part.op for part in parts}

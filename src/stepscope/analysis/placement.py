@@ -50,7 +50,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class PlacementReport(Result):
-    """`rows` by device and name; `devices` counts the executions on each."""
+    """`rows` by device and name, but first the nodes that are elsewhere than asked for.
+
+    `devices` counts the executions on each.
+    """
 
     rows: tuple[PlacedOp, ...]
     devices: dict[str, int]
@@ -93,7 +96,8 @@ def placement(run: Any) -> PlacementReport:
                 differs=any(not _matches(requested, device) for device in [assigned, *devices]),
             )
         )
-    rows.sort(key=lambda row: (row.assigned, row.name))
+    # Nodes of the engine's own, whose names begin with "_", say less than the user's.
+    rows.sort(key=lambda r: (not r.differs, r.assigned, r.name.startswith("_"), r.name))
     counts = Counter(ops.device.tolist())
     return PlacementReport(tuple(rows), dict(sorted(counts.items())), _transfers(metadata))
 

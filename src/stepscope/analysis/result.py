@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from stepscope.analysis.html import html_table
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +18,7 @@ class Result:
     """The base of the analyses' results, which are frozen dataclasses.
 
     `to_dict` and `to_json` hold every field. `to_pandas` is one row per entry of `rows`. In a
-    notebook a result shows itself as a table.
+    notebook a result shows itself as a table, and a plot where it has one.
     """
 
     __slots__ = ()
@@ -50,7 +48,10 @@ class Result:
         return pd.DataFrame([_plain(row) for row in self._rows()])
 
     def _repr_html_(self) -> str:
-        return html_table(type(self).__name__, [_plain(row) for row in self._rows()])
+        # Views know all analyses, and analyses this class.
+        from stepscope.analysis.notebook import view
+
+        return view(self)
 
 
 def _plain(value: Any) -> Any:

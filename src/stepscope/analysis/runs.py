@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.metadata import RunMetadata
@@ -24,13 +24,20 @@ def named_runs(runs: Runs) -> list[NamedRun]:
     TensorFlow's and TensorBoard's `RunMetadata` messages are taken like ours. Anything else is a
     `TypeError` that says what to pass.
     """
+    return list(iter_named_runs(runs))
+
+
+def iter_named_runs(runs: Runs) -> Iterator[NamedRun]:
+    """As `named_runs`, one at a time: of an iterator that loads runs only one is in memory."""
     if _is_metadata(runs):
-        return [NamedRun("run 0", _ours(runs))]
+        yield NamedRun("run 0", _ours(runs))
+        return
     if isinstance(runs, Mapping):
         runs = runs.items()
     if not isinstance(runs, Iterable) or isinstance(runs, str | bytes):
         raise _wrong(runs)
-    return [_named(index, item) for index, item in enumerate(runs)]
+    for index, item in enumerate(runs):
+        yield _named(index, item)
 
 
 def _named(index: int, item: object) -> NamedRun:

@@ -13,8 +13,8 @@ from typing import NoReturn
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line (`sys.argv` without arguments) and exit with its code.
 
-    0: done. 2: wrong usage, or a file that is not there or cannot be read or written. The exit
-    code of `stepscope run` is that of the script.
+    0: done. 1: a regression (`diff --fail-on`). 2: wrong usage, or a file that is not there or
+    cannot be read or written. The exit code of `stepscope run` is that of the script.
     """
     from stepscope.cli.command_line import run_command_line
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,27 @@ from stepscope.errors import StepscopeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("info", "run")
+COMMANDS = (
+    "completion",
+    "coverage",
+    "diff",
+    "export",
+    "info",
+    "memory",
+    "merge",
+    "oom",
+    "parallelism",
+    "path",
+    "placement",
+    "run",
+    "timeline",
+    "top",
+)
 """Each is a module of this package with a `command`."""
 
 USAGE_ERROR = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 
 class _Commands(click.Group):
@@ -30,6 +48,17 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"stepscope.cli.{cmd_name}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has gone: nothing may be written at exit either. Left to
+            # click, this would end with 1, which says something else.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(BROKEN_PIPE) from None
+        return result
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -65,7 +94,15 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 )
 @click.pass_context
 def commands(ctx: click.Context) -> None:
-    """See what one run of a dataflow program did."""
+    """See what one run of a dataflow program did.
+
+    `stepscope run` records the runs of a script; the other commands read what it wrote, and what
+    TensorFlow and TensorBoard write: run_metadata.pb, event files, Chrome traces, .xplane.pb, and
+    directories of them.
+
+    Exit codes: 0 done; 1 a regression (diff --fail-on); 2 wrong usage, or a file that is not there
+    or cannot be read or written; 130 interrupted. `run` ends as its script does.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -76,6 +113,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
         code = commands.main(
             None if arguments is None else list(arguments),
             prog_name="stepscope",
+            complete_var="_STEPSCOPE_COMPLETE",
             standalone_mode=False,
         )
     except click.UsageError as error:
@@ -87,7 +125,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
     except StepscopeError as error:
         return _fail(str(error))
     except click.Abort:
-        return 130
+        return INTERRUPTED
     return 0 if code is None else code
 
 

@@ -1,59 +1,138 @@
-"""`stepscope info`: what a saved file holds, in a few lines."""
+"""`stepscope info`: what a file or directory holds, run by run."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.tables import table_options
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType
 
+    from stepscope.cli.saved_runs import SavedRun
+    from stepscope.cli.tables import Choice
     from stepscope.metadata import RunMetadata
 
 
-@click.command(
-    name="info", epilog="Example: stepscope info stepscope-out/train/run_000001/run_metadata.pb"
-)
-@click.argument("file", type=click.Path(path_type=Path))
-def command(file: Path) -> None:
-    """Show what a saved run holds.
+@click.command(name="info", epilog="Example: stepscope info stepscope-out/train --run -1")
+@runs_argument
+@every_run_option
+@table_options
+def command(path: Path, number: int | None, choice: Choice) -> None:
+    """Show what PATH holds: a table of its runs, or all about a single one.
 
-    Its engine, how it ended, ops, devices, threads, and what was not measured.
+    Of each run its engine, how it ended, ops, devices, threads, and what was not measured. Read
+    are run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
     """
-    from rich.console import Console
+    from stepscope.cli import tables, wording
 
-    from stepscope.metadata import load
+    runs = all_runs(path, number)
+    rows = tuple(_row(run) for run in runs)
+    columns = [
+        tables.Column("run", "run", style="bold"),
+        tables.Column("tag", "tag", rank=1),
+        tables.Column("engine", "engine", lambda engine: engine or "not said", rank=2),
+        tables.Column("status", "status"),
+        tables.count_column("ops", "ops"),
+        tables.time_column("ns", "length"),
+        tables.count_column("devices", "devices", rank=3),
+        tables.size_column("peak_bytes", "peak", rank=1),
+        tables.count_column("losses", "losses", rank=1),
+    ]
+    if tables.write_for_programs(_info(rows), rows, columns, choice):
+        return
+    if len(runs) == 1:
+        tables.console().print(_summary(path, runs[0]))
+    else:
+        tables.console().print(f"{wording.number(len(runs), 'run')} in {path}\n")
+        tables.show_table(rows, columns, choice, what="run")
 
-    console = Console(highlight=False, markup=False, emoji=False)
-    loaded = load(file)
-    runs = loaded if isinstance(loaded, list) else [loaded]
-    for number, metadata in enumerate(runs):
-        if number:
-            console.print()
-        console.print(_summary(file, metadata))
+
+@dataclass(frozen=True, slots=True)
+class InfoRow:
+    """One run; `losses` is how many things its completeness says are missing."""
+
+    run: str
+    tag: str
+    global_step: int
+    engine: str
+    status: str
+    ops: int
+    ns: int
+    devices: int
+    threads: int
+    peak_bytes: int
+    overhead_ns: int
+    losses: int
 
 
-def _summary(file: Path, metadata: RunMetadata) -> RenderableType:
+def _info(rows: tuple[InfoRow, ...]) -> object:
+    from stepscope.analysis import Result
+
+    @dataclass(frozen=True)
+    class Info(Result):
+        rows: tuple[InfoRow, ...]
+
+    return Info(rows)
+
+
+def _row(run: SavedRun) -> InfoRow:
+    metadata = run.metadata
+    ops = metadata.ops
+    return InfoRow(
+        run=run.found or run.name,
+        tag=metadata.tag,
+        global_step=metadata.global_step,
+        engine=metadata.engine,
+        status=metadata.status.code,
+        ops=len(ops),
+        ns=int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0,
+        devices=len(set(ops.device)),
+        threads=len(set(ops.thread.tolist())),
+        peak_bytes=_peak(metadata),
+        overhead_ns=metadata.overhead.ns,
+        losses=len(metadata.completeness.losses),
+    )
+
+
+def _peak(metadata: RunMetadata) -> int:
+    return max((metadata.peak_bytes(device) for device in set(metadata.ops.device)), default=0)
+
+
+def _summary(path: Path, run: SavedRun) -> RenderableType:
     from rich.table import Table
 
     from stepscope.cli import wording
 
+    metadata = run.metadata
     ops = metadata.ops
-    grid = Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row("file", str(file))
-    grid.add_row("engine", metadata.engine or "not said in the file")
-    grid.add_row("status", metadata.status.code)
-    if metadata.status.message:
-        grid.add_row("", metadata.status.message.strip())
+
+    def say(title: str, text: str) -> None:
+        grid.add_row(title, wording.plain(text))
+
+    say("file", str(path))
+    if run.found:
+        say("run", run.found)
+    if metadata.tag:
+        say("tag", f"{metadata.tag}, step {metadata.global_step}")
+    say("engine", metadata.engine or "not said in the file")
+    say("status", metadata.status.code)
+    for line in metadata.status.message.strip().splitlines():
+        say("", line)
     for op in metadata.status.outcomes:
-        grid.add_row("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
+        say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
     spent = int((ops.end_ns - ops.start_ns).sum())
     kinds = len(set(ops.op.tolist()))
-    grid.add_row(
+    say(
         "ops",
         f"{wording.number(len(ops), 'execution')} of {wording.number(kinds, 'op type')} "
         f"in {wording.time(spent)}",
@@ -61,15 +140,14 @@ def _summary(file: Path, metadata: RunMetadata) -> RenderableType:
     for device in dict.fromkeys(ops.device.tolist()):
         peak = metadata.peak_bytes(device)
         held = f"  (peak {wording.size(peak)})" if peak else ""
-        grid.add_row("device", f"{wording.device(device)}{held}")
-    threads = len(set(ops.thread.tolist()))
-    grid.add_row("threads", f"{threads:,}")
+        say("device", f"{wording.device(device)}{held}")
+    say("threads", f"{len(set(ops.thread.tolist())):,}")
     if metadata.overhead.ns:
         cost = metadata.overhead
-        grid.add_row("overhead", f"{wording.time(cost.ns)} ({wording.share(cost.fraction)})")
+        say("overhead", f"{wording.time(cost.ns)} ({wording.share(cost.fraction)})")
     if metadata.completeness.complete:
-        grid.add_row("not measured", "nothing is missing that the engine knows of")
+        say("not measured", "nothing is missing that the engine knows of")
     for loss in metadata.completeness.losses:
         amount = f"{loss.count:,} " if loss.count else ""
-        grid.add_row("not measured", f"{amount}{loss.what}: {loss.reason}")
+        say("not measured", f"{amount}{loss.what}: {loss.reason}")
     return grid

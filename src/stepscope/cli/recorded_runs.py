@@ -4,6 +4,7 @@ Layout of the directory:
 
     timeline.json                     all runs as one Chrome trace, written at the end
     run_000001/run_metadata.pb        the first run that ended, and so on
+    run_000001/graph.pb               the graph it was a run of, where there is one
 
 Guarantees:
 
@@ -24,8 +25,9 @@ import re
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+from stepscope.cli.saved_graphs import GRAPH_FILE, SavedGraphs
 from stepscope.errors import StepscopeError
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
 METADATA_FILE = "run_metadata.pb"
 TIMELINE_FILE = "timeline.json"
 _RUN_DIRECTORY = re.compile(r"run_\d{6,}")
+
+
+class Add(Protocol):
+    """Takes a run that ended."""
+
+    def __call__(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
+        """`label` says what it was, `graph` is what the user built and it was a run of."""
 
 
 class RecordedRuns:
@@ -52,6 +61,7 @@ class RecordedRuns:
         self.problem: str | None = None
         self.limit_reached = False
         self._labels: dict[str, str] = {}
+        self._graphs = SavedGraphs()
         self._lock = threading.Lock()
         self._source = ExitStack()
         self._process = os.getpid()
@@ -65,9 +75,7 @@ class RecordedRuns:
                 "choose another with --out"
             ) from error
 
-    def record(
-        self, source: Callable[[Callable[[RunMetadata], None]], AbstractContextManager[None]]
-    ) -> None:
+    def record(self, source: Callable[[Add], AbstractContextManager[None]]) -> None:
         """Take runs from a source (which is given `add`) until `stop` or until the limit."""
         if self.limit == 0:
             self.limit_reached = True
@@ -88,8 +96,8 @@ class RecordedRuns:
         """The runs, under names that also say what each of them was, where that is known."""
         return [(f"{name} {self._labels.get(name, '')}".rstrip(), run) for name, run in self.runs]
 
-    def add(self, metadata: RunMetadata, label: str = "") -> None:
-        """Write one run; `label` says what it was."""
+    def add(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
+        """Write one run; `label` says what it was, `graph` what it was a run of."""
         if self.in_child_process:
             return
         with self._lock:
@@ -100,6 +108,8 @@ class RecordedRuns:
             try:
                 place.mkdir(exist_ok=True)
                 metadata.save(place / METADATA_FILE)
+                if graph is not None:
+                    self._graphs.save(graph, place)
                 kept = _without_bulk(metadata)
             except Exception as error:  # noqa: BLE001 - whatever it is, the script goes on
                 self.problem = f"{name} could not be written: {type(error).__name__}: {error}"
@@ -115,8 +125,13 @@ class RecordedRuns:
         from stepscope.export import chrome
 
         try:
-            chrome(self.labelled, self._absolute / TIMELINE_FILE)
-        except OSError as error:
+            # From the files: what is in memory has no memory records, labels or source lines.
+            files = [
+                (label, self._absolute / name / METADATA_FILE)
+                for (name, _), (label, _) in zip(self.runs, self.labelled, strict=True)
+            ]
+            chrome(files, self._absolute / TIMELINE_FILE)
+        except (OSError, StepscopeError) as error:
             self.problem = f"{TIMELINE_FILE} could not be written: {error}"
             return None
         return self.directory / TIMELINE_FILE
@@ -155,6 +170,7 @@ def _remove_earlier(directory: Path) -> None:
     (directory / TIMELINE_FILE).unlink(missing_ok=True)
     for place in directory.iterdir():
         if _RUN_DIRECTORY.fullmatch(place.name) and place.is_dir():
-            (place / METADATA_FILE).unlink(missing_ok=True)
+            for name in (METADATA_FILE, GRAPH_FILE):
+                (place / name).unlink(missing_ok=True)
             if not any(place.iterdir()):
                 place.rmdir()

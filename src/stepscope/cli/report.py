@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stepscope.cli import wording
+from stepscope.cli import tables, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from stepscope.analysis import OpProfile
     from stepscope.metadata import RunMetadata
 
-_BAR_WIDTH = 24
-_WIDE = 110
 _FAILURES_SHOWN = 10
 _LOSSES_SHOWN = 5
 
@@ -43,35 +40,19 @@ def heading(script: str, engine: str, trace: str, table: OpProfile) -> Text:
 
 def ops(table: OpProfile, width: int, top: int) -> RenderableType:
     """The op types by time, the largest first; `top` of them."""
-    wide = width >= _WIDE
-    shown = table.rows[:top]
-    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
-    grid.add_column("op", style="bold", overflow="fold")
-    grid.add_column("device", overflow="fold")
-    grid.add_column("calls", justify="right", no_wrap=True)
-    # Widths that hold any value: the layout must not change from one measurement to the next.
-    for column in ("total", "mean", *(["longest"] if wide else [])):
-        grid.add_column(column, justify="right", no_wrap=True, min_width=7)
-    grid.add_column("share", justify="right", no_wrap=True, min_width=6)
-    if wide:
-        grid.add_column("", width=_BAR_WIDTH, no_wrap=True)
-    grid.add_column("output", justify="right", no_wrap=True, min_width=8)
-    for row in shown:
-        cells: list[RenderableType] = [
-            row.key,
-            wording.device(row.device) if row.device else "(several)",
-            f"{row.calls:,}",
-            wording.time(row.total_ns),
-            wording.time(row.mean_ns),
-            *([wording.time(row.max_ns)] if wide else []),
-            wording.share(row.share),
-            *([_bar(row.share, shown[0].share)] if wide else []),
-            wording.size(row.bytes),
-        ]
-        grid.add_row(*cells)
-    parts: list[RenderableType] = [grid]
-    if len(table) > len(shown):
-        rest = table.rows[top:]
+    columns = [
+        tables.Column("key", "op", style="bold"),
+        tables.Column("device", "device", _device),
+        tables.count_column("calls", "calls"),
+        tables.time_column("total_ns", "total"),
+        tables.time_column("mean_ns", "mean"),
+        tables.time_column("max_ns", "longest", rank=1),
+        tables.share_column("share", "share"),
+        tables.size_column("bytes", "output"),
+    ]
+    shown, rest = table.rows[:top], table.rows[top:]
+    parts = [tables.grid(shown, columns, width, bar="share")]
+    if rest:
         spent = sum(row.total_ns for row in rest)
         parts.append(
             Text(
@@ -83,11 +64,8 @@ def ops(table: OpProfile, width: int, top: int) -> RenderableType:
     return Group(*parts)
 
 
-def _bar(part: float, largest: float) -> Text:
-    """A bar as long as the share, the largest filling the column."""
-    eighths = round(part / largest * _BAR_WIDTH * 8) if largest else 0
-    whole, rest = divmod(eighths, 8)
-    return Text("█" * whole + " ▏▎▍▌▋▊▉"[rest].strip(), style="cyan")
+def _device(name: str) -> str:
+    return wording.device(name) if name else "(several)"
 
 
 def failures(runs: NamedRuns) -> RenderableType | None:
@@ -171,11 +149,6 @@ def show(parts: Iterable[RenderableType | None], console: Console) -> None:
         console.print()
         # Paths are there to be copied: they are not cut into lines.
         console.print(part, soft_wrap=isinstance(part, Text))
-
-
-def stderr_console(width: int | None = None) -> Console:
-    """A console on stderr that colours nothing by guessing what words mean."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
 
 
 def notes(lines: Sequence[str]) -> Text | None:

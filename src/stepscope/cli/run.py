@@ -61,6 +61,19 @@ DEFAULT_TOP = 20
     "made anew once, in the run before the first recorded one if there is one.",
 )
 @click.option(
+    "--memory",
+    is_flag=True,
+    help="Follow every allocation from the start, so that all memory has an owner. TensorFlow only:"
+    " its CPU gets the allocator that can tell.",
+)
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    metavar="MB",
+    help="With --memory, what the CPU's tensors may take.  [default: "
+    "TF_CPU_BFC_MEM_LIMIT_IN_MB, if set]",
+)
+@click.option(
     "--tf1/--no-tf1",
     default=None,
     help="Give the script TensorFlow 1's names (tf.Session) for `import tensorflow`."
@@ -88,6 +101,8 @@ def command(
     every_n: int | None,
     limit: int | None,
     trace: str,
+    memory: bool,
+    memory_limit: int | None,
     tf1: bool | None,
     out: Path | None,
     top: int,
@@ -112,6 +127,8 @@ def command(
     found = Script(script)
     chosen = script_engines.choose(engine, found.source, tf1)
     runs = RecordedRuns(out or Path("stepscope-out") / found.name, limit)
+    if memory or memory_limit is not None:
+        chosen.follow_memory(memory_limit)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     status = found.run(arguments, chosen.failed, chosen.hidden)
     finish = functools.partial(_finish, runs, chosen, script, trace, top)
@@ -139,7 +156,7 @@ def _threads_left() -> bool:
 def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int) -> bool:
     """Write what is written at the end, and show the report; False where something failed."""
     from stepscope.analysis import op_profile
-    from stepscope.cli import report
+    from stepscope.cli import report, tables
     from stepscope.cli.recorded_runs import METADATA_FILE
 
     runs.stop()
@@ -147,7 +164,7 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
         return True
     timeline = runs.write_timeline()
     table = op_profile(runs.runs)
-    console = report.stderr_console()
+    console = tables.console(stderr=True)
     sys.stdout.flush()
     report.show(
         [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stepscope.adapters.tensorflow.scripts import ScriptRecorder
-    from stepscope.cli.recorded_runs import RecordedRuns
+    from stepscope.cli.recorded_runs import Add, RecordedRuns
     from stepscope.metadata import RunMetadata
     from stepscope.scheduling import Schedule
 
@@ -39,6 +39,15 @@ class ScriptEngine(ABC):
     @abstractmethod
     def failed(self, error: BaseException) -> None:
         """The script ended with an error."""
+
+    def follow_memory(self, limit_mb: int | None) -> None:
+        """Follow allocations from the start of the script, under a limit if one is given."""
+        del limit_mb
+        raise StepscopeError(
+            "--memory and --memory-limit are for TensorFlow, whose allocator has to be told before "
+            "it is imported; the script runs on the embedded engine, which always counts its "
+            "memory: --trace full shows it, and a limit is a session's configuration"
+        )
 
     def losses(self) -> list[str]:
         """What was not recorded and belongs to no recorded run."""
@@ -88,17 +97,13 @@ class Embedded(ScriptEngine):
         """The run that failed has said so itself."""
 
 
-def _scheduled(
-    add: Callable[[RunMetadata], None], schedule: Schedule | None
-) -> Callable[[RunMetadata], None]:
+def _scheduled(add: Add, schedule: Schedule | None) -> Callable[[RunMetadata, Any], None]:
     """Pass on the runs that are scheduled, numbered in the order in which they ended."""
-    if schedule is None:
-        return add
     numbers = iter(range(1 << 62))
 
-    def maybe(metadata: RunMetadata) -> None:
-        if schedule(next(numbers)) is not Action.SKIP:
-            add(metadata)
+    def maybe(metadata: RunMetadata, graph: Any) -> None:
+        if schedule is None or schedule(next(numbers)) is not Action.SKIP:
+            add(metadata, graph=graph)
 
     return maybe
 
@@ -117,6 +122,13 @@ class TensorFlow(ScriptEngine):
 
         self.hidden = str(Path(adapter.__file__).parent / "script")
         self._recorder: ScriptRecorder | None = None
+        self._memory = False
+
+    def follow_memory(self, limit_mb: int | None) -> None:
+        from stepscope.adapters.tensorflow.memory_events import set_environment
+
+        set_environment(limit_mb)
+        self._memory = True
 
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
         from stepscope.adapters.tensorflow import script_patches
@@ -124,7 +136,7 @@ class TensorFlow(ScriptEngine):
 
         @contextmanager
         def source(add: Any) -> Iterator[None]:
-            recorder = ScriptRecorder(add, level, schedule, runs.limit)
+            recorder = ScriptRecorder(add, level, schedule, runs.limit, memory=self._memory)
             self._recorder = recorder
             script_patches.install(recorder, as_tensorflow1=self.asked or bool(self.found))
             try:

@@ -5,260 +5,387 @@ What the trace shows:
 - a process per device, the same one for every run on it, and in it a lane per thread, under the
   thread's name. Where a run does not say which thread an op ran on, ops that overlapped are laid
   out side by side on as many lanes as that takes;
-- a process "runs" with one slice per run: how it ended, on which engine, and whether all of it was
-  measured;
-- per op its type, output bytes, run and step, and how long it waited after it was scheduled.
+- a process "runs" with one slice per run (how it ended, on which engine, whether all of it was
+  measured), and one per step where a run has several;
+- per op its type, the types and shapes and bytes of its outputs, the source line that made it, its
+  run and step, and how long it waited after it was scheduled;
+- the spans of `stepscope.annotate` around the ops within them;
+- an arrow for every edge between lanes, where labels or graphs tell the edges;
+- per device the live bytes over time, where allocations were recorded.
 
 Times are nanoseconds. The format counts in microseconds, and a JSON number cannot hold the time of
 day to the nanosecond, so times are relative to the first op of the trace; `otherData` says when
 that was (`base_epoch_ns`, a string for the same reason).
+
+The trace is written as it is made. At no time is more in memory than the runs that overlapped in
+time, 30 bytes per op of them, and one block of text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import chain, islice
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 import orjson
 
-from stepscope.analysis.runs import NamedRun, Runs, named_runs
+from stepscope.export._chrome_edges import edges_of
+from stepscope.export._chrome_events import (
+    BLOCK,
+    OpTexts,
+    counters,
+    flows,
+    mark,
+    run_mark,
+    step_marks,
+)
+from stepscope.export._chrome_fold import LONGEST_NS, Detail, bytes_of, fold, folded_slices
+from stepscope.export._chrome_layout import Layout
+from stepscope.export._run_sources import RunStore, Source, Span, sources_of
 from stepscope.export._whole_file import write_whole
-from stepscope.export.lanes import drawing_order, split_lanes
-from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from stepscope.metadata.columns import OpColumns
+    from stepscope.metadata import OpColumns, RunMetadata, StringColumn
 
     Ints: TypeAlias = NDArray[np.int64]
 
-Event: TypeAlias = dict[str, Any]
-
-_RUNS_PID = 1
-_EVENTS_PER_CHUNK = 4096
+_RUNS = "runs"
+_FLOW_BYTES = 260
+_COUNTER_BYTES = 110
+_SAMPLE = 256
 
 
 @overload
-def chrome(runs: Runs, path: None = None) -> str: ...
+def chrome(
+    runs: Any,
+    path: None = None,
+    *,
+    max_bytes: int | None = None,
+    show_memory: bool = True,
+    show_dataflow: bool = True,
+) -> str: ...
 @overload
-def chrome(runs: Runs, path: str | os.PathLike[str]) -> Path: ...
-def chrome(runs: Runs, path: str | os.PathLike[str] | None = None) -> str | Path:
+def chrome(
+    runs: Any,
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int | None = None,
+    show_memory: bool = True,
+    show_dataflow: bool = True,
+) -> Path: ...
+def chrome(
+    runs: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    max_bytes: int | None = None,
+    show_memory: bool = True,
+    show_dataflow: bool = True,
+) -> str | Path:
     """Write runs as a Chrome trace to `path` and return the path; without one, return the JSON.
 
-    `runs` is a `RunMetadata`, a sequence of them, `(name, RunMetadata)` pairs or a mapping. A name
-    that ends in `.gz` is compressed. The file is complete or not there.
+    `runs` is a `RunMetadata`, a path to a file or directory of runs, a function that returns runs,
+    or a sequence or mapping of these, as (name, run) pairs or without names. Paths and functions
+    are read one run at a time, so that any number of runs fits into memory. A `path` that ends in
+    `.gz` is compressed. The file is complete or not there.
+
+    `max_bytes` keeps the JSON text, before compression, below a size (viewers have their limits):
+    first the arrows go, then most points of the memory curves, then ops below a duration are folded
+    into slices that say how many calls of which op type they stand for. Calls, time and bytes per
+    op type stay what they were, and `otherData["folded"]` and the marks of runs say what was done.
     """
-    chunks = _json_chunks(named_runs(runs))
-    if path is None:
-        return b"".join(chunks).decode()
-    return write_whole(path, chunks)
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where everything goes: decided for all runs together, before the first event is written.
-
-    `order` and `tids` are per run: the rows in drawing order, and for each row its lane.
-    """
-
-    base_ns: int
-    pids: dict[str, int]
-    order: list[Ints]
-    tids: list[Ints]
-    lane_names: dict[int, tuple[int, str]]
-    run_spans: list[tuple[int, int]]
-    run_tids: list[int]
-
-
-def _json_chunks(runs: list[NamedRun]) -> Iterator[bytes]:
-    layout = _lay_out(runs)
-    events = chain(
-        _process_events(layout),
-        _run_events(runs, layout),
-        *(_op_events(index, run, layout) for index, run in enumerate(runs)),
+    return write_trace(
+        sources_of(runs),
+        path,
+        max_bytes=max_bytes,
+        show_memory=show_memory,
+        show_dataflow=show_dataflow,
     )
-    yield b'{"displayTimeUnit":"ns","otherData":'
-    yield orjson.dumps({"base_epoch_ns": str(layout.base_ns), "producer": "stepscope"})
-    yield b',"traceEvents":['
-    separator = b"\n"
-    while batch := list(islice(events, _EVENTS_PER_CHUNK)):
-        yield separator
-        yield orjson.dumps(batch)[1:-1]
-        separator = b",\n"
-    yield b"\n]}\n"
 
 
-def _lay_out(runs: list[NamedRun]) -> _Layout:
-    columns = [run.metadata.ops for run in runs]
-    starts = [np.asarray(ops.start_ns, np.int64) for ops in columns]
-    # A clock that was set back in between must not give a slice a negative length.
-    ends = [np.maximum(ops.end_ns, start) for ops, start in zip(columns, starts, strict=True)]
-    base_ns = min((int(start.min()) for start in starts if len(start)), default=0)
+def write_trace(
+    sources: list[Source],
+    path: str | os.PathLike[str] | None,
+    *,
+    max_bytes: int | None,
+    show_memory: bool,
+    show_dataflow: bool,
+) -> str | Path:
+    """As `chrome`, of runs from sources."""
+    if max_bytes is not None and max_bytes <= 0:
+        raise ValueError(f"max_bytes must be a number of bytes above 0; it was {max_bytes!r}")
+    trace = _Trace(RunStore(sources), max_bytes, show_memory=show_memory)
+    detail = Detail(flows=show_dataflow)
+    if max_bytes is not None:
+        detail = trace.fitting(detail)
+    while True:
+        try:
+            chunks = trace.chunks(detail)
+            return b"".join(chunks).decode() if path is None else write_whole(path, chunks)
+        except _TooLongError:
+            # The estimate was too low: the next threshold up.
+            detail = trace.less(detail)
 
-    devices = StringColumn.joined([ops.devices for ops in columns])
-    pids = {device: _RUNS_PID + 1 + number for number, device in enumerate(devices.table)}
-    spans = [
-        (int(start.min()), int(end.max())) if len(start) else (base_ns, base_ns)
-        for start, end in zip(starts, ends, strict=True)
-    ]
-    # Lanes are numbered on from the processes: viewers take a thread of its process's number for
-    # the process's main thread.
-    lanes = _Lanes(first_tid=_RUNS_PID + 1 + len(pids))
-    run_tids = lanes.of_runs(spans)
-    tids = lanes.of_ops(columns, starts, ends, devices)
-    order = [drawing_order(start, end) for start, end in zip(starts, ends, strict=True)]
-    return _Layout(base_ns, pids, order, tids, lanes.names, spans, run_tids)
+
+class _TooLongError(Exception):
+    """More text was made than `max_bytes`."""
 
 
-class _Lanes:
-    """Gives out lane numbers, unique over the whole trace; keeps each one's process and name."""
+class _Trace:
+    """One trace in the making: which runs, and what to show of them."""
 
-    def __init__(self, first_tid: int) -> None:
-        self.names: dict[int, tuple[int, str]] = {}
-        self._first_tid = first_tid
+    def __init__(self, store: RunStore, max_bytes: int | None, *, show_memory: bool) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+        self._show_memory = show_memory
 
-    def of_runs(self, spans: list[tuple[int, int]]) -> list[int]:
-        """A lane for each run; runs that overlapped get different ones."""
-        start = np.array([span[0] for span in spans], np.int64)
-        end = np.array([span[1] for span in spans], np.int64)
-        tids = self._place(_RUNS_PID, "runs", start, end, may_contain=False)
-        return [int(tid) for tid in tids]
+    # -- the text --------------------------------------------------------------------------
 
-    def of_ops(
-        self, columns: list[OpColumns], starts: list[Ints], ends: list[Ints], devices: StringColumn
-    ) -> list[Ints]:
-        """For each run the lane of each row.
+    def chunks(self, detail: Detail) -> Iterator[bytes]:
+        """The trace in pieces; `_TooLongError` as soon as it is longer than it may be."""
+        written = 0
+        for chunk in self._chunks(detail):
+            written += len(chunk)
+            if self._max_bytes is not None and written > self._max_bytes:
+                raise _TooLongError
+            yield chunk
 
-        Runs are looked at together: a thread is the same lane in all of them, and runs at the same
-        time that do not know their threads must not cross.
-        """
-        if not columns:
+    def _chunks(self, detail: Detail) -> Iterator[bytes]:
+        yield b'{"displayTimeUnit":"ns","traceEvents":[\n'
+        layout = Layout()
+        layout.pid(_RUNS)
+        told = _Told()
+        # The last event has no comma behind it, so one piece is always held back.
+        held = b",\n"
+        for group in self._store.overlapping():
+            for chunk in self._group(group, layout, detail, told):
+                if chunk:
+                    yield held if held != b",\n" else b""
+                    held = chunk
+        yield held[:-2]
+        other: dict[str, Any] = {
+            "producer": "stepscope",
+            "base_epoch_ns": str(self._store.base_ns),
+            "runs": len(self._store.spans),
+            "ops": sum(span.rows for span in self._store.spans),
+        }
+        if (said := told.text(detail, self._max_bytes)) is not None:
+            other["folded"] = said
+        yield b'],"otherData":' + orjson.dumps(other) + b"}\n"
+
+    def _group(
+        self, group: list[Span], layout: Layout, detail: Detail, told: _Told
+    ) -> Iterator[bytes]:
+        """The runs of a stretch of time."""
+        base_ns = self._store.base_ns
+        placed = [layout.prepare(self._store.load(span).ops, span.worker) for span in group]
+        lanes = layout.place(placed)
+        ends = [run.end for run in placed]
+        del placed
+        times = [(span.start - base_ns, span.end - base_ns) if span.rows else (0, 0)
+                 for span in group]  # fmt: skip
+        marks = layout.spans(
+            _RUNS,
+            _RUNS,
+            np.array([start for start, _ in times], np.int64),
+            np.array([end for _, end in times], np.int64),
+        )
+        # Runs at the same time have memory curves of their own, numbered as their marks' lanes.
+        _, beside = np.unique(marks, return_inverse=True)
+        for number, span in enumerate(group):
+            metadata = self._store.load(span)
+            texts = OpTexts(
+                span.name, metadata, ends[number], lanes[number], layout.places, base_ns
+            )
+            said, slices = self._ops(texts, detail, span, layout, told)
+            name = f"{span.worker} {span.name}" if span.worker else span.name
+            first = run_mark(name, metadata, times[number], layout.places[marks[number]], said)
+            steps = self._steps(metadata.ops, ends[number], layout)
+            yield "".join([*layout.take_news(), first, *steps]).encode()
+            yield from slices
+            if detail.flows:
+                for edges in edges_of(metadata, lanes[number], ends[number]):
+                    yield from flows(edges, texts, told.flows)
+                    told.flows += len(edges.producer)
+            if self._show_memory:
+                yield from self._counters(metadata, span, int(beside[number]), layout, detail)
+
+    def _ops(
+        self, texts: OpTexts, detail: Detail, span: Span, layout: Layout, told: _Told
+    ) -> tuple[str | None, Iterator[bytes]]:
+        if not detail.fold_below_ns:
+            return None, texts.slices()
+        folded = fold(texts.ops, texts.end, texts.lanes, detail, self._store.base_ns)
+        ops = span.rows - len(folded.kept)
+        told.ops += ops
+        told.slices += len(folded.first)
+        said = f"{ops:,} ops in {len(folded.first):,} slices" if ops else None
+        places, base_ns = layout.places, self._store.base_ns
+
+        def slices() -> Iterator[bytes]:
+            yield from texts.slices(folded.kept)
+            yield from folded_slices(folded, texts.ops, places, span.name, base_ns, BLOCK)
+
+        return said, slices()
+
+    def _steps(self, ops: OpColumns, end: Ints, layout: Layout) -> list[str]:
+        if not len(ops) or (ops.step == ops.step[0]).all():
             return []
-        start, end = np.concatenate(starts), np.concatenate(ends)
-        threads, thread_codes = _threads(columns)
-        tids = np.empty(len(start), np.int64)
-        for rows in _groups(devices.codes * max(len(threads), 1) + thread_codes):
-            thread_id, name = threads[thread_codes[rows[0]]]
-            known = thread_id != 0 or bool(name)
-            label = name or (f"thread {thread_id}" if known else "ops")
-            pid = _RUNS_PID + 1 + int(devices.codes[rows[0]])
-            tids[rows] = self._place(pid, label, start[rows], end[rows], may_contain=known)
-        return np.split(tids, np.cumsum([len(part) for part in starts])[:-1])
-
-    def _place(self, pid: int, name: str, start: Ints, end: Ints, *, may_contain: bool) -> Ints:
-        lanes = split_lanes(start, end, may_contain=may_contain)
-        first = self._first_tid + len(self.names)
-        for lane in range(int(lanes.max(initial=-1)) + 1):
-            self.names[first + lane] = (pid, f"{name} ({lane + 1})" if lane else name)
-        return lanes + first
-
-
-def _threads(columns: list[OpColumns]) -> tuple[list[tuple[int, str]], Ints]:
-    """The distinct threads of all runs, by number and name, and for each row which one it has."""
-    known: dict[tuple[int, str], int] = {}
-    codes = [np.empty(0, np.int64)]
-    for ops in columns:
-        distinct, which = np.unique(ops.thread, return_inverse=True)
-        of_run = [
-            known.setdefault((thread, ops.thread_names.get(thread, "")), len(known))
-            for thread in distinct.tolist()
+        steps, start, until, count = step_marks(ops, end)
+        lanes = layout.spans(_RUNS, "steps", start, until)
+        base_ns = self._store.base_ns
+        return [
+            mark(
+                "step",
+                f"step {step}",
+                (int(start[i]) - base_ns, int(until[i]) - base_ns),
+                layout.places[lanes[i]],
+                {"step": step, "ops": int(count[i])},
+            )
+            for i, step in enumerate(steps.tolist())
         ]
-        codes.append(np.array(of_run, np.int64)[which])
-    return list(known), np.concatenate(codes)
+
+    def _counters(
+        self, metadata: RunMetadata, span: Span, beside: int, layout: Layout, detail: Detail
+    ) -> Iterator[bytes]:
+        allocations = metadata.allocations
+        if not len(allocations):
+            return
+        prefix = f"{span.worker} " if span.worker else ""
+        pids = {device: layout.pid(prefix + device) for device in _used(allocations.devices)}
+        news = layout.take_news()
+        if news:
+            yield "".join(news).encode()
+        name = f"live bytes ({beside + 1})" if beside else "live bytes"
+        yield from counters(allocations, pids, name, self._store.base_ns, detail.counter_points)
+
+    # -- fitting into a size ---------------------------------------------------------------
+
+    def fitting(self, detail: Detail) -> Detail:
+        """As much detail as is likely to fit."""
+        full, flow_bytes, counter_bytes, points = self._sizes(detail)
+        limit = float(self._max_bytes or 0)
+        if full + flow_bytes + counter_bytes <= limit:
+            return detail
+        detail = detail._replace(flows=False)
+        if counter_bytes > limit / 10 and full + counter_bytes > limit:
+            each = int(limit / 10 / _COUNTER_BYTES / max(points, 1))
+            detail = detail._replace(counter_points=max(each, 2))
+            counter_bytes = limit / 10
+        if full + counter_bytes <= limit:
+            return detail
+        return self._folding(detail, limit - counter_bytes)
+
+    def _folding(self, detail: Detail, limit: float) -> Detail:
+        """The lowest threshold, and then the shortest stretches, that are likely to fit."""
+
+        def fits(tried: Detail) -> bool:
+            return self._folded_size(tried) <= limit
+
+        coarse = detail._replace(same_type_only=False)
+        power = _lowest(63, lambda n: fits(coarse._replace(fold_below_ns=1 << n)))
+        below = 1 << min(power, 62)
+        parts = _lowest(8, lambda n: fits(coarse._replace(fold_below_ns=below * (n + 8) // 16)))
+        below = below * (parts + 8) // 16
+        fine = detail._replace(fold_below_ns=below)
+        if fits(fine):
+            return fine
+        coarse = coarse._replace(fold_below_ns=below)
+        whole = max((span.end for span in self._store.spans), default=0) - self._store.base_ns
+        halvings = 14
+        cut = _lowest(
+            halvings, lambda n: fits(coarse._replace(stretch_ns=(whole >> (halvings - n)) + 1))
+        )
+        if cut == halvings:
+            return coarse
+        return coarse._replace(stretch_ns=(whole >> (halvings - cut)) + 1)
+
+    def less(self, detail: Detail) -> Detail:
+        """The next step down."""
+        if detail.flows:
+            return detail._replace(flows=False)
+        if detail.fold_below_ns and (detail.same_type_only or detail.stretch_ns < LONGEST_NS):
+            return detail._replace(same_type_only=False, stretch_ns=LONGEST_NS)
+        below = max(2 * detail.fold_below_ns, 1)
+        if below > LONGEST_NS:
+            raise ValueError(
+                f"max_bytes={self._max_bytes:,} is too little for {len(self._store.spans):,} runs "
+                "even if the ops of each lane are one slice; allow more, or export fewer runs"
+            )
+        return detail._replace(fold_below_ns=below, same_type_only=False)
+
+    def _sizes(self, detail: Detail) -> tuple[float, float, float, int]:
+        """About the bytes of slices, of arrows and of counters, and the number of curves."""
+        full = flow_bytes = counter_bytes = 0.0
+        curves = 0
+        for span in self._store.spans:
+            metadata = self._store.load(span)
+            full += self._slice_bytes(span, metadata) * span.rows + 600
+            if detail.flows and metadata.ops.labels is not None:
+                flow_bytes += span.rows * _FLOW_BYTES
+            if self._show_memory:
+                counter_bytes += len(metadata.allocations) * _COUNTER_BYTES
+                curves += len(_used(metadata.allocations.devices))
+        return full, flow_bytes, counter_bytes, curves
+
+    def _slice_bytes(self, span: Span, metadata: RunMetadata) -> float:
+        """The bytes of a slice of the run, on average, from some of them."""
+        if not span.rows:
+            return 0.0
+        ops = metadata.ops
+        rows = np.linspace(0, span.rows - 1, min(span.rows, _SAMPLE)).astype(np.int64)
+        lanes = np.zeros(span.rows, np.int64)
+        end = np.maximum(ops.end_ns, ops.start_ns)
+        place = '","pid":1000,"tid":10000,"ts":'
+        texts = OpTexts(span.name, metadata, end, lanes, [place], self._store.base_ns)
+        return len(texts.block(rows).encode()) / len(rows)
+
+    def _folded_size(self, detail: Detail) -> float:
+        total = 0.0
+        layout = Layout()
+        for group in self._store.overlapping():
+            placed = [layout.prepare(self._store.load(span).ops, span.worker) for span in group]
+            lanes = layout.place(placed)
+            for span, run, on in zip(group, placed, lanes, strict=True):
+                folded = fold(run.ops, run.end, on, detail, self._store.base_ns)
+                each = self._slice_bytes(span, self._store.load(span))
+                total += bytes_of(folded, run.ops, each) + len(span.name) * len(folded.first) + 600
+        return total
 
 
-def _groups(keys: Ints) -> list[Ints]:
-    """The rows of each distinct key, the lowest key first."""
-    order = np.argsort(keys, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
+def _used(column: StringColumn) -> list[str]:
+    """The strings that are in a column; its table may have more."""
+    return [column.table[code] for code in np.unique(column.codes).tolist()]
 
 
-def _process_events(layout: _Layout) -> Iterator[Event]:
-    for name, pid in [("runs", _RUNS_PID), *layout.pids.items()]:
-        yield _metadata("process_name", pid, {"name": name})
-        yield _metadata("process_sort_index", pid, {"sort_index": pid})
-    for tid, (pid, name) in layout.lane_names.items():
-        yield {**_metadata("thread_name", pid, {"name": name}), "tid": tid}
-        yield {**_metadata("thread_sort_index", pid, {"sort_index": tid}), "tid": tid}
+def _lowest(count: int, holds: Callable[[int], bool]) -> int:
+    """The lowest number below `count` for which something holds that then holds for all above."""
+    return bisect_left(range(count), True, key=holds)
 
 
-def _metadata(kind: str, pid: int, args: dict[str, Any]) -> Event:
-    return {"ph": "M", "name": kind, "pid": pid, "args": args}
+class _Told:
+    """What was left out of a trace, counted while it is written."""
 
+    def __init__(self) -> None:
+        self.flows = 0
+        self.ops = 0
+        self.slices = 0
 
-def _run_events(runs: list[NamedRun], layout: _Layout) -> Iterator[Event]:
-    """One slice per run, from its first op's start to its last op's end."""
-    for run, (start, end), tid in zip(runs, layout.run_spans, layout.run_tids, strict=True):
-        metadata = run.metadata
-        args: dict[str, Any] = {
-            "engine": metadata.engine,
-            "step": metadata.step_id,
-            "ops": len(metadata.ops),
-            "status": metadata.status.code,
-            "complete": metadata.completeness.complete,
-        }
-        if metadata.status.message:
-            args["message"] = metadata.status.message
-        if metadata.status.in_flight:
-            args["in_flight"] = list(metadata.status.in_flight)
-        if not metadata.completeness.complete:
-            args["missing"] = [
-                f"{loss.what} ({loss.count}): {loss.reason}"
-                for loss in metadata.completeness.losses
-            ]
-        yield {
-            "ph": "X",
-            "cat": "run",
-            "name": run.name,
-            "pid": _RUNS_PID,
-            "tid": tid,
-            "ts": (start - layout.base_ns) / 1000,
-            "dur": (end - start) / 1000,
-            "args": args,
-        }
-
-
-def _op_events(index: int, run: NamedRun, layout: _Layout) -> Iterator[Event]:
-    """One slice per executed node of a run, in drawing order."""
-    ops = run.metadata.ops
-    order = layout.order[index]
-    start = np.asarray(ops.start_ns)[order]
-    spent = np.maximum(np.asarray(ops.end_ns)[order] - start, 0)
-    scheduled = np.asarray(ops.scheduled_ns)[order]
-    waited = np.where(scheduled > 0, np.maximum(start - scheduled, 0), 0)
-    rows: Iterable[tuple[Any, ...]] = zip(
-        ops.name[order].tolist(),
-        ops.op[order].tolist(),
-        ops.device[order].tolist(),
-        layout.tids[index][order].tolist(),
-        ((start - layout.base_ns) / 1000).tolist(),
-        (spent / 1000).tolist(),
-        (waited / 1000).tolist(),
-        ops.output_bytes[order].tolist(),
-        ops.step[order].tolist(),
-        strict=True,
-    )
-    for name, op, device, tid, at, duration, waited_us, output_bytes, step in rows:
-        yield {
-            "ph": "X",
-            "cat": "op",
-            "name": name,
-            "pid": layout.pids[device],
-            "tid": tid,
-            "ts": at,
-            "dur": duration,
-            "args": {
-                "op": op,
-                "bytes": output_bytes,
-                "run": run.name,
-                "step": step,
-                "waited_us": waited_us,
-            },
-        }
+    def text(self, detail: Detail, max_bytes: int | None) -> str | None:
+        """What was left out, in words; None where nothing was."""
+        parts = []
+        if self.ops:
+            parts.append(
+                f"{self.ops:,} ops shorter than {detail.fold_below_ns / 1000:,g} us are drawn as "
+                f"{self.slices:,} slices that say what they stand for"
+            )
+        if detail.counter_points is not None:
+            parts.append(f"memory curves have at most {detail.counter_points:,} points per run")
+        if max_bytes is not None and not detail.flows:
+            parts.append("edges between ops are not drawn")
+        return f"to stay below {max_bytes:,} bytes: {'; '.join(parts)}" if parts else None

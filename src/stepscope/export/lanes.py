@@ -7,6 +7,7 @@ further lane of the same thread.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 def drawing_order(start: Ints, end: Ints) -> Ints:
     """The order in which slices are drawn: by start, a containing one before what it contains."""
+    if (start[1:] > start[:-1]).all():
+        return np.arange(len(start))
     return np.lexsort((-end, start))
 
 
@@ -31,41 +34,60 @@ def split_lanes(start: Ints, end: Ints, *, may_contain: bool) -> Ints:
     order = drawing_order(start, end) if may_contain else np.lexsort((end, start))
     start, end = start[order], end[order]
     lanes = np.zeros(len(start), np.int64)
-    if (start[1:] < np.maximum.accumulate(end)[:-1]).any():
-        place = _first_fitting if may_contain else _first_free
-        lanes[order] = place(start.tolist(), end.tolist())
+    # A slice that meets no other has lane 0; only those that do are looked at one by one.
+    begins = np.ones(len(start) + 1, bool)
+    begins[1:-1] = start[1:] >= np.maximum.accumulate(end)[:-1]
+    meeting = np.flatnonzero(~(begins[:-1] & begins[1:]))
+    if len(meeting):
+        start, end = start[meeting], end[meeting]
+        place = _first_fitting if may_contain else lowest_free_lanes
+        lanes[order[meeting]] = place(start, end)
     return lanes
 
 
-def _first_free(starts: list[int], ends: list[int]) -> list[int]:
-    busy_until: list[int] = []
+def lowest_free_lanes(start: Ints, end: Ints, first_free_at: int | None = None) -> list[int]:
+    """For each slice, in order of starts, the lowest lane on which nothing is going on.
+
+    With `first_free_at` lane 0 is taken until then.
+    """
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    # The two lanes that nearly all slices are on are looked at first; the heaps hold the others.
+    first = first_free_at
+    second: int | None = None
+    count = 2
     lanes = []
-    for start, end in zip(starts, ends, strict=True):
-        free = (lane for lane, until in enumerate(busy_until) if until <= start)
-        lane = next(free, len(busy_until))
-        busy_until[lane : lane + 1] = [end]
+    for begin, until in zip(start.tolist(), end.tolist(), strict=True):
+        if first is None or first <= begin:
+            first, lane = until, 0
+        elif second is None or second <= begin:
+            second, lane = until, 1
+        else:
+            while busy and busy[0][0] <= begin:
+                heappush(free, heappop(busy)[1])
+            if free:
+                lane = heappop(free)
+            else:
+                lane, count = count, count + 1
+            heappush(busy, (until, lane))
         lanes.append(lane)
     return lanes
 
 
-def _first_fitting(starts: list[int], ends: list[int]) -> list[int]:
+def _first_fitting(start: Ints, end: Ints) -> list[int]:
     open_on: list[list[int]] = []
     lanes = []
-    for start, end in zip(starts, ends, strict=True):
-        fitting = (lane for lane, open_ends in enumerate(open_on) if _fits(open_ends, start, end))
-        lane = next(fitting, len(open_on))
-        if lane == len(open_on):
+    for begin, until in zip(start.tolist(), end.tolist(), strict=True):
+        lane = 0
+        for open_ends in open_on:
+            # Ends of the slices still open on the lane, innermost last.
+            while open_ends and open_ends[-1] <= begin:
+                open_ends.pop()
+            if not open_ends or until <= open_ends[-1]:
+                break
+            lane += 1
+        else:
             open_on.append([])
-        open_on[lane].append(end)
+        open_on[lane].append(until)
         lanes.append(lane)
     return lanes
-
-
-def _fits(open_ends: list[int], start: int, end: int) -> bool:
-    """Whether a slice fits among those still open on a lane, given their ends, innermost last.
-
-    Removes those that ended by `start`: slices come in order of their start.
-    """
-    while open_ends and open_ends[-1] <= start:
-        open_ends.pop()
-    return not open_ends or end <= open_ends[-1]

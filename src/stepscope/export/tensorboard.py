@@ -1,111 +1,39 @@
-"""Event files, as TensorBoard reads them, written without TensorFlow.
+"""Writers for TensorBoard: TensorFlow's `FileWriter`, and one that shows whole runs.
 
-What a caller may rely on:
-
-- **Append-only.** A file is created once, under a name nobody else has, and only ever grows by
-  whole records.
-- **Crash-safe.** Nothing waits in a queue: when `add_event` returns the operating system has the
-  record, so the end of the process, however sudden, loses none of it. `flush` and `close` also
-  wait until the disk has it. If a write fails half-way (disk full) the file is cut back to its last
-  whole record before the error is raised; what came before stays readable, more can follow.
-- **Threads.** Writers may be shared by threads; each record is written under a lock. There is no
-  thread of the writer's own, so there is nothing to join, and nothing that outlives it.
+Both append to an event file of their own and share its guarantees (`event_file`): what was added
+survives the end of the process, and threads may share a writer.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
-import socket
 import threading
 import time
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope._messages import Event, MetaGraphDef, SessionLog, Summary, TaggedRunMetadata
+from stepscope._messages import (
+    Event,
+    GraphDef,
+    MetaGraphDef,
+    SessionLog,
+    Summary,
+    TaggedRunMetadata,
+)
+from stepscope.analysis import named_runs
 from stepscope.export._accept import describe, is_a, wire_bytes
-from stepscope.export.records import frame
+from stepscope.export.event_file import EventFileWriter
+from stepscope.export.executed_graph import graph_of, shown_run
+from stepscope.export.metadata_summaries import field_values, metadata_text
+from stepscope.export.summaries import run_summary
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
+    from typing import Self
 
-_FILE_VERSION = "brain.Event:2"
-_WRITER = "stepscope.export.tensorboard"
-
-
-class EventFileWriter:
-    """Appends `Event` messages to an event file of its own in `logdir`."""
-
-    def __init__(self, logdir: str | os.PathLike[str], filename_suffix: str = "") -> None:
-        """Make `logdir` where it is missing, and the event file in it.
-
-        The file is named `events.out.tfevents.<seconds>.<host><filename_suffix>`. Should that name
-        be taken, the next free second is used: a file that another writer made is never touched.
-        """
-        self._logdir = os.fspath(logdir)
-        self._suffix = filename_suffix
-        self._lock = threading.Lock()
-        self._descriptor: int | None = None
-        self._open()
-
-    @property
-    def path(self) -> Path:
-        """The event file written to, or written last if the writer is closed."""
-        return self._path
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called and `reopen` was not."""
-        return self._descriptor is None
-
-    def get_logdir(self) -> str:
-        """The directory the event file is in."""
-        return self._logdir
-
-    def add_event(self, event: Any) -> None:
-        """Append an `Event` message (TensorFlow's or TensorBoard's), as it is.
-
-        On a closed writer this does nothing, as in TensorFlow.
-        """
-        record = frame(wire_bytes(event, "Event", "add_event"))
-        with self._lock:
-            if self._descriptor is not None:
-                _append(self._descriptor, record)
-
-    def flush(self) -> None:
-        """Wait until everything added so far is on the disk."""
-        with self._lock:
-            if self._descriptor is not None:
-                os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        """Flush and close the file. Closing again does nothing."""
-        with self._lock:
-            if self._descriptor is None:
-                return
-            descriptor, self._descriptor = self._descriptor, None
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    def reopen(self) -> None:
-        """After `close`, go on in a new file. On an open writer this does nothing."""
-        with self._lock:
-            if self._descriptor is None:
-                self._open()
-
-    def _open(self) -> None:
-        self._path, descriptor = _create_event_file(Path(self._logdir), self._suffix)
-        first = Event(wall_time=time.time(), file_version=_FILE_VERSION)
-        first.source_metadata.writer = _WRITER
-        try:
-            _append(descriptor, frame(first.SerializeToString()))
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
+    from stepscope.metadata import RunMetadata
 
 
 class FileWriter:
@@ -140,7 +68,7 @@ class FileWriter:
             meta_graph.graph_def.ParseFromString(data)
             self.add_meta_graph(meta_graph)
 
-    def __enter__(self) -> FileWriter:
+    def __enter__(self) -> Self:
         """The writer itself; leaving the block closes it."""
         return self
 
@@ -159,10 +87,7 @@ class FileWriter:
 
     def add_graph(self, graph: Any, global_step: int | None = None, graph_def: Any = None) -> None:
         """Add a graph: anything with `as_graph_def()`, or a `GraphDef` message."""
-        if graph is not None and graph_def is not None:
-            raise ValueError("add_graph takes graph or graph_def; both were passed")
-        data = _graph_bytes(graph if graph is not None else graph_def)
-        self._add(Event(graph_def=data), global_step)
+        self._add(Event(graph_def=_graph_bytes(_either(graph, graph_def))), global_step)
 
     def add_meta_graph(self, meta_graph_def: Any, global_step: int | None = None) -> None:
         """Add a `MetaGraphDef` message."""
@@ -175,8 +100,7 @@ class FileWriter:
         Raises `ValueError` if the tag has been used with this writer before.
         """
         data = wire_bytes(run_metadata, "RunMetadata", "add_run_metadata")
-        if tag in self._run_tags:
-            raise ValueError("The provided tag was already used for this event type")
+        self._refuse_used(tag)
         tagged = TaggedRunMetadata(tag=tag, run_metadata=data)
         self._run_tags.add(tag)
         self._add(Event(tagged_run_metadata=tagged), global_step)
@@ -221,6 +145,10 @@ class FileWriter:
         """After `close`, go on in a new file. On an open writer this does nothing."""
         self.event_writer.reopen()
 
+    def _refuse_used(self, tag: str) -> None:
+        if tag in self._run_tags:
+            raise ValueError("The provided tag was already used for this event type")
+
     def _add(self, event: Any, global_step: int | None) -> None:
         event.wall_time = time.time()
         if global_step is not None:
@@ -234,31 +162,99 @@ class FileWriter:
             )
 
 
-def _create_event_file(logdir: Path, suffix: str) -> tuple[Path, int]:
-    """A new, empty event file and its descriptor."""
-    logdir.mkdir(parents=True, exist_ok=True)
-    host = socket.gethostname()
-    seconds = int(time.time())
-    while True:
-        path = logdir / f"events.out.tfevents.{seconds:010d}.{host}{suffix}"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            return path, os.open(path, flags, 0o666)
-        except FileExistsError:
-            # The next second and not a longer name: TensorBoard reads files in order of name.
-            seconds += 1
+class TensorBoardWriter(FileWriter):
+    """Runs for TensorBoard, from any engine: on its pages of graphs, scalars and texts.
+
+    Everything `FileWriter` writes as it is, this does too. `add_run` adds what TensorBoard needs to
+    show a run that has no graph of its own to show. Graphs and runs that several threads add go in
+    one after the other.
+    """
+
+    def __init__(
+        self, logdir: str | os.PathLike[str], graph: Any = None, filename_suffix: str = ""
+    ) -> None:
+        """Open an event file in `logdir` and write `graph` to it if one is given."""
+        self._graph_lock = threading.RLock()
+        self._nodes: dict[str, Any] = {}
+        self._has_users_graph = False
+        super().__init__(logdir, filename_suffix=filename_suffix)
+        if graph is not None:
+            self.add_graph(graph)
+
+    def add_graph(self, graph: Any, global_step: int | None = None, graph_def: Any = None) -> None:
+        """Add a graph: anything with `as_graph_def()`, or a `GraphDef` message.
+
+        TensorBoard shows the last graph of a directory.
+        """
+        message = GraphDef.FromString(_graph_bytes(_either(graph, graph_def)))
+        with self._graph_lock:
+            super().add_graph(message, global_step)
+            self._nodes = {node.name: node for node in message.node}
+            self._has_users_graph = True
+
+    def add_run(
+        self, metadata: Any, step: int, *, tag: str | None = None, graph: Any = None
+    ) -> None:
+        """Show a run: coloured graph, times by op type and device, memory, and tables as text.
+
+        The run metadata goes in under `tag` (`step_<step>` if none is given, which like any tag
+        serves once) in the form that the Graphs page needs, see `executed_graph`;
+        `add_run_metadata` writes it untouched. `graph` is what to show it on. Without one the run's
+        nodes are looked up in the graph written before; if that is not the user's, or has none of
+        them, they are added: those of the graphs that came with the run, else of what executed.
+        """
+        run = _one_run(metadata)
+        tag = f"step_{step}" if tag is None else tag
+        with self._graph_lock:
+            self._refuse_used(tag)
+            self._run_tags.add(tag)
+            if graph is not None:
+                self.add_graph(graph, step)
+            shown = shown_run(run, self._nodes if self._has_users_graph else ())
+            if not self._has_users_graph or shown.executed.isdisjoint(self._nodes):
+                self._add_nodes(shown.nodes, step)
+            data = shown.metadata.SerializeToString()
+            tagged = TaggedRunMetadata(tag=tag, run_metadata=data)
+            self._add(Event(tagged_run_metadata=tagged), step)
+        self.add_summary(run_summary(run), step)
+
+    def _add_nodes(self, nodes: Mapping[str, Any], step: int) -> None:
+        missing = {name: node for name, node in nodes.items() if name not in self._nodes}
+        if missing:
+            self._nodes |= missing
+            self._add(Event(graph_def=graph_of(self._nodes).SerializeToString()), step)
+
+    def add_metadata_text(self, metadata: Any, tag: str = "run_metadata", step: int = 0) -> None:
+        """Embed run metadata, all of it, as a text summary that people can read.
+
+        `stepscope.export.metadata_from_text` gives the run back. The text of an op takes some
+        kilobytes: for runs of many thousands `add_run_metadata` serves better.
+        """
+        self.add_summary(Summary(value=[metadata_text(_one_run(metadata), tag)]), step)
+
+    def add_metadata_fields(self, metadata: Any, fields: Iterable[str], step: int = 0) -> None:
+        """Extract single fields of run metadata into summaries of their own.
+
+        A field is a path through the message ("overhead.fraction") or through the statistics of a
+        node ("all_end_rel_micros", "memory.peak_bytes"). Numbers become scalars, anything else
+        texts, tagged with the field and where the value was found:
+        `all_end_rel_micros/<device>/<node>`. `ValueError` for a field that is not there, with
+        those that are.
+        """
+        parts = field_values(_one_run(metadata), fields)
+        if parts:
+            self.add_summary(Summary(value=parts), step)
 
 
-def _append(descriptor: int, record: bytes) -> None:
-    """Write a whole record, or leave the file as it was and raise."""
-    size_before = os.fstat(descriptor).st_size
-    rest = memoryview(record)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except BaseException:
-        os.ftruncate(descriptor, size_before)
-        raise
+def _either(graph: Any, graph_def: Any) -> Any:
+    if graph is not None and graph_def is not None:
+        raise ValueError("add_graph takes graph or graph_def; both were passed")
+    return graph if graph is not None else graph_def
+
+
+def _one_run(metadata: Any) -> RunMetadata:
+    ((_, run),) = named_runs([metadata])
+    return run
 
 
 def _graph_bytes(graph: Any) -> bytes:

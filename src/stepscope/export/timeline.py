@@ -7,50 +7,68 @@ test that reads its JSON reads ours. Three things differ, all for the better:
 - the step stats are never written to; TensorFlow's puts its lanes into `thread_id`;
 - an unknown `op_time` is an error; TensorFlow's takes it for "all".
 
-The work is two passes: step stats to plain lists per device, then lists to events
-(`_timeline_events`).
+The order of the events means nothing to the format and is not TensorFlow's: they come by kind.
+
+Step stats become columns (`_timeline_columns`: from messages, or from what an engine recorded, with
+no message made), columns become text (`_timeline_events`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
 from stepscope.export._accept import describe, is_a
+from stepscope.export._timeline_columns import (
+    Device,
+    from_columns,
+    from_message,
+    number_processes,
+)
 from stepscope.export._timeline_events import (
     AllocationMaximum,
-    Event,
-    assign_lanes,
-    collect_tensors,
-    emit_memory,
-    emit_ops,
-    emit_tensor_lives,
+    Rows,
+    Tensors,
+    memory_ends_and_counters,
+    ops_and_flows,
     process_names,
-    read_devices,
+    tensor_lives,
     use_kernel_times,
 )
+from stepscope.metadata import RunMetadata
+
+if TYPE_CHECKING:
+    from stepscope.metadata import OpColumns
 
 __all__ = ["AllocationMaximum", "ChromeTrace", "Event", "StepStatsAnalysis", "Timeline"]
 
+Event: TypeAlias = dict[str, Any]
 OpTime: TypeAlias = Literal["schedule", "gpu", "all"]
 
 _OP_TIMES = ("schedule", "gpu", "all")
 
 
 class ChromeTrace:
-    """A finished trace: `events` is the list of Chrome trace events, metadata events first."""
+    """A finished trace."""
 
-    __slots__ = ("events",)
+    __slots__ = ("_text",)
 
-    def __init__(self, events: list[Event]) -> None:
-        """Wrap events that are complete; nothing is copied."""
-        self.events = events
+    def __init__(self, text: str) -> None:
+        """Take the trace as JSON text."""
+        self._text = text
+
+    @property
+    def events(self) -> list[Event]:
+        """The Chrome trace events, metadata events first; parsed anew at every look."""
+        events: list[Event] = orjson.loads(self._text)["traceEvents"]
+        return events
 
     def format_to_string(self, pretty: bool = False) -> str:
         """The trace as JSON text, indented if `pretty`."""
-        option = orjson.OPT_INDENT_2 if pretty else None
-        return orjson.dumps({"traceEvents": self.events}, option=option).decode()
+        if pretty:
+            return orjson.dumps(orjson.loads(self._text), option=orjson.OPT_INDENT_2).decode()
+        return self._text
 
 
 class StepStatsAnalysis(NamedTuple):
@@ -73,9 +91,12 @@ class Timeline:
         Messages of TensorFlow, of TensorBoard and of Stepscope are alike here. `graph` is there
         because TensorFlow's constructor has it; as there, nothing depends on it.
         """
-        if is_a(step_stats, "RunMetadata"):
+        self._recorded: RunMetadata | None = None
+        if isinstance(step_stats, RunMetadata):
+            self._recorded = step_stats
+        elif is_a(step_stats, "RunMetadata"):
             step_stats = step_stats.step_stats
-        if not is_a(step_stats, "StepStats"):
+        elif not is_a(step_stats, "StepStats"):
             raise TypeError(
                 "Timeline takes the step stats of a run (run_metadata.step_stats, a StepStats "
                 f"message), not {describe(step_stats)}"
@@ -103,16 +124,28 @@ class Timeline:
         """
         if op_time not in _OP_TIMES:
             raise ValueError(f"op_time must be one of {', '.join(_OP_TIMES)}; it was {op_time!r}")
-        devices = read_devices(self._step_stats)
+        devices = self._devices(memory=show_memory)
+        number_processes(devices)
         if op_time != "schedule":
             use_kernel_times(devices, from_first_kernel=op_time == "gpu")
-        for device in devices:
-            device.lanes = assign_lanes(device.starts, device.durations)
-
-        events = list(process_names(devices))
-        tensors = collect_tensors(devices, with_memory=show_memory)
+        rows = Rows(devices)
+        tensors = Tensors(rows)
+        texts = ['{"traceEvents":[', ",".join(process_names(devices)), ","]
         if show_memory:
-            emit_tensor_lives(devices, events)
-        emit_ops(devices, tensors, events, show_dataflow=show_dataflow)
-        maximums = emit_memory(tensors, events) if show_memory else {}
-        return StepStatsAnalysis(ChromeTrace(events), maximums)
+            texts += tensor_lives(rows, tensors)
+        texts += ops_and_flows(rows, tensors, show_dataflow=show_dataflow)
+        maximums: dict[str, AllocationMaximum] = {}
+        if show_memory:
+            ends, maximums = memory_ends_and_counters(rows, tensors)
+            texts += ends
+        texts[-1] = texts[-1].removesuffix(",")
+        texts.append("]}")
+        return StepStatsAnalysis(ChromeTrace("".join(texts)), maximums)
+
+    def _devices(self, *, memory: bool) -> list[Device]:
+        if self._recorded is None:
+            return from_message(self._step_stats, memory=memory)
+        ops: OpColumns | None = self._recorded.recorded_ops()
+        if ops is None:
+            return from_message(self._recorded.step_stats, memory=memory)
+        return from_columns(ops, memory=memory)

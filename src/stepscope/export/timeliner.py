@@ -6,17 +6,20 @@ and object ids start from zero in every timeline. So:
 - a process is known by its name: a device is one process, over all runs;
 - flow, object and async ids are given anew, unique over the whole file;
 - a run that overlaps an earlier one in time gets lanes of its own within each process they share,
-  since two slices that cross on one lane cannot be drawn (Perfetto drops one of them).
+  since two slices that cross on one lane cannot be drawn (Perfetto drops one of them). TensorFlow's
+  own timelines have such slices, where step stats name a device twice; they are moved as well.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
 
 from stepscope.export._accept import describe
 from stepscope.export._whole_file import write_whole
+from stepscope.export.lanes import split_lanes
 from stepscope.export.timeline import Event, Timeline
 
 if TYPE_CHECKING:
@@ -66,7 +69,8 @@ class TimeLiner:
 
         The file is complete or not there. More can be added and saved again afterwards.
         """
-        trace = {"traceEvents": [*self._metadata.values(), *self._events]}
+        events = _without_crossings(self._events)
+        trace = {"traceEvents": [*self._metadata.values(), *events]}
         write_whole(f_name, [orjson.dumps(trace)])
 
     def _add(self, events: list[Event]) -> None:
@@ -147,6 +151,49 @@ def _extents(events: Iterable[Event]) -> dict[Any, tuple[float, float]]:
         known = extents.get(event["pid"], (start, end))
         extents[event["pid"]] = (min(known[0], start), max(known[1], end))
     return extents
+
+
+def _without_crossings(events: list[Event]) -> list[Event]:
+    """The events, those slices moved to lanes further down that cross another on theirs."""
+    by_lane: dict[tuple[Any, Any], list[int]] = {}
+    for i, event in enumerate(events):
+        if event.get("ph") == "X" and isinstance(event.get("tid"), int):
+            by_lane.setdefault((event["pid"], event["tid"]), []).append(i)
+    last_lane: dict[Any, int] = {}
+    for pid, tid in by_lane:
+        last_lane[pid] = max(tid, last_lane.get(pid, tid))
+    moved = list(events)
+    for (pid, tid), rows in by_lane.items():
+        lanes = split_lanes(*_nanoseconds([events[i] for i in rows]), may_contain=True)
+        for i, lane in zip(rows, lanes.tolist(), strict=True):
+            if lane:
+                moved[i] = {**events[i], "tid": last_lane[pid] + lane}
+        if lanes.any():
+            _move_arrows(moved, pid, tid, [moved[i] for i in rows])
+            last_lane[pid] += int(lanes.max())
+    return moved
+
+
+def _move_arrows(events: list[Event], pid: Any, tid: Any, slices: list[Event]) -> None:
+    """Let the arrows that began or ended at slices of a lane do so where the slices are now."""
+    at = {("t", e["ts"]): e["tid"] for e in slices}
+    at |= {("s", e["ts"] + e.get("dur", 0)): e["tid"] for e in slices}
+    for i, event in enumerate(events):
+        if event.get("ph") in ("s", "t") and event.get("pid") == pid and event.get("tid") == tid:
+            lane = at.get((event["ph"], event["ts"]))
+            if lane is not None and lane != tid:
+                events[i] = {**event, "tid": lane}
+
+
+def _nanoseconds(slices: list[Event]) -> tuple[Any, Any]:
+    start = np.array([round(float(e["ts"]) * 1000) for e in slices], np.int64)
+    length = np.array([round(float(e.get("dur", 0)) * 1000) for e in slices], np.int64)
+    return start, start + length
+
+
+def save_text(path: str | os.PathLike[str], trace: str) -> None:
+    """Write a trace that is text, whole; gzip-compressed where the name ends in `.gz`."""
+    write_whole(path, [trace.encode()])
 
 
 def _events_of(chrome_trace: Any) -> list[Event]:

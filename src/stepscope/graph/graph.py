@@ -1,35 +1,25 @@
-"""`Graph`: the container of operations, with TensorFlow's rules for names and scopes.
+"""`Graph`: the container of operations, and its collections.
 
-Guarantees. Building a graph is safe from several threads; the name, device and control-dependency
-scopes belong to the thread that entered them. An operation once made never changes its inputs;
-what can still change (devices, control inputs, attributes, static shapes) counts up `version`, so
-that whoever compiled something from the graph can tell.
+Guarantees. Building a graph is safe from several threads. An operation once made never changes its
+inputs; what can still change (devices, control inputs, attributes, static shapes) counts up
+`change_count`, so that whoever compiled something from the graph can tell.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from stepscope.graph import device as device_names
 from stepscope.graph.constants import constant_as_shape, constant_value
 from stepscope.graph.defaults import get_default_graph, graph_as_default
-from stepscope.graph.dtypes import DType, as_dtype
+from stepscope.graph.dtypes import as_dtype
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.registry import (
-    REQUIRED,
-    OpType,
-    ShapeContext,
-    infer_shapes,
-    lookup,
-)
+from stepscope.graph.registry import REQUIRED, OpType, ShapeContext, infer_shapes, lookup
+from stepscope.graph.scopes import Scoped
 from stepscope.graph.shapes import TensorShape, as_shape
-
-_VALID_NAME: Final = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
-_VALID_SCOPE: Final = re.compile(r"^[A-Za-z0-9_.\\/>-]*$")
 
 
 class GraphKeys:
@@ -55,33 +45,13 @@ class GraphKeys:
     TABLE_INITIALIZERS = "table_initializer"
 
 
-class _ControlScope:
-    """One `control_dependencies` block: its inputs, and the ops made inside it."""
-
-    __slots__ = ("inputs", "members")
-
-    def __init__(self, inputs: Sequence[Operation] | None) -> None:
-        self.inputs = inputs
-        self.members: set[Operation] = set()
-
-
-class _Scopes(threading.local):
-    def __init__(self) -> None:
-        self.name = ""
-        self.devices: list[Callable[[Operation], str] | str | None] = []
-        self.control: list[_ControlScope] = []
-        self.colocation: list[Operation] = []
-
-
-class Graph:
+class Graph(Scoped):
     """A dataflow graph."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        super().__init__()
         self._by_name: dict[str, Operation] = {}
-        self._names_in_use: dict[str, int] = {}
         self._collections: dict[str, list[Any]] = {}
-        self._scopes = _Scopes()
         self._version = 0
         self._finalized = False
         self._functions: dict[str, Any] = {}
@@ -258,135 +228,9 @@ class Graph:
                 f"with input shapes: {shapes}."
             ) from None
 
-    def _implied_controls(
-        self, inputs: Sequence[Tensor], explicit: Sequence[Operation]
-    ) -> list[Operation]:
-        producers = {t.op for t in inputs}
-        result: list[Operation] = []
-        for scope in self._scopes.control:
-            if scope.inputs is None or producers & scope.members:
-                continue
-            result.extend(
-                op
-                for op in scope.inputs
-                if op not in producers and op not in explicit and op not in result
-            )
-        return result
-
-    def _device_for(self, op: Operation) -> str:
-        if self._scopes.colocation:
-            return self._scopes.colocation[-1].device
-        # From the inside out, as TensorFlow does: an outer name fills what is still open, an
-        # outer function sees what was decided so far and replaces it.
-        device = ""
-        for entry in reversed(self._scopes.devices):
-            if entry is None:
-                break
-            if callable(entry):
-                op._device = device
-                device = device_names.canonical(entry(op))
-            else:
-                device = device_names.merge(device, entry)
-        return device
-
-    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
-        """The name, inside the current scope, made unique with `_1`, `_2`, ..., case ignored."""
-        if not _VALID_NAME.match(name if self._scopes.name == "" else "x" + name):
-            raise ValueError(f"{name!r} is not a valid scope or operation name.")
-        with self._lock:
-            full = f"{self._scopes.name}/{name}" if self._scopes.name else name
-            key = full.lower()
-            count = self._names_in_use.get(key, 0)
-            if mark_as_used:
-                self._names_in_use[key] = count + 1
-            if count == 0:
-                return full
-            candidate = full
-            while key in self._names_in_use:
-                candidate = f"{full}_{count}"
-                key = candidate.lower()
-                count += 1
-            if mark_as_used:
-                self._names_in_use[key] = 1
-                self._names_in_use[full.lower()] = count
-            return candidate
-
-    # -- scopes --------------------------------------------------------------------------------
-
     def as_default(self) -> Any:
         """A context manager that makes this the default graph of the thread."""
         return graph_as_default(self)
-
-    @contextmanager
-    def name_scope(self, name: str | None) -> Iterator[str]:
-        """Prefix names with `name/`. A name ending in "/" re-enters it; None or "" leaves all."""
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"A scope's name is a string, not {name!r}.")
-        if name:
-            pattern = _VALID_SCOPE if self._scopes.name else _VALID_NAME
-            if not pattern.match(name):
-                raise ValueError(f"{name!r} is not a valid scope name.")
-        previous = self._scopes.name
-        if not name:
-            new = ""
-        elif name.endswith("/"):
-            new = name[:-1]
-        else:
-            new = self.unique_name(name)
-        self._scopes.name = new
-        try:
-            yield f"{new}/" if new else ""
-        finally:
-            self._scopes.name = previous
-
-    def get_name_scope(self) -> str:
-        return self._scopes.name
-
-    @contextmanager
-    def device(self, device: Any) -> Iterator[None]:
-        """Ask for a device (name, spec or function of the op) for the ops made inside."""
-        entry = device if device is None or callable(device) else device_names.canonical(device)
-        self._scopes.devices.append(entry)
-        try:
-            yield
-        finally:
-            self._scopes.devices.pop()
-
-    @contextmanager
-    def control_dependencies(self, inputs: Iterable[Any] | None) -> Iterator[None]:
-        """Ops made inside wait for the given ops and tensors; None forgets the outer blocks."""
-        saved_name, saved = self._scopes.name, self._scopes.control
-        if inputs is None:
-            self._scopes.control = []
-        else:
-            ops: list[Operation] = []
-            for item in inputs:
-                element = self.as_graph_element(item)
-                op = element.op if isinstance(element, Tensor) else element
-                if op not in ops:
-                    ops.append(op)
-            self._scopes.control = [*saved, _ControlScope(ops)]
-        try:
-            yield
-        finally:
-            self._scopes.control = saved
-            self._scopes.name = saved_name
-
-    @contextmanager
-    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
-        """Ops made inside go to the device of `op`; None, with `ignore_existing`, frees them."""
-        if op is None and not ignore_existing:
-            raise ValueError("colocate_with(None) needs ignore_existing=True.")
-        saved = self._scopes.colocation
-        targets: list[Operation] = []
-        if op is not None:
-            element = self.as_graph_element(op)
-            targets = [element.op if isinstance(element, Tensor) else element]
-        self._scopes.colocation = targets if ignore_existing else [*saved, *targets]
-        try:
-            yield
-        finally:
-            self._scopes.colocation = saved
 
     # -- collections ---------------------------------------------------------------------------
 
@@ -515,9 +359,3 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
 
 def get_collection_ref(key: str) -> list[Any]:
     return get_default_graph().get_collection_ref(key)
-
-
-def dtype_of(value: Any) -> DType | None:
-    """The dtype of a tensor-like (anything with `.dtype` of ours), else None."""
-    dtype = getattr(value, "dtype", None)
-    return dtype if isinstance(dtype, DType) else None

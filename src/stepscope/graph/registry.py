@@ -16,7 +16,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from stepscope.errors import UnimplementedError
@@ -102,6 +102,8 @@ class KernelNode:
     """Per input its value where the plan knows it (never to be written to), else None."""
     resources: Any
     """The session's `ResourceStore`."""
+    device: str = ""
+    """Where the node was placed."""
 
     @property
     def name(self) -> str:
@@ -140,6 +142,9 @@ class ShapeContext:
 
 ShapeRule = Callable[[ShapeContext], "TensorShape | Sequence[TensorShape]"]
 KernelFactory = Callable[[KernelNode], Kernel]
+Gradient = Callable[..., Any]
+"""`gradient(op, *gradients of its outputs)` gives one gradient, or None, per input (a single one
+needs no list). An output nobody differentiates arrives as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +158,8 @@ class OpType:
     shape: ShapeRule
     kernel: KernelFactory | None
     stateful: bool = False
-    gradient: Any = None
-    """The gradient function, or None; used by `stepscope.ops` alone."""
+    gradient: Gradient | None = None
+    """How a gradient goes back through the op; None where it has none."""
 
     def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         return [d for arg in self.outputs for d in arg_dtypes(arg, attrs)]
@@ -182,11 +187,11 @@ def register(
     shape: ShapeRule | None = None,
     kernel: KernelFactory | None = None,
     stateful: bool = False,
-    gradient: Any = None,
-    replace: bool = False,
+    gradient: Gradient | None = None,
+    again: bool = False,
 ) -> OpType:
     """Register an op type. Without a shape rule its outputs have unknown shapes."""
-    if name in _REGISTRY and not replace:
+    if name in _REGISTRY and not again:
         raise ValueError(f"An op type {name!r} is registered already.")
     specs = {spec.name: spec for spec in map(_parse_attr, attrs)}
     op_type = OpType(
@@ -201,6 +206,22 @@ def register(
     )
     _REGISTRY[name] = op_type
     return op_type
+
+
+def gradient(*names: str) -> Callable[[Gradient], Gradient]:
+    """Decorate the gradient function of op types that are registered already."""
+
+    def add(function: Gradient) -> Gradient:
+        for name in names:
+            _REGISTRY[name] = replace(_REGISTRY[name], gradient=function)
+        return function
+
+    return add
+
+
+def no_gradient(*names: str) -> None:
+    """Op types whose output does not change with their inputs: gradients end there, silently."""
+    gradient(*names)(lambda op, *_: [None] * len(op.inputs))
 
 
 def lookup(name: str) -> OpType:

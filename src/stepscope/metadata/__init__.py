@@ -2,14 +2,17 @@
 
 A map: `run_metadata` (the object), `state` (which of it is the truth), `columns`, `memory`,
 `allocations` and `strings` (columns), `outcome` (status, losses, overhead, placements),
+`out_of_memory`, `memory_advice`, `allocation_log` and `allocation_sampling` (the memory reports),
 `recording` and `targets` (what an engine hands over, and where it goes), `encode`, `decode`,
-`allocation_codec`, `labels` and `extras` (to and from messages), `readers` (one file per
-format that `load` reads).
+`allocation_codec`, `out_of_memory_codec`, `labels` and `extras` (to and from messages), `readers`
+(one file per format that `load` reads), `dtype_names` and `readable` (for people).
 """
 
+from stepscope.metadata.allocation_log import extract_allocation_log
 from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.memory import MemoryColumns, TensorColumns
+from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.metadata.outcome import (
     Completeness,
     InFlight,
@@ -18,7 +21,7 @@ from stepscope.metadata.outcome import (
     Placement,
     Status,
 )
-from stepscope.metadata.readers import load
+from stepscope.metadata.readers import LoadedRun, iter_runs, load
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
@@ -28,9 +31,11 @@ __all__ = [
     "AllocationColumns",
     "Completeness",
     "InFlight",
+    "LoadedRun",
     "Loss",
     "MemoryColumns",
     "OpColumns",
+    "OutOfMemory",
     "Overhead",
     "Placement",
     "Recording",
@@ -40,5 +45,7 @@ __all__ = [
     "StringColumn",
     "TensorColumns",
     "as_run_metadata_target",
+    "extract_allocation_log",
+    "iter_runs",
     "load",
 ]

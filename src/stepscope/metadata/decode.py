@@ -1,9 +1,4 @@
-"""TensorFlow's messages into columns, whoever wrote them.
-
-Rules that real files taught: nanoseconds count wherever they are there, the relative microseconds
-beside them are often 0; rows of transfers have microseconds only; several `dev_stats` may have
-the same device; a thread id of 0 means that nobody recorded it.
-"""
+"""A `RunMetadata` message into columns, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -13,185 +8,61 @@ import numpy as np
 
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.labels import parse_label
-from stepscope.metadata.memory import MemoryColumns, TensorColumns
+from stepscope.metadata.step_stats import StepStatsTable
+from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["decode_ops"]
 
-# Bytes per element of TensorFlow's DataType numbers, for outputs without an allocation.
-_ITEM_BYTES: Mapping[int, int] = {
-    number: size
-    for size, numbers in {
-        1: (4, 6, 10, 11, 12, 24, 25),
-        2: (5, 14, 15, 16, 17, 19),
-        4: (1, 3, 13, 22),
-        8: (2, 8, 9, 23),
-        16: (18,),
-    }.items()
-    for number in numbers
-}
-_REFERENCE_OFFSET = 100
 
-_INT64 = np.iinfo(np.int64)
+def decode_ops(message: Any, step_stats: bytes | None = None) -> OpColumns:
+    """The executions in a `RunMetadata` message, in the order they stand there.
 
-
-def _fit(value: int) -> int:
-    """The value, or the nearest that a column holds: sums of damaged numbers may be beyond."""
-    return min(max(value, int(_INT64.min)), int(_INT64.max))
-
-
-class _TensorRows:
-    """Output tensors, gathered row by row."""
-
-    def __init__(self) -> None:
-        self.op_index: list[int] = []
-        self.slot: list[int] = []
-        self.dtype: list[int] = []
-        self.shape: list[tuple[int, ...] | None] = []
-        self.bytes: list[int] = []
-        self.allocated: list[int] = []
-        self.address: list[int] = []
-        self.allocator: list[str] = []
-
-    def add(self, row: int, output: Any) -> None:
-        description = output.tensor_description
-        allocation = description.allocation_description
-        proto = description.shape
-        shape = None if proto.unknown_rank else tuple(dim.size for dim in proto.dim)
-        size = allocation.requested_bytes
-        if not description.HasField("allocation_description"):
-            size = _size_of(description.dtype, shape)
-        self.op_index.append(row)
-        self.slot.append(output.slot)
-        self.dtype.append(description.dtype)
-        self.shape.append(shape)
-        self.bytes.append(size)
-        self.allocated.append(allocation.allocated_bytes)
-        self.address.append(allocation.ptr)
-        self.allocator.append(allocation.allocator_name)
-
-    def columns(self) -> TensorColumns:
-        return TensorColumns.build(
-            op_index=self.op_index,
-            slot=self.slot,
-            dtype=self.dtype,
-            shape=self.shape,
-            bytes=self.bytes,
-            allocated_bytes=self.allocated,
-            address=self.address,
-            allocator=self.allocator,
-        )
-
-
-def _size_of(dtype: int, shape: tuple[int, ...] | None) -> int:
-    item = _ITEM_BYTES.get(dtype - _REFERENCE_OFFSET if dtype > _REFERENCE_OFFSET else dtype, 0)
-    if shape is None or any(size < 0 for size in shape):
-        return 0
-    elements = 1
-    for size in shape:
-        elements *= size
-    return _fit(elements * item)
-
-
-class _MemoryRows:
-    """Memory per op and allocator, gathered row by row."""
-
-    def __init__(self) -> None:
-        self.op_index: list[int] = []
-        self.allocator: list[str] = []
-        self.sizes: list[tuple[int, int, int]] = []
-        self.records: list[list[tuple[int, int]]] = []
-
-    def add(self, row: int, used: Any) -> None:
-        self.op_index.append(row)
-        self.allocator.append(used.allocator_name)
-        self.sizes.append((used.total_bytes, used.peak_bytes, used.live_bytes))
-        self.records.append(
-            [
-                (_fit(record.alloc_micros * 1000), record.alloc_bytes)
-                for record in used.allocation_records
-            ]
-        )
-
-    def columns(self) -> MemoryColumns:
-        sizes = np.array(self.sizes, dtype=np.int64).reshape(-1, 3)
-        return MemoryColumns.build(
-            op_index=self.op_index,
-            allocator=self.allocator,
-            total_bytes=sizes[:, 0],
-            peak_bytes=sizes[:, 1],
-            live_bytes=sizes[:, 2],
-            records=self.records,
-        )
-
-
-def _times(node: Any) -> tuple[int, ...]:
-    """Scheduled, start, kernel start, kernel end and end of a row, in nanoseconds."""
-    start = node.all_start_nanos
-    if start:
-        op_start, op_end = node.op_start_rel_nanos, node.op_end_rel_nanos
-        end = node.all_end_rel_nanos
-    else:
-        start = node.all_start_micros * 1000
-        op_start, op_end = node.op_start_rel_micros * 1000, node.op_end_rel_micros * 1000
-        end = node.all_end_rel_micros * 1000
-    scheduled = node.scheduled_nanos or node.scheduled_micros * 1000 or start
-    # A kernel that has no end of its own ended when the row did.
-    kernel_end = op_end if op_end >= op_start else end
-    times = scheduled, start, start + op_start, start + kernel_end, start + end
-    # One comparison of each row keeps the common case quick.
-    if min(times) < _INT64.min or max(times) > _INT64.max:
-        return tuple(map(_fit, times))
-    return times
-
-
-def decode_ops(message: Any) -> OpColumns:
-    """The executions in a `RunMetadata` message, in the order they stand there."""
-    told = {entry.node: entry.op for entry in message.node_ops}
+    `step_stats` is the bytes of that field, where somebody has them at hand.
+    """
+    data = message.step_stats.SerializeToString() if step_stats is None else step_stats
+    table = StepStatsTable(data)
     idents = {entry.thread_id: entry.ident for entry in message.thread_idents}
-    names: list[str] = []
-    labels: list[str] = []
-    types: list[str] = []
-    device_names: list[str] = []
-    threads: list[int] = []
-    times: list[tuple[int, ...]] = []
-    thread_names: dict[int, str] = {}
-    tensors, memory = _TensorRows(), _MemoryRows()
-    for device in message.step_stats.dev_stats:
-        device_names.extend([device.device] * len(device.node_stats))
-        for wire, thread_name in device.thread_names.items():
-            thread_names[idents.get(wire, wire)] = thread_name
-        for node in device.node_stats:
-            name, label = node.node_name, node.timeline_label
-            row = len(names)
-            names.append(name)
-            labels.append(label)
-            types.append(told.get(name) or parse_label(name, label)[0])
-            threads.append(node.thread_id)
-            times.append(_times(node))
-            for output in node.output:
-                tensors.add(row, output)
-            for used in node.memory:
-                memory.add(row, used)
+    thread_names = {
+        idents.get(wire, wire): name
+        for threads in table.thread_names
+        for wire, name in threads.items()
+    }
+    threads = table.number("thread_id")
     if idents:
-        threads = [idents.get(thread, thread) for thread in threads]
-    clock = np.array(times, dtype=np.int64).reshape(-1, 5)
+        wires, which = np.unique(threads, return_inverse=True)
+        threads = np.array([idents.get(wire, wire) for wire in wires.tolist()], np.int64)[which]
+    devices = StringColumn.of(table.devices)
+    scheduled, start, op_start, op_end, end = table.times()
     steps = message.row_steps
     return OpColumns.build(
-        name=names,
-        op=types,
-        device=device_names,
+        name=table.names,
+        op=_types(table, {entry.node: entry.op for entry in message.node_ops}),
+        device=devices[table.device_of],
         thread=threads,
-        scheduled_ns=clock[:, 0].copy(),
-        start_ns=clock[:, 1].copy(),
-        op_start_ns=clock[:, 2].copy(),
-        op_end_ns=clock[:, 3].copy(),
-        end_ns=clock[:, 4].copy(),
-        step=list(steps) if len(steps) == len(names) else message.step_id,
-        label=labels,
+        scheduled_ns=scheduled,
+        start_ns=start,
+        op_start_ns=op_start,
+        op_end_ns=op_end,
+        end_ns=end,
+        step=list(steps) if len(steps) == len(table) else message.step_id,
+        label=table.labels,
         thread_names=thread_names,
-        tensors=tensors.columns(),
-        memory=memory.columns(),
+        tensors=table.outputs(),
+        memory=table.memory(),
     )
+
+
+def _types(table: StepStatsTable, told: Mapping[str, str]) -> StringColumn:
+    """The op type of every row, worked out once per distinct pair of name and label."""
+    names, labels = table.names, table.labels
+    pairs = names.codes.astype(np.int64) * max(len(labels.table), 1) + labels.codes
+    distinct, which = np.unique(pairs, return_inverse=True)
+    types = []
+    for pair in distinct.tolist():
+        name_code, label_code = divmod(pair, max(len(labels.table), 1))
+        name = names.table[name_code]
+        types.append(told.get(name) or parse_label(name, labels.table[label_code])[0])
+    return StringColumn.of(types)[which]

@@ -94,6 +94,16 @@ def _memory(memory: MemoryColumns) -> dict[int, list[Any]]:
     return by_op
 
 
+def _memory_stats(op: str, outputs: Iterable[Any]) -> Any:
+    """As TensorFlow has it: the value of a constant is its persistent memory."""
+    stats = pb.MemoryStats()
+    if op == "Const":
+        stats.persistent_memory_size = sum(
+            o.tensor_description.allocation_description.requested_bytes for o in outputs
+        )
+    return stats
+
+
 def encode_ops(ops: OpColumns, message: Any, step_id: int) -> None:
     """Fill `step_stats` and our fields beside it: one `DeviceStepStats` per device.
 
@@ -197,4 +207,5 @@ def _encode_device(
             all_end_rel_nanos=ae,
             output=outputs.get(row, ()),
             memory=memory.get(row, ()),
+            memory_stats=_memory_stats(ops.op[row], outputs.get(row, ())) if outputs else None,
         )

@@ -30,6 +30,11 @@ def parse_label(node_name: str, label: str) -> tuple[str, list[str]]:
 
     Rows of a transfer between tasks ("[1.0MB] edge_4 from ... to ...") are of type RecvTensor.
     """
+    # Almost every label is "name = Op(a, b)", which plain cuts tell faster than the pattern.
+    _, equals, call = label.rpartition(" = ")
+    op, bracket, inputs = call.partition("(")
+    if equals and bracket and inputs[-1:] == ")" and op.isidentifier():
+        return op, inputs[:-1].split(", ") if len(inputs) > 1 else []
     match = _STANDARD.match(label)
     if match is not None:
         inputs = match.group(2)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
+    from stepscope.metadata.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Placement
     from stepscope.options import RunOptions
 
@@ -32,12 +33,13 @@ class Recording:
     engine: str
     step_id: int = 0
     status: Status = field(default_factory=Status)
-    completeness: Completeness = field(default_factory=Completeness)
+    completeness: Completeness | Callable[[], Completeness] = field(default_factory=Completeness)
     overhead: Overhead | Callable[[], Overhead] = field(default_factory=Overhead)
     ops: Callable[[], OpColumns] | None = None
     peak_bytes: Callable[[], Mapping[str, int]] | None = None
     allocations: Callable[[], AllocationColumns] | None = None
     allocation_log: Callable[[], AllocationColumns] | None = None
+    out_of_memory: OutOfMemory | None = None
     partition_graphs: Callable[[], Sequence[Any]] | None = None
     function_graphs: Callable[[], Sequence[Any]] | None = None
     cost_graph: Callable[[], Any] | None = None

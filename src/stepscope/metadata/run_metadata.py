@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from stepscope import _messages as pb
 from stepscope._message_backed import MessageBacked
 from stepscope.errors import InvalidOptionError
 from stepscope.metadata.extras import OWN_FIELDS
 from stepscope.metadata.state import TENSORFLOW_FIELDS, State
+from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.tables import table_of
 from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
     from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
+    from stepscope.metadata.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import Recording
 
@@ -62,6 +65,10 @@ class RunMetadata(MessageBacked):
         """The executions of the run, one row each."""
         return self._held.ops()
 
+    def recorded_ops(self) -> OpColumns | None:
+        """The columns an engine recorded, while they are the truth; None once a message is."""
+        return self._held.recorded_ops()
+
     @property
     def allocations(self) -> AllocationColumns:
         """Allocations and frees in order of time, as far as they were recorded."""
@@ -71,6 +78,11 @@ class RunMetadata(MessageBacked):
     def allocation_log(self) -> AllocationColumns:
         """The last allocations and frees, as many as `allocation_log_buffer_size` asked for."""
         return self._held.allocation_log()
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """Who held the memory when a request for more was refused; None where none was."""
+        return self._held.out_of_memory()
 
     @property
     def status(self) -> Status:
@@ -96,6 +108,16 @@ class RunMetadata(MessageBacked):
     def step_id(self) -> int:
         """The number the engine gave to the run."""
         return self._held.step_id()
+
+    @property
+    def tag(self) -> str:
+        """The tag under which an event file holds the run; empty for other runs."""
+        return self._held.tag()
+
+    @property
+    def global_step(self) -> int:
+        """The step under which an event file holds the run; 0 for other runs."""
+        return self._held.global_step()
 
     @property
     def run_options(self) -> RunOptions | None:
@@ -140,8 +162,8 @@ class RunMetadata(MessageBacked):
         allocations = self.allocations
         return allocations.alive_at(allocations.peak_row(device), device)
 
-    def to_pandas(self) -> Any:
-        """The executions as a pandas `DataFrame`, one row each."""
+    def to_pandas(self, table: Literal["ops", "allocations"] = "ops") -> Any:
+        """The executions, or the allocations and frees, as a pandas `DataFrame`, one row each."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -149,10 +171,13 @@ class RunMetadata(MessageBacked):
                 "to_pandas() needs pandas, which is not installed: `pip install pandas`, "
                 "or read the NumPy columns of `metadata.ops`"
             ) from error
-        ops = self.ops
-        columns = ("name", "op", "device", "thread", "thread_name")
-        times = ("scheduled_ns", "start_ns", "end_ns", "output_bytes", "step")
-        return pd.DataFrame({column: getattr(ops, column) for column in (*columns, *times)})
+        columns = table_of(self, table)
+        return pd.DataFrame(
+            {
+                name: column.values if isinstance(column, StringColumn) else column
+                for name, column in columns.items()
+            }
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the run to a file that `stepscope.load`, TensorFlow and TensorBoard read.
@@ -237,6 +262,11 @@ class RunMetadata(MessageBacked):
             bare.ClearField(field)
         data: bytes = bare.SerializeToString(deterministic=True)
         return data
+
+    def _repr_html_(self) -> str:
+        from stepscope.metadata.notebook import run_html
+
+        return run_html(self)
 
     def __repr__(self) -> str:
         status = self.status

@@ -30,10 +30,12 @@ from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.decode import decode_ops
 from stepscope.metadata.encode import encode_ops
+from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepscope.metadata.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import Recording
 
@@ -58,9 +60,15 @@ class State:
         "_ops_bytes",
         "_pending",
         "_recording",
+        "_unread",
     )
 
-    def __init__(self, message: Any = None, recording: Recording | None = None) -> None:
+    def __init__(
+        self,
+        message: Any = None,
+        recording: Recording | None = None,
+        unread_step_stats: bytes | None = None,
+    ) -> None:
         self._lock = threading.RLock()
         self._message = message
         self._recording = recording
@@ -69,6 +77,8 @@ class State:
         self._known: dict[str, Any] = {}
         self._handed_out = False
         self._ops_bytes: bytes | None = None
+        # The bytes of `step_stats`, known to be whole, as long as the message does not have them.
+        self._unread = unread_step_stats
 
     # -- the message -----------------------------------------------------------------------
 
@@ -110,6 +120,9 @@ class State:
             self._handed_out = True
 
     def _encode(self, field: str) -> None:
+        if field == "step_stats" and self._unread is not None:
+            self._own_message().step_stats.MergeFromString(self._unread)
+            self._unread = None
         if field not in self._pending or self._recording is None:
             return
         recording, message = self._recording, self._own_message()
@@ -135,7 +148,7 @@ class State:
         message.engine = recording.engine
         message.step_id = recording.step_id
         extras.encode_status(recording.status, message)
-        extras.encode_completeness(recording.completeness, message)
+        extras.encode_completeness(self.completeness(), message)
         extras.encode_overhead(self.overhead(), message)
         extras.encode_placements(self.placements(), message)
         extras.encode_sources(self.sources(), message)
@@ -146,6 +159,8 @@ class State:
             encode_allocations(self.allocations(), message.allocations)
         if recording.allocation_log is not None:
             encode_allocations(self.allocation_log(), message.allocation_log)
+        if recording.out_of_memory is not None:
+            encode_out_of_memory(recording.out_of_memory, message)
 
     # -- columns ---------------------------------------------------------------------------
 
@@ -155,16 +170,21 @@ class State:
             if self._handed_out:
                 data = _bytes_of(self._message.step_stats)
                 if data != self._ops_bytes:
-                    self._known["ops"] = decode_ops(self._message)
+                    self._known["ops"] = decode_ops(self._message, data)
                     if self._recording is None or self._recording.allocations is None:
                         self._known.pop("allocations", None)
                     self._ops_bytes = data
             ops: OpColumns = self._once("ops", self._decode_ops)
             return ops
 
+    def recorded_ops(self) -> OpColumns | None:
+        """What an engine recorded, unless a message was handed out or is all there is."""
+        with self._lock:
+            return None if self._recording is None or self._handed_out else self.ops()
+
     def _decode_ops(self) -> OpColumns:
         if self._recording is None:
-            return decode_ops(self._own_message())
+            return decode_ops(self._own_message(), self._unread)
         return OpColumns.empty() if self._recording.ops is None else self._recording.ops()
 
     def allocations(self) -> AllocationColumns:
@@ -194,6 +214,13 @@ class State:
         )
         return log
 
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The report on the request for memory that was refused, if one was."""
+        report: OutOfMemory | None = self._ours(
+            "out_of_memory", lambda run: run.out_of_memory, decode_out_of_memory
+        )
+        return report
+
     # -- our fields ------------------------------------------------------------------------
 
     def _once(self, part: str, produce: Callable[[], Any]) -> Any:
@@ -220,7 +247,9 @@ class State:
     def completeness(self) -> Completeness:
         """What is missing."""
         result: Completeness = self._ours(
-            "completeness", lambda run: run.completeness, extras.decode_completeness
+            "completeness",
+            lambda run: run.completeness() if callable(run.completeness) else run.completeness,
+            extras.decode_completeness,
         )
         return result
 
@@ -275,6 +304,20 @@ class State:
         """The engine that ran it, empty where nobody said."""
         engine: str = self._ours("engine", lambda run: run.engine, lambda message: message.engine)
         return engine
+
+    def tag(self) -> str:
+        """The tag under which an event file holds the run, empty elsewhere."""
+        tag: str = self._ours("tag", lambda run: "", lambda message: message.tag)  # noqa: ARG005
+        return tag
+
+    def global_step(self) -> int:
+        """The step under which an event file holds the run, 0 elsewhere."""
+        step: int = self._ours(
+            "global_step",
+            lambda run: 0,  # noqa: ARG005
+            lambda message: message.global_step,
+        )
+        return step
 
     def step_id(self) -> int:
         """The number of the run in its engine."""

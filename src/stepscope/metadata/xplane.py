@@ -1,15 +1,25 @@
 """XSpace, the profiler's own format: message classes and times, with no TensorFlow needed.
 
 TensorBoard has no copy of these messages, so they are described here: only the fields we read,
-under TensorFlow's names and numbers.
+under TensorFlow's names and numbers. Of a space that is read, only the outline goes through them:
+events and names are many, so those of a plane are taken apart together, into columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from stepscope.metadata.wire_scan import BYTES, NUMBER, REPEATED, Field, Wire
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES: Final = {
@@ -37,7 +47,29 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
         "stat_metadata 5 %XStatMetadata", "stats 6 *XStat",
     ),
     "XSpace": ("planes 1 *XPlane", "errors 2 *string", "warnings 3 *string", "hostnames 4 *string"),
+    "LineOutline": (
+        "name 2 string", "display_name 11 string", "timestamp_ns 3 int64", "events 4 *bytes",
+    ),
+    "PlaneOutline": (
+        "name 2 string", "lines 3 *LineOutline", "event_metadata 4 *bytes",
+        "stat_metadata 5 *bytes", "stats 6 *XStat",
+    ),
+    "SpaceOutline": ("planes 1 *PlaneOutline",),
 }  # fmt: skip
+_ENTRY: Final = (Field("key", 1, NUMBER), Field("value", 2, BYTES))
+_NAMED: Final = (
+    Field("id", 1, NUMBER), Field("name", 2, BYTES), Field("metadata", 3, BYTES),
+    Field("display_name", 4, BYTES), Field("stats", 5, REPEATED),
+)  # fmt: skip
+_EVENT: Final = (
+    Field("metadata_id", 1, NUMBER), Field("offset_ps", 2, NUMBER),
+    Field("duration_ps", 3, NUMBER), Field("stats", 4, REPEATED),
+    Field("num_occurrences", 5, NUMBER),
+)  # fmt: skip
+_STAT: Final = (
+    Field("metadata_id", 1, NUMBER), Field("uint64_value", 3, NUMBER),
+    Field("int64_value", 4, NUMBER), Field("str_value", 5, BYTES), Field("ref_value", 7, NUMBER),
+)  # fmt: skip
 
 
 def _describe() -> descriptor_pb2.FileDescriptorProto:
@@ -76,28 +108,124 @@ def _add_field(message: Any, name: str, number: str, kind: str, oneof: str = "")
         field.oneof_index = 0
 
 
-def _make_class() -> Any:
+def _make_classes(*names: str) -> Iterator[Any]:
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(_describe().SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("stepscope.profiler.XSpace"))
+    for name in names:
+        found = pool.FindMessageTypeByName(f"stepscope.profiler.{name}")
+        yield message_factory.GetMessageClass(found)
 
 
-XSpace: Any = _make_class()
+XSpace: Any
+_Outline: Any
+_EventMessage: Any
+XSpace, _Outline, _EventMessage = _make_classes("XSpace", "SpaceOutline", "XEvent")
+
+
+class _Joined:
+    """Many messages one behind the other, and where each begins and ends."""
+
+    def __init__(self, messages: Sequence[bytes]) -> None:
+        sizes = np.fromiter(map(len, messages), np.int64, len(messages))
+        self.ends = np.cumsum(sizes)
+        self.begins = self.ends - sizes
+        self.wire = Wire(b"".join(messages))
+
+    def texts(self, begins: Ints, ends: Ints) -> list[str]:
+        """What stands between these places, as text."""
+        return [text.decode() for text in self.wire.slices(begins, ends)]
+
+
+class _Events:
+    """The events of all lines of a plane as columns, and of their stats those asked for."""
+
+    def __init__(self, events: Sequence[bytes], texts: Mapping[int, str]) -> None:
+        self._texts = texts
+        self._joined = joined = _Joined(events)
+        found = joined.wire.scan(joined.begins, joined.ends, _EVENT)
+        self.numbers = found.numbers
+        self._rows, first, last = found.entries["stats"]
+        self._stats = joined.wire.scan(first, last, _STAT)
+        self._stat_numbers: dict[int, Ints] = {}
+        self._stat_texts: dict[int, NDArray[np.object_]] = {}
+
+    def stat_numbers(self, stat: int) -> Ints:
+        if stat in self._stat_numbers:
+            return self._stat_numbers[stat]
+        values = self._stat_numbers[stat] = np.zeros(len(self._joined.ends), np.int64)
+        found = self._stats.numbers
+        at = np.flatnonzero(found["metadata_id"] == stat)
+        values[self._rows[at]] = found["int64_value"][at] | found["uint64_value"][at]
+        return values
+
+    def stat_texts(self, stat: int) -> NDArray[np.object_]:
+        if stat in self._stat_texts:
+            return self._stat_texts[stat]
+        values = self._stat_texts[stat] = np.full(len(self._joined.ends), "", object)
+        at = np.flatnonzero(self._stats.numbers["metadata_id"] == stat)
+        rows, references = self._rows[at], self._stats.numbers["ref_value"][at]
+        values[rows] = [self._texts.get(reference, "") for reference in references.tolist()]
+        written = references == 0
+        if written.any():
+            begins, ends = (places[at][written] for places in self._stats.spans["str_value"])
+            values[rows[written]] = self._joined.texts(begins, ends)
+        return values
+
+
+class Line:
+    """One line of a plane: its events as columns, in the order in which they were written."""
+
+    def __init__(self, message: Any, events: _Events, rows: slice) -> None:
+        self._message = message
+        self._events = events
+        self._rows = rows
+        self.timestamp_ns: int = message.timestamp_ns
+        self.name: str = message.display_name or message.name
+        self.metadata_id: Ints = events.numbers["metadata_id"][rows]
+        self.offset_ps: Ints = events.numbers["offset_ps"][rows]
+        self.duration_ps: Ints = events.numbers["duration_ps"][rows]
+
+    def __len__(self) -> int:
+        return len(self.metadata_id)
+
+    @property
+    def events(self) -> Iterator[Any]:
+        """The events as messages, for who wants few of them, or all that they say."""
+        return (_EventMessage.FromString(event) for event in self._message.events)
+
+    def stat_numbers(self, stat: int) -> Ints:
+        """The number that each event has under a stat; 0 where it has none."""
+        return self._events.stat_numbers(stat)[self._rows]
+
+    def stat_texts(self, stat: int) -> NDArray[np.object_]:
+        """The text that each event has under a stat; "" where it has none."""
+        return self._events.stat_texts(stat)[self._rows]
 
 
 class Plane:
     """One plane of a space, with its tables turned into plain dictionaries."""
 
-    __slots__ = ("_stat_names", "lines", "message", "name", "names")
-
     def __init__(self, message: Any) -> None:
         self.message = message
         self.name: str = message.name
-        self.lines = message.lines
-        self.names: dict[int, str] = {
-            key: value.name for key, value in message.event_metadata.items()
-        }
-        self._stat_names = {key: value.name for key, value in message.stat_metadata.items()}
+        self.names = _names(list(message.event_metadata))
+        self.stat_names = _names(list(message.stat_metadata))
+
+    @functools.cached_property
+    def lines(self) -> list[Line]:
+        events: list[bytes] = []
+        rows = []
+        for line in self.message.lines:
+            first = len(events)
+            events += line.events
+            rows.append(slice(first, len(events)))
+        found = _Events(events, self.stat_names)
+        lines = zip(self.message.lines, rows, strict=True)
+        return [Line(line, found, place) for line, place in lines]
+
+    def stat_number(self, name: str) -> int:
+        """The number that a stat of this name has in this plane; -1 where there is none."""
+        return next((number for number, known in self.stat_names.items() if known == name), -1)
 
     def stats(self, owner: Any) -> dict[str, Any]:
         """The stats of an event or of the plane, by name."""
@@ -108,16 +236,25 @@ class Plane:
                 continue
             value = getattr(stat, which)
             if which == "ref_value":
-                value = self._stat_names.get(value, "")
-            found[self._stat_names.get(stat.metadata_id, "")] = value
+                value = self.stat_names.get(value, "")
+            found[self.stat_names.get(stat.metadata_id, "")] = value
         return found
+
+
+def _names(entries: Sequence[bytes]) -> dict[int, str]:
+    """A map from numbers to messages that have a name, from the bytes of its entries."""
+    joined = _Joined(entries)
+    found = joined.wire.scan(joined.begins, joined.ends, _ENTRY)
+    named = joined.wire.scan(*found.spans["value"], _NAMED)
+    texts = joined.texts(*named.spans["name"])
+    return dict(zip(found.numbers["key"].tolist(), texts, strict=True))
 
 
 class Space:
     """An XSpace, decoded as far as its planes."""
 
     def __init__(self, data: bytes) -> None:
-        message = XSpace.FromString(data)
+        message = _Outline.FromString(data)
         self.planes = [Plane(p) for p in message.planes]
         self.fallback_base_ns = 0
         """The base where the space itself does not say it, as older profilers do not."""
@@ -134,9 +271,9 @@ class Space:
         stats = environment.stats(environment.message)
         return int(stats.get("profile_start_time", self.fallback_base_ns))
 
-    def line_base_ns(self, line: Any) -> int:
+    def line_base_ns(self, line: Line) -> int:
         """The wall-clock time of a line's origin; some writers have it absolute already."""
-        stamp = int(line.timestamp_ns)
+        stamp = line.timestamp_ns
         return stamp if stamp > 10**17 else stamp + self.base_ns
 
     def devices(self) -> Iterator[Plane]:

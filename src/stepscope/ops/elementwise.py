@@ -13,8 +13,15 @@ from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelFactory, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    register,
+)
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.signatures import (
     COMPLEX,
@@ -391,6 +398,80 @@ def clip_by_value(
         result = maximum(below, clip_value_min, name=scope)
         values.shape.assert_is_compatible_with(result.shape)
         return result
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _broadcast_gradient_args(s0: Array, s1: Array) -> tuple[Array, Array]:
+    """The axes over which a gradient is summed, for each of two shapes that were broadcast."""
+    rank = max(len(s0), len(s1))
+    a, b = ([1] * (rank - len(s)) + list(s) for s in (s0, s1))
+    both_one = [i for i in range(rank) if a[i] == b[i] == 1]
+    result = []
+    for mine, other, own in ((a, b, len(s0)), (b, a, len(s1))):
+        axes = [
+            i
+            for i in range(rank)
+            if i < rank - own or (mine[i] == 1 and (other[i] != 1 or i in both_one))
+        ]
+        result.append(np.array(axes, dtype=s0.dtype))
+    return result[0], result[1]
+
+
+register(
+    "BroadcastGradientArgs",
+    inputs=("s0: T", "s1: T"),
+    outputs=("r0: T", "r1: T"),
+    attrs=("T: type = int32",),
+    shape=lambda _ctx: [TensorShape((None,))] * 2,
+    kernel=lambda _node: Kernel(_broadcast_gradient_args),
+)
+
+
+def summed_to(gradient_of_result: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of a broadcast result as one of `x`: summed over the axes x was widened along.
+
+    `y` is what x was broadcast against.
+    """
+    mine, result = x.shape.known, gradient_of_result.shape.known
+    if mine is not None and mine == result:
+        return gradient_of_result
+    if mine is not None and result is not None:
+        lead = len(result) - len(mine)
+        axes = [*range(lead), *(lead + i for i, n in enumerate(mine) if n == 1 != result[lead + i])]
+        total = apply_op("Sum", gradient_of_result, axes, keep_dims=False).values()[0]
+        return apply_op("Reshape", total, list(mine)).values()[0] if mine else total
+    shape_x, shape_y = (apply_op("Shape", t).values()[0] for t in (x, y))
+    axes_x = apply_op("BroadcastGradientArgs", shape_x, shape_y).values()[0]
+    total = apply_op("Sum", gradient_of_result, axes_x, keep_dims=False).values()[0]
+    return apply_op("Reshape", total, shape_x).values()[0]
+
+
+def conjugate(x: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    return apply_op("Conj", x).values()[0] if x.dtype.is_complex else x
+
+
+def _of_both(op: Operation, for_x: Tensor, for_y: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    return [summed_to(for_x, x, y), summed_to(for_y, y, x)]
+
+
+@gradient("Add", "AddV2")
+def _add_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return _of_both(op, grad, grad)
+
+
+@gradient("Sub")
+def _subtract_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return _of_both(op, grad, _apply("Neg", grad, name=None))
+
+
+@gradient("Mul")
+def _multiply_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    return _of_both(op, multiply(grad, conjugate(y)), multiply(grad, conjugate(x)))
 
 
 # -- operators ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ What a caller may rely on:
 - A waiting call wakes when its run is cancelled, leaves the line, and raises what the run ends
   with. Nothing of a cancelled enqueue that had not got in yet gets in later.
 - What is enqueued is copied; what is dequeued is forgotten by the queue.
+- What is in the queue counts as held on its device, from the moment it gets in until it is taken.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from stepscope.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.shapes import TensorShape
-from stepscope.ops.resources import RunContext
+from stepscope.ops.resources import HeldBytes, Holding, RunContext, holding, made_now
 
 KIND: Final = "queue"
 Element = tuple[Array, ...]
@@ -40,6 +42,15 @@ class _Turn:
         self.cancelled = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An element in a queue, and who put it there."""
+
+    element: Element
+    op: str
+    made: tuple[int, int]
+
+
 class QueueCell:
     """A first-in, first-out queue of tuples of arrays. See the module's text."""
 
@@ -52,15 +63,20 @@ class QueueCell:
         dtypes: Sequence[DType],
         shapes: Sequence[TensorShape],
         shared: bool = False,
+        *,
+        device: str = "",
+        held: HeldBytes | None = None,
     ) -> None:
         self.name = name if shared else f"_{next(_numbers)}_{name}"
+        self.device = device
+        self._held = held if held is not None else HeldBytes()
         self.capacity = capacity
         """The most elements it holds; negative for no limit."""
         self.dtypes = tuple(dtypes)
         self.shapes = tuple(shapes)
         """One per component, or none where the shapes may differ from element to element."""
         self._changed = threading.Condition()
-        self._elements: deque[Element] = deque()
+        self._elements: deque[_Item] = deque()
         self._enqueuers: deque[_Turn] = deque()
         self._dequeuers: deque[_Turn] = deque()
         self._closed = False
@@ -75,8 +91,20 @@ class QueueCell:
     def closed(self) -> bool:
         return self._closed
 
-    def enqueue(self, context: RunContext, elements: Sequence[Element]) -> None:
-        """Put the elements in, in order, waiting for room.
+    def holdings(self) -> list[Holding]:
+        """What is in the queue, as memory."""
+        with self._changed:
+            items = list(self._elements)
+        return [found for item in items for found in self._holdings_of(item)]
+
+    def _holdings_of(self, item: _Item) -> list[Holding]:
+        return [
+            holding(array, dtype, item.op, slot, self.device, KIND, item.made)
+            for slot, (array, dtype) in enumerate(zip(item.element, self.dtypes, strict=True))
+        ]
+
+    def enqueue(self, context: RunContext, elements: Sequence[Element], op: str = "") -> None:
+        """Put the elements in, in order, waiting for room; `op` is who does.
 
         CancelledError if the queue is closed, or closed with `cancel_pending_enqueues` meanwhile.
         """
@@ -86,25 +114,34 @@ class QueueCell:
             if self._closed:
                 raise CancelledError(None, None, f"{self.type_name} '{self.name}' is closed.")
             while waiting and self._has_room():
-                self._elements.append(waiting.popleft())
+                item = _Item(waiting.popleft(), op, made_now())
+                self._elements.append(item)
+                self._held.add(self.device, _nbytes(item))
+                if context.memory is not None:
+                    context.memory.put(self._holdings_of(item))
                 self._changed.notify_all()
             return not waiting
 
         self._in_line(self._enqueuers, context, proceed, "Enqueue")
 
     def dequeue(
-        self, context: RunContext, count: int, fewer_when_closed: bool = False
+        self,
+        context: RunContext,
+        count: int,
+        fewer_when_closed: bool = False,
+        copied: bool = False,
     ) -> list[Element]:
-        """Take `count` elements, waiting for them.
+        """Take `count` elements, waiting for them; `copied` says that the caller copies them.
 
         OutOfRangeError once the queue is closed and too few can come; with `fewer_when_closed`
         only if there are none.
         """
-        taken: list[Element] = []
+        taken: list[_Item] = []
 
         def proceed() -> bool:
             while len(taken) < count and self._has_element():
                 taken.append(self._take())
+                self._held.add(self.device, -_nbytes(taken[-1]))
                 self._changed.notify_all()
             if len(taken) == count:
                 return True
@@ -125,7 +162,9 @@ class QueueCell:
             with self._changed:
                 self._put_back(taken)
             raise
-        return taken
+        if context.memory is not None:
+            context.memory.taken([h for item in taken for h in self._holdings_of(item)], copied)
+        return [item.element for item in taken]
 
     def close(self, context: RunContext, cancel_pending_enqueues: bool = False) -> None:
         """Let nothing more in; what is in it can still be taken.
@@ -192,11 +231,12 @@ class QueueCell:
     def _has_element(self) -> bool:
         return bool(self._elements)
 
-    def _take(self) -> Element:
+    def _take(self) -> _Item:
         return self._elements.popleft()
 
-    def _put_back(self, taken: list[Element]) -> None:
+    def _put_back(self, taken: list[_Item]) -> None:
         if taken:
+            self._held.add(self.device, sum(map(_nbytes, taken)))
             self._elements.extendleft(reversed(taken))
             taken.clear()
             self._changed.notify_all()
@@ -240,19 +280,24 @@ class ShuffleQueueCell(QueueCell):
 
     def __init__(
         self, name: str, capacity: int, dtypes: Sequence[DType], shapes: Sequence[TensorShape],
-        shared: bool = False, min_after_dequeue: int = 0, seeds: tuple[int, int] = (0, 0),
+        shared: bool = False, min_after_dequeue: int = 0, seeds: tuple[int, int] = (0, 0), *,
+        device: str = "", held: HeldBytes | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(name, capacity, dtypes, shapes, shared)
+        super().__init__(name, capacity, dtypes, shapes, shared, device=device, held=held)
         self._keep = min_after_dequeue
         self._random = random.Random(repr(seeds) if any(seeds) else None)
 
     def _has_element(self) -> bool:
         return len(self._elements) > (0 if self._closed else self._keep)
 
-    def _take(self) -> Element:
+    def _take(self) -> _Item:
         index = self._random.randrange(len(self._elements))
         self._elements[index], self._elements[-1] = self._elements[-1], self._elements[index]
         return self._elements.pop()
+
+
+def _nbytes(item: _Item) -> int:
+    return sum(array.nbytes for array in item.element)
 
 
 def _names(dtypes: Sequence[DType]) -> str:

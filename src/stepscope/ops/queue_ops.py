@@ -42,13 +42,17 @@ def _queue_kernel(
 
 def _make_fifo(node: KernelNode, name: str, shared: bool) -> QueueCell:
     types, shapes = node.attr("component_types"), node.attr("shapes")
-    return QueueCell(name, node.attr("capacity"), types, shapes, shared)
+    return QueueCell(
+        name, node.attr("capacity"), types, shapes, shared,
+        device=node.device, held=node.resources.held,
+    )  # fmt: skip
 
 
 def _make_shuffle(node: KernelNode, name: str, shared: bool) -> QueueCell:
     return ShuffleQueueCell(
         name, node.attr("capacity"), node.attr("component_types"), node.attr("shapes"), shared,
         node.attr("min_after_dequeue"), (node.attr("seed"), node.attr("seed2")),
+        device=node.device, held=node.resources.held,
     )  # fmt: skip
 
 
@@ -89,12 +93,13 @@ def _no_outputs(_context: ShapeContext) -> list[TensorShape]:
 def _enqueue_kernel(node: KernelNode) -> Kernel:
     _refuse_timeout(node)
     types: list[DType] = node.attr("Tcomponents")
+    name = node.name
 
     def call(context: RunContext, queue: QueueCell, *components: Any) -> None:
         queue.check_element_types(types)
         for i, component in enumerate(components):
             queue.check_shape(i, np.shape(component))
-        queue.enqueue(context, [_own(types, components)])
+        queue.enqueue(context, [_own(types, components)], name)
 
     return Kernel(call, context=True, blocking=True)
 
@@ -102,6 +107,7 @@ def _enqueue_kernel(node: KernelNode) -> Kernel:
 def _enqueue_many_kernel(node: KernelNode) -> Kernel:
     _refuse_timeout(node)
     types: list[DType] = node.attr("Tcomponents")
+    name = node.name
 
     def call(context: RunContext, queue: QueueCell, *components: Any) -> None:
         queue.check_element_types(types)
@@ -120,7 +126,7 @@ def _enqueue_many_kernel(node: KernelNode) -> Kernel:
                 )  # fmt: skip
         rows = [_own(types, [c[row] for c in components]) for row in range(count)]
         if rows:
-            queue.enqueue(context, rows)
+            queue.enqueue(context, rows, name)
 
     return Kernel(call, context=True, blocking=True)
 
@@ -175,7 +181,7 @@ def _dequeue_many_kernel(up_to: bool) -> Callable[[KernelNode], Kernel]:
                     f"{queue.type_name}'s DequeueMany and DequeueUpTo require the components to "
                     "have specified shapes.",
                 )  # fmt: skip
-            elements = queue.dequeue(context, count, up_to) if count else []
+            elements = queue.dequeue(context, count, up_to, copied=True) if count else []
             batch = [_batch(queue, i, elements) for i in range(len(types))]
             return batch[0] if len(batch) == 1 else tuple(batch)
 

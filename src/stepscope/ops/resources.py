@@ -2,13 +2,22 @@
 
 A `ResourceStore` belongs to one session. Objects are found by kind and name and made on first
 use, under one lock, so that two runs that start together share one object.
+
+What variables and queues hold is counted by device in `HeldBytes`, at the moment it changes, and
+each of them lists it as `Holding`s: the two agree whenever no update is under way.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from stepscope.graph.dtypes import Array, DType
 
 T = TypeVar("T")
 
@@ -43,6 +52,90 @@ class RunContext(Protocol):
     @property
     def rendezvous(self) -> Any: ...
 
+    @property
+    def memory(self) -> MemoryWatcher | None:
+        """Who wants to know what queues take in and give out during this run."""
+        ...
+
+
+class MemoryWatcher(Protocol):
+    """Is told about memory that outlives runs."""
+
+    def put(self, holdings: Sequence[Holding]) -> None: ...
+
+    def taken(self, holdings: Sequence[Holding], copied: bool) -> None:
+        """These left a queue: handed on, or (`copied`) held until the op that took them ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One tensor that outlives runs: whose it is, and what made it."""
+
+    op: str
+    slot: int
+    device: str
+    kind: str
+    bytes: int
+    dtype: DType
+    shape: tuple[int, ...]
+    address: int
+    step: int
+    time_ns: int
+    """When it was made, since the epoch."""
+
+
+def address_of(value: Any) -> int:
+    """Where an array's data lies; 0 for what has no place of its own."""
+    return int(value.__array_interface__["data"][0]) if isinstance(value, np.ndarray) else 0
+
+
+class _Running(threading.local):
+    step_id = 0
+
+
+running = _Running()
+"""The run this thread executes ops of: who made a variable's memory is noted with it."""
+
+
+class HeldBytes:
+    """Bytes that outlive runs, by device; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes: dict[str, int] = {}
+        self.changes = 0
+        """Counts every change: the same number means the same holdings."""
+
+    def add(self, device: str, difference: int) -> None:
+        """So many bytes more, or fewer, are held on a device."""
+        with self._lock:
+            self._bytes[device] = self._bytes.get(device, 0) + difference
+            self.changes += 1
+
+    def on(self, device: str) -> int:
+        return self._bytes.get(device, 0)
+
+
+def made_now() -> tuple[int, int]:
+    """(run, nanoseconds since the epoch): what a holding says of its making."""
+    return running.step_id, time.time_ns()
+
+
+def holding(
+    array: Array, dtype: DType, op: str, slot: int, device: str, kind: str, made: tuple[int, int]
+) -> Holding:
+    """What an array is that somebody holds."""
+    return Holding(
+        op, slot, device, kind, array.nbytes, dtype, array.shape, address_of(array), *made
+    )
+
+
+class Holder(Protocol):
+    """An object of a session that holds tensors between runs."""
+
+    def holdings(self) -> list[Holding]: ...
+
 
 class ResourceStore:
     """The named objects of one session."""
@@ -50,6 +143,7 @@ class ResourceStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, str], Any] = {}
+        self.held = HeldBytes()
 
     def get_or_create(self, kind: str, name: str, make: Callable[[], T]) -> T:
         """The object of that kind and name, made by `make` if there is none yet."""
@@ -58,6 +152,12 @@ class ResourceStore:
             if key not in self._objects:
                 self._objects[key] = make()
             return cast("T", self._objects[key])
+
+    def holdings(self) -> list[Holding]:
+        """Every tensor that variables and queues hold right now."""
+        with self._lock:
+            holders = [o for o in self._objects.values() if hasattr(o, "holdings")]
+        return [found for holder in holders for found in holder.holdings()]
 
     def of_kind(self, kind: str) -> dict[str, Any]:
         """All objects of a kind, by name."""

@@ -13,6 +13,7 @@ What a caller may rely on:
 - Updates of one cell happen one after the other, under its lock: `assign_add` from many threads is
   exact. A read takes no lock unless an update is under way, and then waits for it.
 - A value that is assigned is copied: the array given may be a buffer that is reused.
+- What is stored counts as held on the cell's device from the moment it is stored.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 from stepscope.errors import FailedPreconditionError, InvalidArgumentError
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.shapes import UNKNOWN, TensorShape
+from stepscope.ops.resources import HeldBytes, Holding, holding, made_now
 
 KIND: Final = "variable"
 
@@ -48,10 +50,27 @@ def brief_shape(shape: tuple[int, ...]) -> str:
 class VariableCell:
     """The storage of one variable in one session. See the module's text."""
 
-    __slots__ = ("__weakref__", "_lock", "_value", "declared_shape", "dtype", "name")
+    __slots__ = (
+        "__weakref__", "_held", "_lock", "_made", "_value", "declared_shape", "device", "dtype",
+        "name", "op",
+    )  # fmt: skip
 
-    def __init__(self, name: str, dtype: DType, declared_shape: TensorShape = UNKNOWN) -> None:
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        declared_shape: TensorShape = UNKNOWN,
+        *,
+        op: str = "",
+        device: str = "",
+        held: HeldBytes | None = None,
+    ) -> None:
+        """`op` is the node that stands for the variable; `held` counts what is stored."""
         self.name = name
+        self.op = op or name
+        self.device = device
+        self._held = held if held is not None else HeldBytes()
+        self._made = (0, 0)
         self.dtype = dtype.base_dtype
         self.declared_shape = declared_shape
         self._lock = threading.Lock()
@@ -88,6 +107,19 @@ class VariableCell:
         with self._lock:
             return 0 if self._value is None else self._value.nbytes
 
+    @property
+    def stored(self) -> Array | None:
+        """The stored array, or None; to be looked at, not to be kept."""
+        return self._value
+
+    def holdings(self) -> list[Holding]:
+        """The stored array, as memory; empty before the first assignment."""
+        with self._lock:
+            value, made = self._value, self._made
+        if value is None:
+            return []
+        return [holding(value, self.dtype, self.op, 0, self.device, KIND, made)]
+
     def assign(self, value: Any, same_shape: bool = False) -> VariableCell:
         """Store a copy of the value. With `same_shape` another shape is InvalidArgumentError."""
         given = np.asarray(value, dtype=self.dtype.numpy)
@@ -101,12 +133,21 @@ class VariableCell:
                     old.setflags(write=True)
                     np.copyto(old, given)
                 else:
-                    old = np.array(given, order="C")
+                    new = np.array(given, order="C")
+                    self._replaces(old, new)
+                    old = new
             finally:
                 if old is not None:
                     old.setflags(write=False)
                 self._value = old
         return self
+
+    def _replaces(self, old: Array | None, new: Array) -> None:
+        """An array is about to be stored in the place of another."""
+        difference = new.nbytes - (0 if old is None else old.nbytes)
+        if difference:
+            self._held.add(self.device, difference)
+        self._made = made_now()
 
     def _check_shape(self, found: tuple[int, ...], old: Array | None) -> None:
         wanted = self.declared_shape if old is None else TensorShape(old.shape)
@@ -143,6 +184,7 @@ class VariableCell:
                     ufunc(old, value, out=old)
                 else:
                     old = ufunc(old, value, out=np.empty_like(old))
+                    self._made = made_now()
             finally:
                 old.setflags(write=False)
                 self._value = old
@@ -161,6 +203,7 @@ class VariableCell:
             try:
                 if getrefcount(old) != _ALONE:
                     old = old.copy()
+                    self._made = made_now()
                 old.setflags(write=True)
                 change(old)
             finally:

@@ -22,8 +22,13 @@ def _cell(node: KernelNode) -> VariableCell:
     key = f"{container.decode()}/{name}" if container else name
     dtype, shape = node.attr("dtype"), node.attr("shape")
     cell: VariableCell = node.resources.get_or_create(
-        KIND, key, lambda: VariableCell(name, dtype, _declared(node.op.type, shape))
-    )
+        KIND,
+        key,
+        lambda: VariableCell(
+            name, dtype, _declared(node.op.type, shape),
+            op=node.name, device=node.device, held=node.resources.held,
+        ),
+    )  # fmt: skip
     if cell.dtype is not dtype.base_dtype:
         raise InvalidArgumentError(
             None, None,

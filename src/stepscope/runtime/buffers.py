@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from stepscope.graph.dtypes import Array
 from stepscope.runtime.plan import Memory, Plan, Step
 
 POISON: Final = 0xA5
+MAX_IDLE_BUFFERS: Final = 512 << 20
+"""The most bytes of plans' own buffers that a session keeps while they are idle."""
 _poisoning = os.environ.get("STEPSCOPE_POISON", "") == "1"
 
 
@@ -60,11 +62,23 @@ class BufferPlan:
     """(step, slot) to the index of its view."""
     freed: dict[int, list[int]]
     """After which step which views are dead (poison targets)."""
+    forwarded: dict[int, tuple[int, int]]
+    """Steps that write over an input: which output that is."""
 
     def allocate(self) -> tuple[Array, ...]:
         """Fresh memory for one run at a time: one array per view."""
         buffers = [np.empty(size, dtype=np.uint8) for size in self.sizes]
         return tuple(typed(buffers[v.buffer], v.dtype, v.shape) for v in self.views)
+
+    def first_users(self) -> dict[int, list[int]]:
+        """By step, the views it is the first to need."""
+        first: dict[int, list[int]] = {}
+        known: set[int] = set()
+        for (step, _), view in sorted(self.view_of.items()):
+            if view not in known:
+                known.add(view)
+                first.setdefault(step, []).append(view)
+        return first
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +108,7 @@ def nbytes(step: Step, slot: int) -> int:
 
 def assign_buffers(plan: Plan) -> BufferPlan:
     """Linear scan over the steps: take a free buffer of the size, or write over a dying input."""
-    result = BufferPlan([], [], {}, {})
+    result = BufferPlan([], [], {}, {}, {})
     buffer_of: dict[int, int] = {}
     free: dict[int, list[int]] = defaultdict(list)
     view_index: dict[View, int] = {}
@@ -114,6 +128,7 @@ def assign_buffers(plan: Plan) -> BufferPlan:
             size = -(-nbytes(step, 0) // 64) * 64
             if forwarded is not None:
                 buffer = buffer_of[forwarded]
+                result.forwarded[i] = plan.memories[forwarded].members[0]
             elif free[size]:
                 buffer = free[size].pop()
             else:
@@ -172,33 +187,101 @@ def _only_read_as_a_whole(plan: Plan, step: Step, group: int, root: tuple[int, i
     )
 
 
+class LazyBuffers:
+    """The buffers of a plan, each allocated when the first step that writes to it comes.
+
+    For runs that may not get them all: the op that fails is the one that asked. `allocating` is
+    called with what allocates one.
+    """
+
+    __slots__ = ("_allocating", "_buffers", "_plan", "_views")
+
+    def __init__(
+        self, plan: BufferPlan, allocating: Callable[[Callable[[], Array]], Array]
+    ) -> None:
+        self._plan = plan
+        self._allocating = allocating
+        self._buffers: list[Array | None] = [None] * len(plan.sizes)
+        self._views: list[Array | None] = [None] * len(plan.views)
+
+    def take(self, index: int) -> Array:
+        """The view of that index."""
+        view = self._plan.views[index]
+        buffer = self._buffers[view.buffer]
+        if buffer is None:
+            size = self._plan.sizes[view.buffer]
+            try:
+                buffer = self._allocating(lambda: np.empty(size, dtype=np.uint8))
+            except MemoryError as error:
+                raise NoBuffer(f"no buffer of {size} bytes") from error
+            self._buffers[view.buffer] = buffer
+        made = self._views[index] = typed(buffer, view.dtype, view.shape)
+        return made
+
+
+class NoBuffer(MemoryError):  # noqa: N818 - becomes an OpError
+    """The machine has no memory for a buffer that an op was to write to."""
+
+
+def size_class(size: int) -> int:
+    """The bytes of the buffer that serves a request: at most a quarter more than asked for."""
+    step = max(64, 1 << max(0, size.bit_length() - 3))
+    return -(-size // step) * step
+
+
 class BufferCache:
-    """Freed buffers by size, up to a bound; thread-safe."""
+    """Freed buffers by size class, up to a bound; those freed longest ago go first. Thread-safe."""
 
     def __init__(self, max_bytes: int = 256 << 20) -> None:
         self._lock = threading.Lock()
-        self._free: dict[int, list[Array]] = defaultdict(list)
+        self._free: dict[int, deque[Array]] = {}
         self._bytes = 0
         self._max_bytes = max_bytes
 
     def take(self, size: int) -> Array:
         """A buffer of at least `size` bytes."""
-        rounded = -(-size // 64) * 64
+        rounded = size_class(size)
         with self._lock:
-            kept = self._free[rounded]
+            kept = self._free.get(rounded)
             if kept:
                 self._bytes -= rounded
                 return kept.pop()
-        return np.empty(rounded, dtype=np.uint8)
+        try:
+            return np.empty(rounded, dtype=np.uint8)
+        except MemoryError as error:
+            raise NoBuffer(f"no buffer of {rounded} bytes") from error
 
     def give(self, buffer: Array) -> None:
         """Take back a buffer that nothing reads any more."""
         if _poisoning:
             poison(buffer)
+        size = buffer.nbytes
+        if size > self._max_bytes:
+            return
         with self._lock:
-            if self._bytes + buffer.nbytes <= self._max_bytes:
-                self._bytes += buffer.nbytes
-                self._free[buffer.nbytes].append(buffer)
+            # The class used last comes last, so that the first is the one to take from.
+            kept = self._free.pop(size, None) or deque()
+            self._free[size] = kept
+            kept.append(buffer)
+            self._bytes += size
+            self._shrink(self._max_bytes)
+
+    def shrink(self, most: int) -> int:
+        """Let go of buffers until at most so many bytes are left; how many went."""
+        with self._lock:
+            before = self._bytes
+            self._shrink(most)
+            return before - self._bytes
+
+    def _shrink(self, most: int) -> None:
+        while self._bytes > most and self._free:
+            size = next(iter(self._free))
+            kept = self._free[size]
+            if kept:
+                kept.popleft()
+                self._bytes -= size
+            if not kept:
+                del self._free[size]
 
     @property
     def cached_bytes(self) -> int:

@@ -8,14 +8,18 @@ combination of fed shapes. A program fed ever new shapes does not grow without b
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from stepscope.graph import Tensor, TensorShape
+from stepscope.graph import Operation, Tensor, TensorShape
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import ResourceStore
+from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.exec_graph import ExecGraph
 from stepscope.runtime.fetches import FeedSlot, FetchSpec
+from stepscope.runtime.memory_curve import MemoryCurve
+from stepscope.runtime.memory_table import MemoryTable
 from stepscope.runtime.placement import Placer
 from stepscope.runtime.plan import Plan
 from stepscope.runtime.plan_table import PlanTable
@@ -25,13 +29,38 @@ from stepscope.runtime.program import Program
 MAX_SHAPES: Final = 32
 
 
+@dataclass(frozen=True, slots=True)
+class LastFit:
+    """What a run that fitted held: enough to say later what grew."""
+
+    temporaries: Callable[[], Mapping[str, int]]
+    """Bytes by op at the run's peak, worked out when somebody asks."""
+    held: Mapping[str, int]
+    """Bytes in variables and queues by op, when it was done."""
+    changes: int
+    """`Allocator.changes` as of then."""
+    plan: CompiledPlan
+
+    def by_op(self) -> dict[str, int]:
+        """Bytes by op, of everything."""
+        found = dict(self.held)
+        for op, size in self.temporaries().items():
+            found[op] = found.get(op, 0) + size
+        return found
+
+
 class CompiledPlan:
     """A plan with what each executor makes of it, on first use."""
 
-    __slots__ = ("_lock", "_program", "_schedule", "_table", "plan")
+    __slots__ = (
+        "_allocator", "_curve", "_lock", "_memory", "_program", "_schedule", "_table", "plan",
+    )  # fmt: skip
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, allocator: Allocator | None = None) -> None:
         self.plan = plan
+        self._allocator = allocator
+        self._memory: MemoryTable | None = None
+        self._curve: MemoryCurve | None = None
         self._lock = threading.Lock()
         self._program: Program | None = None
         self._schedule: Schedule | None = None
@@ -42,8 +71,21 @@ class CompiledPlan:
         if self._program is None:
             with self._lock:
                 if self._program is None:
-                    self._program = Program(self.plan)
+                    self._program = Program(self.plan, self.memory, self._allocator)
         return self._program
+
+    def memory(self) -> MemoryTable:
+        """What the plan says about memory."""
+        if self._memory is None:
+            # Two threads may both make it: they make the same.
+            self._memory = MemoryTable(self.plan)
+        return self._memory
+
+    def curve(self) -> MemoryCurve:
+        """The memory of an inline run, step by step, as far as the plan knows it."""
+        if self._curve is None:
+            self._curve = MemoryCurve(self.memory(), self.program)
+        return self._curve
 
     @property
     def schedule(self) -> Schedule:
@@ -72,7 +114,11 @@ class CompiledRun:
         placer: Placer,
         resources: ResourceStore,
         change_count: int,
+        allocator: Allocator | None = None,
     ) -> None:
+        self._allocator = allocator
+        self.last_fit: LastFit | None = None
+        """The last run of this kind that fitted into memory, if anybody counted."""
         self.spec = spec
         self.change_count = change_count
         self.graph = ExecGraph(feeds, spec.tensors, spec.targets, placer)
@@ -86,6 +132,16 @@ class CompiledRun:
         self._plans: dict[tuple[tuple[int, ...], ...] | None, CompiledPlan] = {}
         self._only: CompiledPlan | None = None
         self.runs = 0
+
+    def sources(self) -> dict[str, str]:
+        """Where the user's code made the ops of the run, and what is fed to it."""
+        ops = [*self.graph.placements, *(t.op for t in self.graph.args)]
+        return {op.name: op.source for op in ops if op.source}
+
+    def op_named(self, name: str) -> Operation | None:
+        """The op of that name, if the run has it or it is fed."""
+        ops = [*self.graph.placements, *(t.op for t in self.graph.args)]
+        return next((op for op in ops if op.name == name), None)
 
     def in_plan_order(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Fed arrays (in the order of `slots`) as the plan wants them."""
@@ -109,7 +165,7 @@ class CompiledRun:
                     [t.shape for t in self.graph.args] if generic else [TensorShape(s) for s in key]
                 )
                 fed = dict(zip(self.graph.args.values(), shapes, strict=True))
-                plan = CompiledPlan(Plan(self.graph, fed, self._resources))
+                plan = CompiledPlan(Plan(self.graph, fed, self._resources), self._allocator)
                 self._plans[wanted] = plan
                 if self._all_static:
                     self._only = plan

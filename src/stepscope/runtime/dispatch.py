@@ -11,15 +11,18 @@ The decision, in this order:
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stepscope.errors import InvalidArgumentError, UnimplementedError
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import Loss
-from stepscope.options import ResolvedRunOptions
-from stepscope.runtime.buffers import BufferCache
+from stepscope.metadata.allocation_log import LogSettings
+from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
+from stepscope.runtime.accounting import Accounting
+from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.cost_model import CostModel
 from stepscope.runtime.debug import Debugger
@@ -28,8 +31,10 @@ from stepscope.runtime.execution import (
     RunState,
     StepFailed,
     deadline_error,
+    is_exhaustion,
     wait_for,
 )
+from stepscope.runtime.exhausted import Scene
 from stepscope.runtime.failures import op_error
 from stepscope.runtime.inline import InlineRun
 from stepscope.runtime.observers import Observer
@@ -41,13 +46,26 @@ from stepscope.runtime.settings import SessionSettings
 from stepscope.runtime.trace import Trace, clock, wall_offset
 
 
+@functools.lru_cache(maxsize=64)
+def _log_settings(report: bool, size: int, rate: float | None, address: str) -> LogSettings | None:
+    """How the log of a run with these options is kept; None where there is to be none."""
+    return LogSettings.of(
+        ResolvedRunOptions(
+            report_tensor_allocations_upon_oom=report,
+            allocation_log_buffer_size=size,
+            allocation_log_sampling_rate=rate,
+            allocation_log_address=address,
+        )
+    )
+
+
 class Dispatcher:
     """The executors of one session."""
 
-    def __init__(self, settings: SessionSettings, cache: BufferCache) -> None:
+    def __init__(self, settings: SessionSettings, allocator: Allocator) -> None:
         self._settings = settings
         self._pools = PoolSet(settings.config)
-        self._cache = cache
+        self._allocator = allocator
         self._cost_model = CostModel(settings.build_cost_model, settings.build_cost_model_after)
         self._handler_pool: WorkerPool | None = None
         self._lock = threading.Lock()
@@ -64,16 +82,6 @@ class Dispatcher:
                 "RunOptions.output_partition_graphs() is not supported when "
                 "disable_output_partition_graphs is true.",
             )
-        for field, given in (
-            ("report_tensor_allocations_upon_oom", options.report_tensor_allocations_upon_oom),
-            ("allocation_log_buffer_size", options.allocation_log_buffer_size),
-            ("allocation_log_sampling_rate", options.allocation_log_sampling_rate is not None),
-            ("allocation_log_address", options.allocation_log_address != "anonymous"),
-        ):
-            if given:
-                raise UnimplementedError(
-                    None, None, f"RunOptions.{field} is not supported by the embedded engine yet."
-                )
 
     # -- executing -----------------------------------------------------------------------------
 
@@ -93,6 +101,16 @@ class Dispatcher:
         if costing:
             level = 3
         report.traced = options.trace_level > 0 or costing
+        if options is not DEFAULT_RESOLVED:
+            report.log_settings = _log_settings(
+                options.report_tensor_allocations_upon_oom,
+                options.allocation_log_buffer_size,
+                options.allocation_log_sampling_rate,
+                options.allocation_log_address,
+            )
+            if report.log_settings is not None:
+                # The times of the log are those of a trace.
+                level = max(level, 1)
         trace = None
         if level:
             trace = report.trace = Trace(
@@ -114,7 +132,7 @@ class Dispatcher:
         if trace is not None:
             report.around += clock() - trace.begin
         try:
-            results = self._execute(plan, feeds, state, options, trace, debugger, report)
+            results = self._execute(compiled, plan, feeds, state, options, trace, debugger, report)
         finally:
             if debugger is not None:
                 debugger.close()
@@ -125,6 +143,7 @@ class Dispatcher:
 
     def _execute(
         self,
+        kind: CompiledRun,
         compiled: CompiledPlan,
         feeds: tuple[Array, ...],
         state: RunState,
@@ -142,24 +161,45 @@ class Dispatcher:
         in_caller = options.inter_op_thread_pool == -1 or self._pools.runs_in_caller
         in_caller = in_caller and len(plan.graph.devices) == 1
         handler = self._handler(options, report, in_caller=in_caller)
-        run: InlineRun | PooledRun
+        run: InlineRun | PooledRun | None = None
+        accounting: Accounting | None = None
+        wants_events = report.log_settings is not None or (trace is not None and trace.level >= 3)
+
+        def account(*, is_inline: bool) -> None:
+            nonlocal accounting
+            if wants_events or self._allocator.limits:
+                began = clock()
+                accounting = Accounting(
+                    self._allocator, kind, compiled, feeds, state, is_inline, wants_events
+                )
+                try:
+                    accounting.open()
+                finally:
+                    report.memory = accounting.record(trace)
+                    report.around += clock() - began
 
         def inline() -> InlineRun:
             if trace is not None:
                 trace.program = compiled.program
-            return InlineRun(compiled.program, state, feeds, trace, watched)
+            account(is_inline=True)
+            return InlineRun(compiled.program, state, feeds, trace, watched, self._allocator)
+
+        def done(results: tuple[Any, ...]) -> tuple[Any, ...]:
+            if accounting is not None:
+                accounting.succeeded()
+            return results
 
         try:
             if in_caller:
                 with _Alarm(state, deadline, timeout_ms, needed=plan.has_blocking):
-                    return inline().on_this_thread(deadline, timeout_ms)
+                    return done(inline().on_this_thread(deadline, timeout_ms))
             asked_for = (
                 self._pools.has_own_pools
                 or handler is not None
                 or options.inter_op_thread_pool == -1  # several partitions: pool 0
             )
             if plan.serial and not deadline and not asked_for:
-                return inline().on_this_thread()
+                return done(inline().on_this_thread())
             pool = self._pools.pools[max(0, options.inter_op_thread_pool)]
             submit: Callable[[Task], None] = pool.submit
             if handler is not None:
@@ -168,19 +208,32 @@ class Dispatcher:
             if plan.serial and not plan.has_blocking:
                 run = inline()
             else:
-                run = PooledRun(compiled.schedule, state, feeds, trace, self._cache, watched)
+                account(is_inline=False)
+                run = PooledRun(
+                    compiled.schedule, state, feeds, trace, self._allocator.cache, watched,
+                    self._allocator,
+                )  # fmt: skip
             run.start(pool, submit)
-            return wait_for(run, state, pool, deadline, timeout_ms)
-        except StepFailed as failed:
-            if failed.in_flight is not None:
-                report.outcomes = (failed.in_flight, *failed.others)
-            if not isinstance(failed.cause, Exception):
-                raise failed.cause from None
-            error = op_error(failed.cause, failed.step)
-            raise error from error.__cause__
+            return done(wait_for(run, state, pool, deadline, timeout_ms))
+        except (StepFailed, MemoryError) as error:
+            failed = error if isinstance(error, StepFailed) else StepFailed(error, None)
+            scene = Scene(
+                kind, compiled, feeds, self._allocator, state.step_id, trace, accounting
+            )  # fmt: skip
+            try:
+                raise _error_of(failed, scene, report)
+            finally:
+                # An error holds its frames: what they hold of the run goes with it.
+                del failed, scene
         except Interrupted as stopped:
             report.outcomes = stopped.outcomes
+            report.cut_short()
             raise (stopped.cause or state.cancellation.error()) from None
+        finally:
+            if accounting is not None:
+                accounting.close()
+            if run is not None:
+                run.let_go()
 
     def _handler(
         self, options: ResolvedRunOptions, report: RunReport, *, in_caller: bool
@@ -210,6 +263,19 @@ class Dispatcher:
             if self._handler_pool is not None:
                 self._handler_pool.release()
                 self._handler_pool = None
+
+
+def _error_of(failed: StepFailed, scene: Scene, report: RunReport) -> BaseException:
+    """What the user gets for a step that failed, its cause set."""
+    if failed.in_flight is not None:
+        report.outcomes = (failed.in_flight, *failed.others)
+    if not isinstance(failed.cause, Exception):
+        failed.cause.__cause__ = None
+        return failed.cause
+    if is_exhaustion(failed.cause):
+        return report.ran_out(scene, failed)
+    report.cut_short()
+    return op_error(failed.cause, failed.step)
 
 
 class _Alarm:

@@ -15,25 +15,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from stepscope.errors import CancelledError, DeadlineExceededError, OpError
+from stepscope.errors import CancelledError, DeadlineExceededError, OpError, ResourceExhaustedError
 from stepscope.metadata import InFlight
 from stepscope.runtime.cancellation import CancellationToken
 from stepscope.runtime.plan import Step
 from stepscope.runtime.pools import WorkerPool
 from stepscope.runtime.rendezvous import Rendezvous
+from stepscope.runtime.run_memory import RunMemory
 from stepscope.runtime.trace import clock
 
 GRACE_S: Final = 0.25
 
 
 class RunState:
-    """What belongs to one run: its number, its stop signal, its tensors in transit."""
+    """What belongs to one run: its number, its stop signal, its tensors in transit.
 
-    __slots__ = ("_wake", "cancellation", "closing", "rendezvous", "step_id", "watch")
+    `memory` is set where somebody needs to know what the run allocates.
+    """
+
+    __slots__ = ("_wake", "cancellation", "closing", "memory", "rendezvous", "step_id", "watch")
 
     def __init__(self, step_id: int) -> None:
         self._wake: Callable[[], None] | None = None
         self.closing = False
+        self.memory: RunMemory | None = None
         self.watch: Callable[[int, int, Any], None] | None = None
         self.step_id = step_id
         self.cancellation = CancellationToken()
@@ -90,10 +95,20 @@ class StepFailed(Exception):  # noqa: N818 - carries an error out of a worker, i
         self.cause = cause
         self.step = step
         self.in_flight = in_flight
+        self.is_pooled = False
+        self.values: dict[str, Any] = {}
+        """Where memory ran out: the values that were live, by the program's names for them."""
         self.others: tuple[InFlight, ...] = ()
         """What became of the ops that were in flight beside it, where the run did not wait."""
         if in_flight is None and step is not None:
             self.in_flight = InFlight(step.node.name)
+
+
+def is_exhaustion(error: BaseException | None) -> bool:
+    """Whether an exception says that memory ran out."""
+    if isinstance(error, ResourceExhaustedError):
+        return True
+    return isinstance(error, MemoryError)
 
 
 class StoppedBetween(Exception):  # noqa: N818 - a signal inside the inline executor

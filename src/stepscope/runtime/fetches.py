@@ -136,21 +136,29 @@ class FeedSlot:
             return _string_array(value)
         if value is None:
             raise TypeError(f"Cannot feed None for Tensor {self.tensor.name}.")
-        array = np.asarray(value)
-        if array.dtype.kind in "OSU":
-            raise ValueError(
-                f"Cannot feed {value!r} for Tensor {self.tensor.name}, which has type "
-                f"{self.dtype.name!r}: it is text, ragged or mixed."
-            )
-        converted = array.astype(self.numpy)
-        if self.dtype.is_integer and not np.array_equal(converted, array):
+        # As TensorFlow: a Python integer has to fit, everything else is converted as NumPy does,
+        # which cuts off what an integer type cannot hold.
+        if isinstance(value, int) and not self._holds(value):
             raise TypeError(
                 f"Type of feed value {value!r} with type {type(value)} is not compatible with "
                 f"Tensor type {self.dtype.name} of {self.tensor.name}. "
                 "Try explicitly setting the type of the feed tensor to a larger type "
                 "(e.g. int64)."
             )
-        return converted
+        array = np.asarray(value)
+        if array.dtype.kind in "OSU":
+            raise ValueError(
+                f"Cannot feed {value!r} for Tensor {self.tensor.name}, which has type "
+                f"{self.dtype.name!r}: it is text, ragged or mixed."
+            )
+        return array.astype(self.numpy)
+
+    def _holds(self, value: int) -> bool:
+        try:
+            with np.errstate(over="ignore"):
+                return bool(np.asarray(value).astype(self.numpy) == value)
+        except OverflowError:
+            return False
 
     def _check_shape(self, shape: tuple[int, ...], axes: tuple[int | None, ...]) -> None:
         if len(shape) == len(axes) and all(

@@ -10,25 +10,31 @@ import numpy as np
 
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight
+from stepscope.ops.resources import running
+from stepscope.runtime.allocator import Allocator, allocating
+from stepscope.runtime.buffers import LazyBuffers, NoBuffer
 from stepscope.runtime.execution import (
     Executing,
     RunState,
     StepFailed,
     StoppedBetween,
     deadline_error,
+    is_exhaustion,
 )
 from stepscope.runtime.plan import Step
 from stepscope.runtime.pools import Task, WorkerPool
-from stepscope.runtime.program import Check, Program
+from stepscope.runtime.program import Arena, Check, Memory, Program
+from stepscope.runtime.run_memory import Refused
 from stepscope.runtime.trace import Trace, clock
+from stepscope.spans import noting
 
 
 class InlineRun:
     """One execution of a program. Use `on_this_thread`, or `start` and then `wait_for`."""
 
     __slots__ = (
-        "_error", "_feeds", "_program", "_result", "_state", "_thread", "abandoned", "finished",
-        "stopped", "succeeded", "trace", "wake", "watched",
+        "_allocator", "_error", "_feeds", "_program", "_result", "_state", "_thread", "abandoned",
+        "finished", "stopped", "succeeded", "trace", "wake", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -38,8 +44,10 @@ class InlineRun:
         feeds: tuple[Array, ...],
         trace: Trace | None,
         watched: frozenset[tuple[int, int]] = frozenset(),
+        allocator: Allocator | None = None,
     ) -> None:
         self.watched = watched
+        self._allocator = allocator
         self._program = program
         self._state = state
         self._feeds = feeds
@@ -85,6 +93,25 @@ class InlineRun:
             self.wake.set()
 
     def _execute(self, check: Check, deadline: int, timeout_ms: int) -> tuple[Any, ...]:
+        try:
+            return self._attempt(check, deadline, timeout_ms)
+        except StepFailed as failed:
+            if not self._is_worth_another(failed):
+                raise
+        return self._attempt(check, deadline, timeout_ms)
+
+    def _is_worth_another(self, failed: StepFailed) -> bool:
+        """Whether memory ran out, others had idle buffers (now given back), and nothing changed."""
+        cause, step = failed.cause, failed.step
+        if not isinstance(cause, MemoryError) or isinstance(cause, (Refused, NoBuffer)):
+            return False
+        if self._state.memory is not None and self._state.memory.counts:
+            return False
+        if step is None or self._allocator is None or not self._program.is_repeatable(step):
+            return False
+        return self._allocator.give_back() > self._program.buffers.nbytes
+
+    def _attempt(self, check: Check, deadline: int, timeout_ms: int) -> tuple[Any, ...]:
         program, state, trace = self._program, self._state, self.trace
         token = state.cancellation
 
@@ -93,22 +120,41 @@ class InlineRun:
                 raise StoppedBetween(deadline_error(timeout_ms)(), clock() - deadline)
             raise StoppedBetween(token.error())
 
-        function = program.function(trace.level if trace is not None else 0, check, self.watched)
-        arena = program.take_arena()
+        memory = state.memory
+        asks: Memory = "" if memory is None else "counted" if memory.counts else "notes"
+        level = trace.level if trace is not None else 0
+        arena: Arena | None = None
+        if memory is None or not memory.counts:
+            try:
+                arena = program.take_arena()
+            except MemoryError:
+                # One by one they may fit after others were given back, and an op is to blame.
+                arena = None
+        function = program.function(level, check, self.watched, asks, lazy=arena is None)
+        buffers: Any
+        if arena is None:
+            buffers = LazyBuffers(program.buffers, self._allocate)
+        else:
+            buffers = arena.views
+            if memory is not None:
+                memory.view_addresses = arena.addresses()
+        running.step_id = state.step_id
+        program.last_used = state.step_id
         try:
             with np.errstate(all="ignore"):
                 if trace is None:
                     result: tuple[Any, ...] = function(
-                        state, self._feeds, arena, token, stop, None, clock, None, deadline
+                        state, self._feeds, buffers, token, stop, None, clock, None, deadline
                     )
                 else:
                     trace.marks = [0] * len(program.steps)
-                    trace.begin = clock()
-                    result = function(
-                        state, self._feeds, arena, token, stop, trace.marks, clock,
-                        trace.notes.append, deadline,
-                    )  # fmt: skip
-                    trace.end = clock()
+                    with noting(trace.spans):
+                        trace.begin = clock()
+                        result = function(
+                            state, self._feeds, buffers, token, stop, trace.marks, clock,
+                            trace.notes.append, deadline,
+                        )  # fmt: skip
+                        trace.end = clock()
                     trace.complete = True
         except StoppedBetween as stopped:
             raise self._between(stopped) from None
@@ -117,11 +163,18 @@ class InlineRun:
             in_flight = None
             if step is not None and step.kernel.blocking and token.cancelled:
                 in_flight = InFlight(step.node.name, "cancelled")
-            raise StepFailed(error, step, in_flight) from error
+            failed = StepFailed(error, step, in_flight)
+            if is_exhaustion(error):
+                failed.values = program.locals_of(error.__traceback__)
+            raise failed from error
         finally:
-            if not self.abandoned:
+            if arena is not None and not self.abandoned:
                 program.give_arena(arena)
         return result
+
+    def _allocate(self, make: Callable[[], Array]) -> Array:
+        """Allocate; if the machine refuses, once more with all idle buffers given back."""
+        return make() if self._allocator is None else allocating(self._allocator, make)
 
     @property
     def failure(self) -> StepFailed | None:
@@ -142,6 +195,11 @@ class InlineRun:
             return ()
         step = self._program.current_step(thread.ident)
         return () if step is None else (Executing(step, thread),)
+
+    def let_go(self) -> None:
+        """Nobody asks for this run any more: if it is over, hold nothing of it."""
+        if self.finished is not None and self.finished.is_set():
+            self._feeds, self._result, self._error = (), (), None
 
     def result(self) -> tuple[Any, ...]:
         if self._error is not None:

@@ -7,15 +7,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from stepscope.graph.graph import Graph
 from stepscope.metadata import RunMetadata
+
+Callback: TypeAlias = Callable[[RunMetadata, Graph], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Who wants each run's metadata, and at what trace level at least."""
+    """Who wants each run's metadata and graph, and at what trace level at least."""
 
-    callback: Callable[[RunMetadata], None]
+    callback: Callback
     trace_level: int
 
 
@@ -25,8 +29,9 @@ current: tuple[Observer, ...] = ()
 
 
 @contextmanager
-def recording(callback: Callable[[RunMetadata], None], trace_level: int) -> Iterator[None]:
-    """While active, every run is traced at least at this level and its metadata handed over.
+def recording(callback: Callback, trace_level: int) -> Iterator[None]:
+    """While active, every run is traced at least at this level and handed over: its metadata
+    and its session's graph.
 
     Failed runs too. The callback runs on the thread of the run, after the run.
     """
@@ -40,10 +45,10 @@ def recording(callback: Callable[[RunMetadata], None], trace_level: int) -> Iter
         _drop(observer)
 
 
-def show(observer: Observer, metadata: RunMetadata) -> None:
+def show(observer: Observer, metadata: RunMetadata, graph: Graph) -> None:
     """Hand a run to an observer; one that raises is dropped with a warning, the run goes on."""
     try:
-        observer.callback(metadata)
+        observer.callback(metadata, graph)
     except Exception as error:  # noqa: BLE001 - whatever an observer does is not the run's fault
         _drop(observer)
         warnings.warn(

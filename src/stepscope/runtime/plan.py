@@ -71,6 +71,7 @@ class Memory:
     foreign: bool = False
     fed: bool = False
     kept: bool = False
+    fetched: bool = False
     escapes: bool = False
     last_use: int = -1
     uses: int = 0
@@ -130,6 +131,7 @@ class Plan:
             output_dtypes=tuple(d.base_dtype for d in node.output_dtypes),
             constants=constants,
             resources=self._resources,
+            device=node.device,
         )
         assert definition.kernel is not None
         kernel = definition.kernel(kernel_node)
@@ -207,6 +209,14 @@ class _EngineOp:
 
     def get_attr(self, name: str) -> Any:
         return self.attrs[name]
+
+
+def is_pure(step: Step) -> bool:
+    """Whether running a step again, with the same inputs, is the same as running it once."""
+    kernel = step.kernel
+    if kernel.context or kernel.opaque or kernel.blocking:
+        return False
+    return step.node.op is None or not lookup(step.node.op_type).stateful
 
 
 def _nothing(*_args: Any) -> None:
@@ -298,6 +308,7 @@ def _share_memory(plan: Plan) -> list[Memory]:
             a.foreign |= b.foreign
             a.fed |= b.fed
             a.kept |= b.kept
+            a.fetched |= b.fetched
             a.escapes |= b.escapes
             a.last_use = max(a.last_use, b.last_use)
         return first
@@ -310,6 +321,7 @@ def _share_memory(plan: Plan) -> list[Memory]:
             memory = memories[group]
             memory.last_use = i
             memory.kept |= kernel.opaque
+            memory.fetched |= node.op_type == "_Retval"
             memory.escapes |= kernel.opaque or node.op_type == "_Retval"
         if node.op_type == "_Recv":
             sent, slot = plan.graph.sends[node].inputs[0]

@@ -50,6 +50,16 @@ class Ragged:
         return np.minimum.reduceat(values[self.flat], self.starts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Allocations:
+    """The steps that allocate: of which tensor, whether it is kept, and who uses it."""
+
+    step: npt.NDArray[np.intp]
+    tensor: npt.NDArray[np.intp]
+    kept: npt.NDArray[np.bool_]
+    readers: Ragged
+
+
 class PlanTable:
     """See the module's text. Row i describes step i; `_SOURCE` rows come first in a trace."""
 
@@ -73,7 +83,7 @@ class PlanTable:
         self.later = [(i, waits[i]) for i in idle if waits[i] and i not in retvals]
         """Constants that wait for others (control edges between devices)."""
         self._describe_tensors()
-        self._describe_allocations()
+        self._made: dict[bool, _Allocations] = {}
 
     def _describe_tensors(self) -> None:
         rows = [
@@ -94,23 +104,42 @@ class PlanTable:
         )
         self._tensor_at = {(r[0], r[1]): n for n, r in enumerate(rows)}
 
-    def _describe_allocations(self) -> None:
+    def _allocations(self, forwarded: Mapping[int, tuple[int, int]]) -> _Allocations:
+        """Who allocates: an output that is written over an input does not, it takes over."""
+        found = self._made.get(bool(forwarded))
+        if found is not None:
+            return found
         plan = self._plan
         readers: dict[int, list[int]] = {}
+        kept: dict[int, bool] = {}
+        owned: dict[int, tuple[int, int]] = {}
+        root: dict[int, int] = {}
+        for i, step in enumerate(plan.steps):
+            for slot, group in enumerate(step.groups):
+                memory = plan.memories[group]
+                if not step.executes or memory.foreign or memory.members[0] != (i, slot):
+                    continue
+                if i in forwarded:
+                    source, source_slot = forwarded[i]
+                    over = plan.steps[source].groups[source_slot]
+                    root[group] = root.get(over, over)
+                else:
+                    owned[group] = (i, slot)
+                first = root.get(group, group)
+                kept[first] = kept.get(first, False) or memory.fetched
+                readers.setdefault(first, []).append(i)
         for i, step in enumerate(plan.steps):
             for group in step.input_groups(plan.steps):
-                readers.setdefault(group, []).append(i)
-        owned = [
-            (i, slot, group)
-            for i, step in enumerate(plan.steps)
-            if step.executes
-            for slot, group in enumerate(step.groups)
-            if not plan.memories[group].foreign and plan.memories[group].members[0] == (i, slot)
-        ]
-        self._alloc_step = np.array([i for i, _, _ in owned], dtype=np.intp)
-        self._alloc_tensor = np.array([self._tensor_at[i, s] for i, s, _ in owned], dtype=np.intp)
-        self._alloc_kept = np.array([plan.memories[g].escapes for _, _, g in owned], dtype=bool)
-        self._alloc_readers = Ragged.of([[i, *readers.get(g, ())] for i, _, g in owned])
+                first = root.get(group, group)
+                if first in readers and step.executes:
+                    readers[first].append(i)
+        made = self._made[bool(forwarded)] = _Allocations(
+            np.array([i for i, _ in owned.values()], dtype=np.intp),
+            np.array([self._tensor_at[port] for port in owned.values()], dtype=np.intp),
+            np.array([kept[g] for g in owned], dtype=bool),
+            Ragged.of([readers[g] for g in owned]),
+        )
+        return made
 
     # -- for a trace ---------------------------------------------------------------------------
 
@@ -142,20 +171,27 @@ class PlanTable:
         )
 
     def memory(
-        self, row_of: npt.NDArray[np.intp], noted: Shapes, start: Int64s, end: Int64s, offset: int
+        self,
+        row_of: npt.NDArray[np.intp],
+        noted: Shapes,
+        start: Int64s,
+        end: Int64s,
+        offset: int,
+        forwarded: Mapping[int, tuple[int, int]],
     ) -> MemoryColumns:
         """Per op that allocated: its bytes, and when they were allocated and let go.
 
-        Memory that outlives the run (fetched, or seen by a custom op) is not let go.
+        What is fetched is not let go. `forwarded` are the steps that wrote over an input.
         """
-        size = self.bytes_and_shapes(noted)[0][self._alloc_tensor]
-        rows = row_of[self._alloc_step]
-        freed_at = self._alloc_readers.max_of(end)
-        freed = (self._alloc_readers.min_of(end) != UNTIMED) & ~self._alloc_kept
+        made = self._allocations(forwarded)
+        size = self.bytes_and_shapes(noted)[0][made.tensor]
+        rows = row_of[made.step]
+        freed_at = made.readers.max_of(end)
+        freed = (made.readers.min_of(end) != UNTIMED) & ~made.kept
         records: dict[int, list[tuple[int, int]]] = {}
         for n in np.flatnonzero(rows >= 0).tolist():
             events = records.setdefault(int(rows[n]), [])
-            events.append((int(start[self._alloc_step[n]]) + offset, int(size[n])))
+            events.append((int(start[made.step[n]]) + offset, int(size[n])))
             if freed[n]:
                 events.append((int(freed_at[n]) + offset, -int(size[n])))
         order = sorted(records)

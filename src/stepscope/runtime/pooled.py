@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from stepscope.errors import CancelledError
 from stepscope.graph.dtypes import Array
+from stepscope.ops.resources import running
+from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.buffers import (
     BufferCache,
     fetch_policy,
@@ -30,10 +33,12 @@ from stepscope.runtime.buffers import (
     writes_to_buffer,
 )
 from stepscope.runtime.exec_graph import dependencies
-from stepscope.runtime.execution import Executing, RunState, StepFailed
-from stepscope.runtime.plan import Plan, Step
+from stepscope.runtime.execution import Executing, RunState, StepFailed, is_exhaustion
+from stepscope.runtime.plan import Plan, Step, is_pure
 from stepscope.runtime.pools import Task, WorkerPool
+from stepscope.runtime.run_memory import Refused
 from stepscope.runtime.trace import Trace, clock
+from stepscope.spans import noting
 
 
 class Schedule:
@@ -82,8 +87,11 @@ class PooledRun:
         trace: Trace | None,
         cache: BufferCache,
         watched: frozenset[tuple[int, int]] = frozenset(),
+        allocator: Allocator | None = None,
     ) -> None:
         self._watched = watched
+        self._allocator = allocator
+        self._memory = state.memory
         self._schedule = schedule
         self._steps = schedule.plan.steps
         self._state = state
@@ -141,13 +149,15 @@ class PooledRun:
         if trace is not None:
             trace.thread_names[native] = thread.name
         token = self._state.cancellation
-        with np.errstate(all="ignore"):
+        running.step_id = self._state.step_id
+        spans = noting(trace.spans) if trace is not None else nullcontext()
+        with np.errstate(all="ignore"), spans:
             while work and not token.cancelled:
                 i, ready = work.pop()
                 self._executing[ident] = Executing(self._steps[i], thread)
                 try:
                     began = clock()
-                    self._execute(i)
+                    self._run_step(i)
                     ended = clock()
                     if self._watched:
                         self._show(i)
@@ -189,7 +199,17 @@ class PooledRun:
         for r in expensive:
             self._hand_over([r], now)
 
-    def _execute(self, i: int) -> None:
+    def _run_step(self, i: int) -> None:
+        """Execute a step; if the machine has no memory, once more with idle buffers given back."""
+        try:
+            self._execute(i)
+        except MemoryError as error:
+            again = not isinstance(error, Refused) and is_pure(self._steps[i])
+            if not again or self._allocator is None or not self._allocator.give_back():
+                raise
+            self._execute(i, again=True)
+
+    def _execute(self, i: int, *, again: bool = False) -> None:
         step = self._steps[i]
         kernel = step.kernel
         values = self._values
@@ -204,6 +224,10 @@ class PooledRun:
         if not step.executes:
             values[i] = arguments if kernel.value is None else (kernel.value,)
             return
+        memory = self._memory
+        if memory is not None and not again:
+            special = arguments[kernel.context :] if memory.table.specials[i] else ()
+            memory.before(i, special)
         if self._schedule.buffered[i]:
             group = step.groups[0]
             shape = step.shapes[0].known
@@ -216,6 +240,8 @@ class PooledRun:
             else:
                 kernel.call(*arguments, out=out)
             values[i] = (out,)
+            if memory is not None:
+                memory.seen(i, values[i])
             return
         if kernel.blocking:
             with self._pool.away():
@@ -224,6 +250,13 @@ class PooledRun:
             result = kernel.call(*arguments)
         count = len(step.node.output_dtypes)
         values[i] = (result,) if count == 1 else result
+        if memory is not None:
+            inputs = arguments[kernel.context :]
+            memory.seen(
+                i, values[i] or (),
+                source=inputs[kernel.views[0]] if kernel.views else None,
+                cell=inputs[0] if memory.table.specials[i] == "variable" else None,
+            )  # fmt: skip
         if self.trace is not None and self.trace.level >= 3:
             self._note_shapes(i, values[i] or ())
 
@@ -264,7 +297,16 @@ class PooledRun:
                     self.stopped.append(self._steps[i])
                 return
             self._failure = StepFailed(error, self._steps[i])
-        token.cancel(lambda: CancelledError(None, None, f"Another op of the run failed: {error}"))
+            self._failure.is_pooled = True
+            if is_exhaustion(error):
+                self._failure.values = {
+                    f"v{index}_{slot}": value
+                    for index, outputs in enumerate(self._values)
+                    for slot, value in enumerate(outputs or ())
+                }
+        # The text now: an error that the token held would hold the run's values.
+        text = f"Another op of the run failed: {error}"
+        token.cancel(lambda: CancelledError(None, None, text))
 
     def _finish(self) -> None:
         if self.trace is not None:
@@ -280,6 +322,11 @@ class PooledRun:
 
     def executing(self) -> Sequence[Executing]:
         return list(self._executing.values())
+
+    def let_go(self) -> None:
+        """Nobody asks for this run any more: if it is over, hold nothing of it."""
+        if self.finished.is_set():
+            self._values, self._buffers, self._failure = [], {}, None
 
     def result(self) -> tuple[Any, ...]:
         if self._failure is not None:

@@ -3,7 +3,8 @@
 A run of many small ops is decided by what happens between the ops, so nothing does: the generated
 function holds one line per step, `b1 = k7(b0, c3, b1)`, with kernels and constants as globals and
 buffers as locals. A traced variant notes the clock after each line; it is a function of its own,
-so that an untraced run pays nothing. The line a program stands at says which op is executing: a
+so that an untraced run pays nothing; so is one that tells the run's `RunMemory` what each step
+makes. The line a program stands at says which op is executing: a
 traceback or the frame of another thread is enough to name the op in flight.
 """
 
@@ -15,12 +16,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from stepscope.graph.dtypes import Array
+from stepscope.ops.resources import address_of
 from stepscope.runtime.buffers import (
+    MAX_IDLE_BUFFERS,
     assign_buffers,
     fetch_policy,
     hand_out,
@@ -28,11 +31,16 @@ from stepscope.runtime.buffers import (
     poison,
     poisoning,
 )
-from stepscope.runtime.plan import Plan, Step
+from stepscope.runtime.memory_table import MemoryTable
+from stepscope.runtime.plan import Plan, Step, is_pure
+
+if TYPE_CHECKING:
+    from stepscope.runtime.allocator import Allocator
 
 Check = Literal["", "token", "deadline"]
 _FIRST_LINE: Final = 4
 _MAX_KEPT_ARENAS: Final = 4
+Memory = Literal["", "notes", "counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,51 +48,124 @@ class Variant:
     """Which of a plan's programs: what it records, and how often it looks whether to stop.
 
     `check` is "" (before expensive ops only), "token" (before each op, the run's stop signal) or
-    "deadline" (before each op, the clock).
+    "deadline" (before each op, the clock). `memory` is "" (nobody asks), "notes" (the run's
+    `RunMemory` is shown what the plan could not know) or "counted" (it is asked before each op).
     """
 
     trace_level: int = 0
     check: Check = ""
     poison: bool = False
+    memory: Memory = ""
+    lazy: bool = False
+    """Whether buffers are allocated as steps come to need them."""
     watched: frozenset[tuple[int, int]] = frozenset()
     """The (step, slot)s whose values are shown to the run's watcher."""
+
+
+class Arena:
+    """The buffers of one run at a time, as the views its steps write to."""
+
+    __slots__ = ("_addresses", "views")
+
+    def __init__(self, views: tuple[Array, ...]) -> None:
+        self.views = views
+        self._addresses: list[int] | None = None
+
+    def addresses(self) -> list[int]:
+        """Where each view lies; worked out once."""
+        if self._addresses is None:
+            self._addresses = [address_of(array) for array in self.views]
+        return self._addresses
 
 
 class Program:
     """A plan's generated functions, and the buffers they run in."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        table: Callable[[], MemoryTable] | None = None,
+        allocator: Allocator | None = None,
+    ) -> None:
         self.plan = plan
+        self._table = table if table is not None else lambda: MemoryTable(plan)
+        self._allocator = allocator
+        self.last_used = 0
+        """The number of the last run that took buffers."""
         self.buffers = assign_buffers(plan)
+        self._arena_bytes = self.buffers.nbytes
         self.steps: list[Step] = [s for s in plan.steps if s.executes]
         """The steps that have a line, in order."""
         self.step_numbers = np.array([s.node.index for s in self.steps], dtype=np.intp)
         self._globals = self._namespace()
-        self._functions: dict[Variant, Callable[..., Any]] = {}
+        self._functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._lock = threading.Lock()
-        self._arenas: deque[tuple[Array, ...]] = deque()
+        self._arenas: deque[Arena] = deque()
+        self._first: dict[int, list[int]] | None = None
 
     def function(
-        self, trace_level: int, check: Check, watched: frozenset[tuple[int, int]] = frozenset()
+        self,
+        trace_level: int,
+        check: Check,
+        watched: frozenset[tuple[int, int]] = frozenset(),
+        memory: Memory = "",
+        *,
+        lazy: bool = False,
     ) -> Callable[..., Any]:
-        """The function of one run: `(context, feeds, arena, token, ...)` to the fetched values."""
-        variant = Variant(trace_level, check, poisoning(), watched)
-        function = self._functions.get(variant)
+        """The function of one run: `(context, feeds, arena, token, ...)` to the fetched values.
+
+        With `lazy`, the arena is a `LazyBuffers`.
+        """
+        # The fields of a Variant; as a tuple they are found faster.
+        key = (trace_level, check, poisoning(), memory, lazy, watched)
+        function = self._functions.get(key)
         if function is None:
             with self._lock:
-                function = self._functions.setdefault(variant, self._compile(variant))
+                function = self._functions.setdefault(key, self._compile(Variant(*key)))
         return function
 
-    def take_arena(self) -> tuple[Array, ...]:
+    def take_arena(self) -> Arena:
         """Buffers for one run; give them back when nothing of the run can touch them."""
         try:
             return self._arenas.pop()
         except IndexError:
-            return self.buffers.allocate()
+            if self._allocator is not None and self.buffers.sizes:
+                self._allocator.keeps_buffers(self, self._arena_bytes)
+            return Arena(self.buffers.allocate())
 
-    def give_arena(self, arena: tuple[Array, ...]) -> None:
-        if len(self._arenas) < _MAX_KEPT_ARENAS:
+    def give_arena(self, arena: Arena) -> None:
+        kept = len(self._arenas)
+        if not kept or (
+            kept < _MAX_KEPT_ARENAS and (kept + 1) * self._arena_bytes <= MAX_IDLE_BUFFERS
+        ):
             self._arenas.append(arena)
+
+    def idle_bytes(self) -> int:
+        """Bytes of buffers that no run uses."""
+        return len(self._arenas) * self._arena_bytes
+
+    def give_back(self) -> int:
+        """Let go of the buffers that no run uses; how many bytes that were."""
+        count = 0
+        while self._arenas:
+            try:
+                self._arenas.popleft()
+            except IndexError:
+                break
+            count += 1
+        return count * self._arena_bytes
+
+    def is_repeatable(self, last: Step) -> bool:
+        """Whether the steps up to this one can be run again as if they had not run."""
+        return all(is_pure(step) for step in self.steps[: self.steps.index(last) + 1])
+
+    def locals_of(self, traceback: TracebackType | None) -> dict[str, Any]:
+        """The names of the function an exception came from; empty if it is not one of these."""
+        while traceback is not None:
+            if traceback.tb_frame.f_globals is self._globals:
+                return dict(traceback.tb_frame.f_locals)
+            traceback = traceback.tb_next
+        return {}
 
     def step_before(self, traceback: TracebackType | None, back: int) -> Step | None:
         """The step whose line an exception came from (back=0), or the one before it (back=1)."""
@@ -134,7 +215,7 @@ class Program:
         lines = [
             "def run(context, feeds, arena, token, stop, marks, clock, note, deadline):",
             f"    {feeds}, = feeds" if feeds else "    pass",
-            f"    {arena}, = arena" if arena else "    pass",
+            self._opening(variant, arena),
         ]
         releases = self._releases()
         for line, step in enumerate(self.steps):
@@ -153,9 +234,15 @@ class Program:
             statements.append("clock() > deadline and stop()")
         elif variant.check == "token" or step.expensive:
             statements.append("token.cancelled and stop()")
+        if variant.memory:
+            statements += self._before(i, step, variant)
+        if variant.lazy:
+            statements += [f"b{v} = take({v})" for v in self._first_users().get(i, ())]
         statements.append(self._call(i, step))
         if variant.trace_level:
             statements.append(f"marks[{line}] = clock()")
+        if variant.memory:
+            statements += self._after(i, step, variant)
         if variant.trace_level >= 3:
             statements += [
                 f"note(({i}, {slot}, shape_of({self._port(i, slot)})))"
@@ -174,15 +261,56 @@ class Program:
         statements += releases.get(i, ())
         return statements
 
-    def _call(self, i: int, step: Step) -> str:
-        arguments = ["context"] if step.kernel.context else []
+    def _opening(self, variant: Variant, arena: str) -> str:
+        opening = []
+        if variant.lazy:
+            opening.append("take = arena.take")
+        elif arena:
+            opening.append(f"{arena}, = arena")
+        if variant.memory:
+            opening.append("before = context.memory.before; seen = context.memory.seen")
+        return "    " + ("; ".join(opening) or "pass")
+
+    def _first_users(self) -> dict[int, list[int]]:
+        if self._first is None:
+            self._first = self.buffers.first_users()
+        return self._first
+
+    def _before(self, i: int, step: Step, variant: Variant) -> list[str]:
+        """The memory is told that a step begins."""
+        if self._table().specials[i]:
+            return [f"before({i}, ({', '.join(self._inputs(step))},))"]
+        return [f"before({i})"] if variant.memory == "counted" else []
+
+    def _after(self, i: int, step: Step, variant: Variant) -> list[str]:
+        """The memory is told what a step made."""
+        table = self._table()
+        if variant.memory != "counted" and not table.looks[i]:
+            return []
+        outputs = "".join(f"{self._port(i, s)}, " for s in range(len(step.node.output_dtypes)))
+        arguments = [str(i), f"({outputs})"]
+        source = next((o.source for o in table.made[i] if o.may_copy), None)
+        if source is not None:
+            arguments.append(f"source={self._inputs(step)[step.kernel.views[0]]}")
+        if table.specials[i] == "variable":
+            arguments.append(f"cell={self._inputs(step)[0]}")
+        return [f"seen({', '.join(arguments)})"]
+
+    def _inputs(self, step: Step) -> list[str]:
+        """The inputs as a kernel gets them."""
+        ports = []
         for position, (source, slot) in enumerate(step.node.inputs):
             port = self._port(source.index, slot)
             if step.reads[position]:
                 port += ".read()"
             elif step.copies(self.plan, position):
                 port += ".copy()"
-            arguments.append(port)
+            ports.append(port)
+        return ports
+
+    def _call(self, i: int, step: Step) -> str:
+        arguments = ["context"] if step.kernel.context else []
+        arguments += self._inputs(step)
         view = self.buffers.view_of.get((i, 0))
         if view is not None:
             arguments.append(f"b{view}" if step.kernel.out == "positional" else f"out=b{view}")

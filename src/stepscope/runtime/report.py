@@ -8,8 +8,14 @@ from typing import Any, Final
 
 from stepscope.errors import OpError, code_name
 from stepscope.metadata import Completeness, InFlight, Loss, Overhead, Recording, Status
+from stepscope.metadata.allocation_log import LogSettings
+from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import ResolvedRunOptions, RunOptions
+from stepscope.runtime.accounting import RunLog
 from stepscope.runtime.compiled import CompiledRun
+from stepscope.runtime.execution import StepFailed
+from stepscope.runtime.exhausted import Scene
+from stepscope.runtime.memory_record import MemoryRecord
 from stepscope.runtime.trace import Trace, clock, recording_costs
 
 ENGINE: Final = "embedded"
@@ -34,6 +40,9 @@ class RunReport:
     outcomes: tuple[InFlight, ...] = ()
     """The ops in flight when the run ended early."""
 
+    memory: MemoryRecord | None = None
+    log_settings: LogSettings | None = None
+    out_of_memory: OutOfMemory | None = None
     traced: bool = False
     """Whether whoever asked for the run asked for its trace, or only an observer did."""
 
@@ -43,12 +52,27 @@ class RunReport:
         if error is None:
             return self._recording(Status(), self.losses, trace)
         trace = trace.freeze() if trace is not None else None
+        if self.memory is not None and self.trace is not None:
+            self.memory.freeze(trace or self.trace.freeze())
         if isinstance(error, OpError):
             status = Status(code_name(error.error_code), error.message, self.outcomes)
         else:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
             status = Status("CANCELLED", message, self.outcomes)
         return self._recording(status, [*self.losses, *self._missing(trace, status.code)], trace)
+
+    def ran_out(self, scene: Scene, failed: StepFailed) -> OpError:
+        """Memory ran out: the error, with the report in it where the run was to be told."""
+        wanted = self.log_settings is not None or self.trace is not None
+        error, request, self.out_of_memory = scene.error(failed, wanted=wanted)
+        if self.memory is not None:
+            self.memory.failed = request
+        return error
+
+    def cut_short(self) -> None:
+        """The run ended early, for another reason than memory."""
+        if self.memory is not None:
+            self.memory.cut_short = True
 
     def _missing(self, trace: Trace | None, code: str) -> list[Loss]:
         missing = len(trace.plan.steps) - trace.executed() if trace is not None else 0
@@ -63,12 +87,25 @@ class RunReport:
         done = clock()
         compiled = self.compiled
         wants_graphs = self.options.output_partition_graphs and compiled is not None
+        memory = self.memory
+        log = None
+        if memory is not None and self.log_settings is not None:
+            log = RunLog(memory, self.log_settings)
+        full = memory if trace is not None and trace.level >= 3 else None
+        known = tuple(losses)
+        timed = trace if trace is not None else self.trace if log is not None else None
         return Recording(
             engine=ENGINE,
             step_id=self.step_id,
             status=status,
-            completeness=Completeness(tuple(losses)),
-            overhead=Overhead() if trace is None else lambda: self._overhead(trace, done),
+            completeness=(
+                Completeness(known) if log is None else lambda: Completeness(known + log.losses())
+            ),
+            overhead=Overhead() if timed is None else lambda: self._overhead(timed, done),
+            allocations=full.columns if full is not None else None,
+            allocation_log=log.columns if log is not None else None,
+            peak_bytes=memory.peaks if memory is not None else None,
+            out_of_memory=self.out_of_memory,
             ops=trace.columns if trace is not None else None,
             partition_graphs=(
                 compiled.graph.partition_graphs if wants_graphs and compiled is not None else None
@@ -81,8 +118,8 @@ class RunReport:
             ),
             run_options=self.asked,
             sources=(
-                (lambda: {op.name: op.source for op in compiled.graph.placements if op.source})
-                if compiled is not None and trace is not None
+                compiled.sources
+                if compiled is not None and (trace is not None or memory is not None)
                 else None
             ),
         )

@@ -12,16 +12,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from stepscope import options as opts
-from stepscope.errors import CancelledError, OpError, UnimplementedError
+from stepscope.errors import CancelledError, OpError, ResourceExhaustedError, UnimplementedError
 from stepscope.graph import Graph, Tensor, get_default_graph
 from stepscope.graph.defaults import pop_session, push_session
 from stepscope.metadata import RunMetadata, RunMetadataTarget, as_run_metadata_target
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
+from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.buffers import BufferCache
 from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.dispatch import Dispatcher
@@ -29,7 +31,7 @@ from stepscope.runtime.execution import RunState
 from stepscope.runtime.fetches import FetchSpec, feed_tensor, fetch_key, flatten_feeds
 from stepscope.runtime.placement import Device, Placer, local_devices
 from stepscope.runtime.report import RunReport
-from stepscope.runtime.settings import SessionSettings
+from stepscope.runtime.settings import SessionSettings, limits_by_device
 from stepscope.runtime.targets import session_for_target
 from stepscope.runtime.trace import clock
 
@@ -52,7 +54,13 @@ class BaseSession:
         self._specs: dict[Any, FetchSpec] = {}
         self._compiled: dict[Any, CompiledRun] = {}
         self._compile_lock = threading.Lock()
-        self._dispatcher = Dispatcher(self._settings, BufferCache())
+        limits = limits_by_device(self._settings.memory_limits, self._devices)
+        self._devices = [
+            replace(d, memory_limit_bytes=limits.get(d.name, d.memory_limit_bytes))
+            for d in self._devices
+        ]
+        self._allocator = Allocator(self._resources, limits, BufferCache())
+        self._dispatcher = Dispatcher(self._settings, self._allocator)
         self._active: set[RunState] = set()
         self._closed = False
 
@@ -144,7 +152,13 @@ class BaseSession:
         try:
             self._check_open()
             compiled = report.compiled = self._compile(spec, tensors)
-            arrays = [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
+            try:
+                arrays = [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
+            except MemoryError as error:
+                self._allocator.give_back()
+                raise ResourceExhaustedError(
+                    None, None, f"OOM when converting what is fed: {error}"
+                ) from error
             results = self._dispatcher.execute(
                 compiled, compiled.in_plan_order(arrays), state, resolved, report, watching
             )
@@ -173,7 +187,7 @@ class BaseSession:
         for observer in watching:
             seen = RunMetadata()
             seen.record(report.recording(error, traced=True))
-            observers.show(observer, seen)
+            observers.show(observer, seen, self._graph)
         return metadata
 
     def _compile(self, spec: FetchSpec, tensors: tuple[Tensor, ...]) -> CompiledRun:
@@ -185,7 +199,9 @@ class BaseSession:
             change_count = self._graph.change_count
             compiled = self._compiled.get(key)
             if compiled is None or compiled.change_count != change_count:
-                compiled = CompiledRun(spec, tensors, self._placer, self._resources, change_count)
+                compiled = CompiledRun(
+                    spec, tensors, self._placer, self._resources, change_count, self._allocator
+                )
                 self._compiled[key] = compiled
                 if self._settings.log_placement:
                     self._log_placement(compiled)
@@ -210,6 +226,7 @@ class BaseSession:
             state.close(_closed_error)
         self._dispatcher.release()
         self._compiled.clear()
+        self._allocator.give_back()
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):

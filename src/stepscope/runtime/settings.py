@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepscope.errors import InvalidArgumentError
+from stepscope.graph import DeviceSpec
+from stepscope.runtime.placement import Device
 
 
 class SessionSettings:
@@ -24,11 +27,35 @@ class SessionSettings:
         _check_not_negative("graph_options.build_cost_model", self.build_cost_model)
         _check_not_negative("graph_options.build_cost_model_after", self.build_cost_model_after)
         self.disable_partition_graphs = bool(config.experimental.disable_output_partition_graphs)
+        self.memory_limits = dict(config.memory_limit_bytes.items())
         for i, pool in enumerate(config.session_inter_op_thread_pool):
             _check_not_negative(f"session_inter_op_thread_pool[{i}].num_threads", pool.num_threads)
         _check_not_negative("intra_op_parallelism_threads", config.intra_op_parallelism_threads)
         if config.intra_op_parallelism_threads:
             limit_blas_threads(int(config.intra_op_parallelism_threads))
+
+
+def limits_by_device(limits: Mapping[str, int], devices: Sequence[Device]) -> dict[str, int]:
+    """Each device's limit by its full name; InvalidArgumentError for a device there is none of."""
+    found = {d.name: limits[""] for d in devices} if "" in limits else {}
+    for wanted, limit in limits.items():
+        if not wanted:
+            continue
+        try:
+            spec = DeviceSpec.parse(wanted)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                None, None, f"ConfigProto.memory_limit_bytes: {error}"
+            ) from None
+        names = [d.name for d in devices if spec.matches(d.spec)]
+        if not names:
+            raise InvalidArgumentError(
+                None, None,
+                f"ConfigProto.memory_limit_bytes names the device {wanted!r}; the session has "
+                f"{', '.join(d.name for d in devices)}.",
+            )  # fmt: skip
+        found |= dict.fromkeys(names, limit)
+    return found
 
 
 def _device_count(config: Any) -> int:

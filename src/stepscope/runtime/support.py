@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 DONE: Final = "yes"
-REFUSED: Final = "refused"
 
 SUPPORT: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (
@@ -43,7 +42,10 @@ SUPPORT: Final[dict[str, tuple[str, str]]] = {
     "debug_options.debug_tensor_watch_opts.tolerate_debug_op_creation_failures": (DONE, ""),
     "debug_options.global_step": (DONE, "Named in the dumps."),
     "debug_options.reset_disk_byte_usage": (DONE, ""),
-    "report_tensor_allocations_upon_oom": (REFUSED, "Comes with the allocator."),
+    "report_tensor_allocations_upon_oom": (
+        DONE,
+        "The error and the metadata say who held the memory; brings the allocation log along.",
+    ),
     "experimental.collective_graph_key": (
         DONE,
         "Kept in the metadata; a graph with a collective op is refused.",
@@ -57,7 +59,7 @@ SUPPORT: Final[dict[str, tuple[str, str]]] = {
         DONE,
         "Higher first, then oldest first.",
     ),
-    "allocation_log_buffer_size": (REFUSED, "Comes with the allocator."),
-    "allocation_log_sampling_rate": (REFUSED, "Comes with the allocator."),
-    "allocation_log_address": (REFUSED, "Comes with the allocator."),
+    "allocation_log_buffer_size": (DONE, "1,000 events where another option asks for the log."),
+    "allocation_log_sampling_rate": (DONE, "Every allocation where it is left out."),
+    "allocation_log_address": (DONE, ""),
 }

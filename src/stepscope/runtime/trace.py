@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.metadata import OpColumns
+from stepscope.metadata import OpColumns, StringColumn
 from stepscope.runtime.plan import Plan
 from stepscope.runtime.plan_table import UNTIMED, Int64s, PlanTable
 from stepscope.runtime.program import Program
+from stepscope.spans import Note
 
 clock = time.perf_counter_ns
 
@@ -50,6 +51,8 @@ class Trace:
     thread: int = 0
     thread_names: dict[int, str] = field(default_factory=dict)
     complete: bool = False
+    spans: list[Note] = field(default_factory=list)
+    """The user's own, from inside Python ops."""
     pauses: dict[int, int] = field(default_factory=dict)
     """Inline: nanoseconds after a step's end that are not the next one's (watched tensors)."""
 
@@ -58,7 +61,7 @@ class Trace:
         return Trace(
             self.plan, self.table_of, self.level, self.step_id, self.offset, self.begin, self.end,
             self.fed_shapes, list(self.marks), self.program, list(self.events), list(self.notes),
-            self.thread, dict(self.thread_names), self.complete,
+            self.thread, dict(self.thread_names), self.complete, list(self.spans),
             dict(self.pauses),
         )  # fmt: skip
 
@@ -116,20 +119,35 @@ class Trace:
 
         full = self.level >= 3
         noted = self.noted_shapes() if full else {}
+        spans = _Spans(self.spans)
+        threads = np.concatenate([np.full(sources, self.thread), thread[steps]])
+        begun, ended = timed(start), timed(end)
         return OpColumns.build(
-            name=table.names[rows],
-            op=table.ops[rows],
-            device=table.devices[rows],
-            label=table.labels[rows],
-            thread=np.concatenate([np.full(sources, self.thread), thread[steps]]),
-            scheduled_ns=timed(scheduled),
-            start_ns=timed(start),
-            end_ns=timed(end),
+            name=spans.after(table.names[rows], spans.names),
+            op=spans.after(table.ops[rows], ["Annotation"] * len(self.spans)),
+            device=spans.after(
+                table.devices[rows],
+                spans.devices(table.devices[rows].values, threads, begun, ended, self.offset),
+            ),
+            label=spans.after(
+                table.labels[rows], [f"{name} = Annotation()" for name in spans.names]
+            ),
+            thread=np.concatenate([threads, spans.threads]),
+            scheduled_ns=np.concatenate([timed(scheduled), spans.starts + self.offset]),
+            start_ns=np.concatenate([begun, spans.starts + self.offset]),
+            end_ns=np.concatenate([ended, spans.ends + self.offset]),
             step=self.step_id,
             thread_names=self.thread_names,
             tensors=table.tensors(row_of, noted) if full else None,
-            memory=table.memory(row_of, noted, start, end, self.offset) if full else None,
+            memory=(
+                table.memory(row_of, noted, start, end, self.offset, self._forwarded())
+                if full
+                else None
+            ),
         )
+
+    def _forwarded(self) -> dict[int, tuple[int, int]]:
+        return self.program.buffers.forwarded if self.program is not None else {}
 
     def durations(self) -> Int64s:
         """Nanoseconds per step of the plan; 0 where it did not run."""
@@ -150,6 +168,33 @@ class Trace:
             if shape.known is not None
         }
         return shapes | self.noted_shapes()
+
+
+class _Spans:
+    """The user's spans as columns, to stand after the ops."""
+
+    def __init__(self, notes: list[Note]) -> None:
+        self.names = [note[0] for note in notes]
+        self.starts = np.array([note[1] for note in notes], dtype=np.int64)
+        self.ends = np.array([note[2] for note in notes], dtype=np.int64)
+        self.threads = np.array([note[3] for note in notes], dtype=np.int64)
+
+    def after(self, column: StringColumn, values: list[str]) -> StringColumn:
+        """The column with these values below it."""
+        if not values:
+            return column
+        return StringColumn.joined([column, StringColumn.of(values)])
+
+    def devices(
+        self, devices: Any, threads: Int64s, starts: Int64s, ends: Int64s, offset: int
+    ) -> list[str]:
+        """Per span the device of the op it lies in."""
+        found = []
+        for start, end, thread in zip(self.starts, self.ends, self.threads, strict=True):
+            around = (threads == thread) & (starts <= start + offset) & (ends >= end + offset)
+            place = int(np.flatnonzero(around)[-1]) if around.any() else 0
+            found.append(str(devices[place]))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
-"""`tf.summary`: event files that TensorBoard reads."""
+"""`tf.summary`: event files that TensorBoard reads, and ops that pack values for them."""
 
 from stepscope._messages import Event, SessionLog, Summary, TaggedRunMetadata
 from stepscope.export import FileWriter
+from stepscope.ops.summaries import merge, merge_all, scalar, text
 from stepscope.tf1._absent import absent
 
-__all__ = ["Event", "FileWriter", "SessionLog", "Summary", "TaggedRunMetadata"]
+__all__ = [
+    "Event", "FileWriter", "SessionLog", "Summary", "TaggedRunMetadata", "merge", "merge_all",
+    "scalar", "text",
+]  # fmt: skip
 
 __getattr__ = absent(__name__)

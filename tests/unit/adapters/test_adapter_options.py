@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -161,6 +165,143 @@ def test_an_error_can_be_pickled(tensorflow):
     assert list(again.run_metadata.ops.name) == list(caught.value.run_metadata.ops.name)
 
 
+# -- options that TensorFlow itself does -----------------------------------------------------------
+
+
+@pytest.fixture
+def watched(tensorflow, tmp_path):
+    """(run, directory): a run whose result is dumped there, with other fields of the options."""
+    graph = tensorflow.Graph()
+    with graph.as_default():
+        x = tensorflow.compat.v1.placeholder(tensorflow.float32, [2], name="x")
+        y = tensorflow.add(x, 1.0, name="y")
+    session = adapter.Session(graph=graph)
+
+    def run(op="DebugIdentity", tolerate=False, watch=True, **debug):
+        options = RunOptions(debug_options=stepscope.DebugOptions(**debug))
+        if watch:
+            options.debug_options.debug_tensor_watch_opts.add(
+                node_name="y", output_slot=0, debug_ops=[op], debug_urls=[f"file://{tmp_path}"],
+                tolerate_debug_op_creation_failures=tolerate,
+            )  # fmt: skip
+        metadata = RunMetadata()
+        found = session.run(y, {x: [1.0, 2.0]}, options=options, run_metadata=metadata)
+        assert found.tolist() == [2.0, 3.0]
+        return metadata
+
+    return run, tmp_path
+
+
+def test_the_global_step_is_in_what_the_debugger_writes(watched):
+    run, folder = watched
+    assert run(global_step=42).completeness.complete
+    (told,) = folder.glob("_tfdbg_core_metadata_*")
+    assert b'"global_step":42' in told.read_bytes()
+    (loss,) = run(watch=False, global_step=42).completeness.losses
+    assert loss.what == "debug_options.global_step"
+    assert "without watches" in loss.reason
+
+
+def test_a_debug_op_that_cannot_be_made_is_an_error_unless_tolerated(tensorflow, watched):
+    run, _ = watched
+    with pytest.raises(tensorflow.errors.FailedPreconditionError, match="NoSuchDebugOp"):
+        run("NoSuchDebugOp")
+    assert run("NoSuchDebugOp", tolerate=True).status.ok
+
+
+LIMITED = """
+import sys
+import numpy as np
+import tensorflow as tf
+from stepscope import RunMetadata, RunOptions, errors
+from stepscope.adapters.tensorflow import Session
+
+with tf.Graph().as_default() as graph:
+    x = tf.compat.v1.placeholder(tf.float32, [100])
+    y = tf.add(x, 1.0, name="y")
+
+def outcomes(session, resets):
+    for reset in resets:
+        options = RunOptions()
+        options.debug_options.reset_disk_byte_usage = reset
+        options.debug_options.debug_tensor_watch_opts.add(
+            node_name="y", output_slot=0, debug_ops=["DebugIdentity"],
+            debug_urls=["file://" + sys.argv[1]],
+        )
+        metadata = RunMetadata()
+        try:
+            session.run(y, {x: np.ones(100)}, options=options, run_metadata=metadata)
+        except errors.ResourceExhaustedError as error:
+            assert "byte-size allowance" in error.message
+        lost = [loss.what for loss in metadata.completeness.losses]
+        yield metadata.status.code, "debug_options.reset_disk_byte_usage" in lost
+
+print(list(outcomes(Session(graph=graph), [True] * 8)))
+print(list(outcomes(Session(graph=graph), [False] * 8 + [True])))
+"""
+
+
+def test_the_disk_usage_of_the_debugger_is_reset(tensorflow, tmp_path):
+    """TensorFlow has one limit per process, read when it first writes: 400 bytes a run here."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        env={**os.environ, "TFDBG_DISK_BYTES_LIMIT": "2000"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    always, never = map(ast.literal_eval, done.stdout.splitlines())
+    assert always == [("OK", False)] * 8
+    assert never[0] == ("OK", False)
+    assert ("RESOURCE_EXHAUSTED", False) in never
+    assert never[-1] == ("RESOURCE_EXHAUSTED", True), "too late for a reset, and that is said"
+
+
+@pytest.mark.parametrize("key", [0, 5])
+def test_collectives_run_with_a_graph_key_and_without(tensorflow, key):
+    tf = tensorflow
+    parts = []
+    with tf.Graph().as_default() as graph:
+        for i in range(2):
+            with tf.device(f"/cpu:{i}"):
+                parts.append(
+                    tf.raw_ops.CollectiveReduce(
+                        input=tf.constant([1.0, 2.0]) * (i + 1), group_size=2, group_key=1,
+                        instance_key=1, merge_op="Add", final_op="Id", subdiv_offsets=[0],
+                    )
+                )  # fmt: skip
+    config = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
+    options = RunOptions(trace_level=1, timeout_in_ms=60_000)
+    options.experimental.collective_graph_key = key
+    metadata = RunMetadata()
+    with adapter.Session(graph=graph, config=config) as session:
+        found = session.run(parts, options=options, run_metadata=metadata)
+    assert [part.tolist() for part in found] == [[3.0, 6.0]] * 2
+    assert set(metadata.ops.name) >= {part.op.name for part in parts}
+
+
+def test_a_traced_function_keeps_to_the_program_s_soft_placement(tensorflow):
+    tf = tensorflow
+    function = tf.function(lambda x: x + 1.0)
+
+    @tf.function
+    def elsewhere(x):
+        with tf.device("/device:GPU:7"):
+            return x * 2.0
+
+    full = RunOptions(trace_level=RunOptions.FULL_TRACE)
+    before = tf.config.get_soft_device_placement()
+    try:
+        tf.config.set_soft_device_placement(False)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="GPU:7"):
+            elsewhere(tf.ones([]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="GPU:7"):
+            adapter.run(elsewhere, tf.ones([]), options=full)
+        assert adapter.run(function, tf.ones([]), options=full).numpy() == 2.0
+        tf.config.set_soft_device_placement(True)
+        assert adapter.run(elsewhere, tf.ones([]), options=full).numpy() == 2.0
+    finally:
+        tf.config.set_soft_device_placement(before)
+
+
 # -- the profiler ----------------------------------------------------------------------------------
 
 
@@ -174,14 +315,15 @@ def test_where_the_program_profiles_itself_nothing_fails(tensorflow, tmp_path, c
         profiler.stop()
     assert metadata.status.ok
     assert list(tmp_path.rglob("*.xplane.pb")), "the program's own profile is there"
+    (loss,) = metadata.completeness.losses
+    assert "in use by the program" in loss.reason
     if call.mode == "session":
         assert has_product(metadata)
-        assert metadata.completeness.complete
+        assert loss.what == "threads"
+        assert set(metadata.ops.thread) == {0}
     else:
         assert len(metadata.ops) == 0
-        (loss,) = metadata.completeness.losses
         assert loss.what == "op executions"
-        assert "in use" in loss.reason
     call(options=SOFTWARE, run_metadata=metadata)
     assert has_product(metadata)
     assert metadata.completeness.complete

@@ -180,7 +180,7 @@ def test_a_sleeping_python_op_is_waited_for_and_named_with_how_late_it_was(tenso
     (late,) = metadata.status.outcomes
     assert late.name == "PyFunc"
     assert late.outcome == "waited_for"
-    assert late.waited_ns / 1e9 == pytest.approx(0.3, abs=0.05)
+    assert 0.25 < late.waited_ns / 1e9 < seconds - 0.2
 
 
 def test_eager_code_is_looked_at_when_it_returns(tensorflow):
@@ -198,7 +198,7 @@ def test_eager_code_is_looked_at_when_it_returns(tensorflow):
     )
     assert seconds >= 0.3
     assert [op.outcome for op in metadata.status.outcomes] == ["waited_for"]
-    assert metadata.status.outcomes[0].waited_ns / 1e9 == pytest.approx(0.2, abs=0.05)
+    assert 0.15 < metadata.status.outcomes[0].waited_ns / 1e9 < seconds - 0.1
 
 
 def test_a_run_in_time_is_not_disturbed_by_its_deadline(tensorflow):
@@ -246,6 +246,89 @@ def test_one_threads_timeout_never_cancels_another_threads_run(tensorflow):
     thread.join()
     assert problems == []
     assert [r.numpy().tolist() for r in results] == [[2.0, 2.0]] * 4
+
+
+def test_a_dequeue_in_eager_code_is_cancelled_and_takes_no_item(tensorflow):
+    tf = tensorflow
+    queue = tf.queue.FIFOQueue(1, [tf.float32], [[]])
+
+    def body():
+        tf.ones([2]) + 1.0
+        return queue.dequeue() * 2.0
+
+    for level in (0, SOFTWARE):
+        _, metadata, seconds = failing(
+            tf.errors.DeadlineExceededError,
+            lambda **kw: adapter.run(body, **kw),
+            timeout_in_ms=200,
+            trace_level=level,
+        )
+        assert 0.2 <= seconds < 0.2 + SLACK_S
+        (late,) = metadata.status.outcomes
+        assert (late.name, late.outcome) == ("QueueDequeueV2", "cancelled")
+        assert "Mul" not in list(metadata.ops.op)
+    queue.enqueue(3.0)
+    options = RunOptions(timeout_in_ms=20_000)
+    assert adapter.run(body, options=options).numpy() == 6.0
+
+
+def test_an_op_of_another_thread_is_not_cancelled_with_it(tensorflow):
+    tf = tensorflow
+    queue = tf.queue.FIFOQueue(1, [tf.float32], [[]])
+    taken = []
+    other = threading.Thread(target=lambda: taken.append(queue.dequeue().numpy()), daemon=True)
+    other.start()
+    empty = tf.queue.FIFOQueue(1, [tf.float32], [[]])
+    failing(
+        tf.errors.DeadlineExceededError,
+        lambda **kw: adapter.run(empty.dequeue, **kw),
+        timeout_in_ms=100,
+    )
+    queue.enqueue(5.0)
+    other.join(20)
+    assert taken == [5.0]
+
+
+def test_a_deadline_between_two_ops_blames_none(tensorflow):
+    tf = tensorflow
+
+    def body():
+        x = tf.ones([2]) + 1.0
+        time.sleep(0.3)
+        return x * 2.0
+
+    _, metadata, _ = failing(
+        tf.errors.DeadlineExceededError,
+        lambda **kw: adapter.run(body, **kw),
+        timeout_in_ms=100,
+        trace_level=0,
+    )
+    assert metadata.status.in_flight == []
+    (loss,) = metadata.completeness.losses
+    assert loss.what == "ops in flight"
+    assert "between two ops" in loss.reason
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_without_a_trace_a_function_names_the_python_op_that_was_late(tensorflow, nested):
+    tf = tensorflow
+    inner = tf.function(
+        lambda x: tf.numpy_function(
+            lambda v: (time.sleep(0.3), v)[1], [x], tf.float32, name="asleep"
+        )
+    )
+    function = tf.function(lambda x: inner(x) + 1.0) if nested else inner
+    x = tf.ones([])
+    function(x)
+    _, metadata, seconds = failing(
+        tf.errors.DeadlineExceededError,
+        lambda **kw: adapter.run(function, x, **kw),
+        timeout_in_ms=100,
+        trace_level=0,
+    )
+    (late,) = metadata.status.outcomes
+    assert (late.name, late.outcome) == ("asleep", "waited_for")
+    assert 0.1e9 < late.waited_ns < seconds * 1e9
 
 
 # -- deadlines: sessions ---------------------------------------------------------------------------

@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+from event_files import read, run_metadata
 
 import stepscope
 from stepscope.errors import InvalidArgumentError
-from stepscope.metadata import RunMetadata
 from stepscope.scheduling import every, parse_steps, schedule
 
 pytestmark = pytest.mark.filterwarnings(
@@ -51,19 +51,6 @@ def fit(model, data, callback, **arguments):
     x, y = data
     arguments = {"epochs": 1, "batch_size": 4, "verbose": 0, "shuffle": False} | arguments
     return model.fit(x, y, callbacks=[callback], **arguments)
-
-
-def read(logdir):
-    """What TensorBoard makes of a directory."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    accumulator = EventAccumulator(str(logdir))
-    accumulator.Reload()
-    return accumulator
-
-
-def run_metadata(accumulator, tag):
-    return RunMetadata.FromString(accumulator.RunMetadata(tag).SerializeToString())
 
 
 def op_counts(metadata):
@@ -351,20 +338,6 @@ def test_a_full_directory_does_not_end_the_fit(TraceCallback, model, data, tmp_p
     with pytest.warns(RuntimeWarning, match="train_step_0 cannot be written to .*logs"):
         history = fit(model, data, callback)
     assert len(history.history["loss"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"schedule": 5}, TypeError, "expected a schedule"),
-        ({"schedule": "5:1"}, InvalidArgumentError, "'5:1'"),
-        ({"schedule": "1", "options": {"trace_level": 3}}, TypeError, "expected a RunOptions"),
-        ({"schedule": "1", "callback": 3}, TypeError, "callback takes a function of"),
-    ],
-)
-def test_wrong_arguments_are_refused_at_once(TraceCallback, arguments, error, message):
-    with pytest.raises(error, match=message):
-        TraceCallback(**arguments)
 
 
 def test_full_trace_has_shapes(TraceCallback, model, data):

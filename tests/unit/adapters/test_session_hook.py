@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from event_files import read, run_metadata
 
 import stepscope
-from stepscope.errors import InvalidArgumentError, UnimplementedError
-from stepscope.metadata import RunMetadata
+from stepscope.errors import InvalidArgumentError
 from stepscope.scheduling import Action, every, parse_steps, schedule
 
 
@@ -42,19 +42,6 @@ def run_steps(tf, hooks, train, count, **arguments):
     arguments = {"save_summaries_steps": None, "log_step_count_steps": None} | arguments
     with tf.train.MonitoredTrainingSession(hooks=hooks, **arguments) as session:
         return [session.run(train) for _ in range(count)]
-
-
-def read(logdir):
-    """What TensorBoard makes of a directory."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    accumulator = EventAccumulator(str(logdir))
-    accumulator.Reload()
-    return accumulator
-
-
-def run_metadata(accumulator, tag):
-    return RunMetadata.FromString(accumulator.RunMetadata(tag).SerializeToString())
 
 
 def numbers(hook):
@@ -416,25 +403,6 @@ def test_options_of_ours_and_of_tensorflow(TraceHook, tf, loop):
     assert ops.output_bytes[list(ops.name).index("product")] == 4 * 2 * 4
 
 
-def test_an_option_that_no_session_has_is_refused_at_once(TraceHook):
-    with pytest.raises(UnimplementedError, match=r"allocation_log_buffer_size.*tensorflow session"):
-        TraceHook("1", options=stepscope.RunOptions(allocation_log_buffer_size=10))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"schedule": 5}, TypeError, "expected a schedule"),
-        ({"schedule": "5:1"}, InvalidArgumentError, "'5:1'"),
-        ({"schedule": "1", "options": {"trace_level": 3}}, TypeError, "expected a RunOptions"),
-        ({"schedule": "1", "callback": 3}, TypeError, "callback takes a function of"),
-    ],
-)
-def test_wrong_arguments_are_refused_at_once(TraceHook, arguments, error, message):
-    with pytest.raises(error, match=message):
-        TraceHook(**arguments)
-
-
 def test_the_function_gets_each_recorded_step_on_the_thread_of_the_run(TraceHook, tf, loop):
     _, train, _, _ = loop
     seen = []
@@ -538,3 +506,34 @@ def test_estimator_trains_evaluates_and_predicts_with_it(tmp_path):
     assert "product" in {node.name for node in training.Graph().node}
     assert len(training.Scalars("loss_curve")) >= 2
     assert read(tmp_path / "eval").Tags()["run_metadata"] == ["step_1", "step_2"]
+
+
+def test_a_monitored_session_over_ours_ends_with_its_data(tf, TraceHook):
+    """It knows the end of the data by the class of an error, which is TensorFlow's and ours."""
+    from stepscope.adapters.tensorflow import Session
+
+    with tf.Graph().as_default() as graph:
+        data = tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()
+
+        class Ours(tf.train.SessionCreator):
+            def create_session(self):
+                return Session(graph=graph)
+
+        hook, found = TraceHook("1:2"), []
+        with tf.train.MonitoredSession(Ours(), hooks=[hook]) as session:
+            while True:
+                found.append(int(session.run(data)))
+    assert found == [0, 1, 2]
+    assert session.should_stop()
+    assert [step.step for step in hook.steps] == [1]
+    assert "IteratorGetNext" in list(hook.last.metadata.ops.op)
+
+
+def test_the_class_of_both_is_taken_for_tensorflow_s(tensorflow):
+    from stepscope.adapters.tensorflow.failures import new_error
+
+    kind = type(new_error("OutOfRangeError", "no more"))
+    assert kind in [tensorflow.errors.OutOfRangeError, StopIteration]
+    assert kind not in [tensorflow.errors.InvalidArgumentError]
+    assert {kind: 1}[tensorflow.errors.OutOfRangeError] == 1
+    assert issubclass(kind, stepscope.errors.OutOfRangeError)

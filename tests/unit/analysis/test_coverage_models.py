@@ -176,6 +176,9 @@ def test_functions(tensorflow: Any, model: str) -> None:
     assert {row.name for row in result.where("fed")} == set(placeholders)
     if model == "lstm":
         loops = [row for row in result if row.op in ("While", "StatelessWhile")]
+        # Keras 2 keeps a variant of the layer for inference beside it, which a training step does
+        # not call.
+        loops = [row for row in loops if row.detail != "its function is not called"]
         assert loops
         assert {row.state for row in loops} == {"lowered"}
 

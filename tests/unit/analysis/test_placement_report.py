@@ -24,8 +24,8 @@ def test_what_was_asked_for_against_where_it_ran():
     )
     report = placement(run)
     assert [(r.name, r.requested, r.differs, r.reason) for r in report.rows] == [
-        ("x", "/cpu:0", False, "asked for"),
         ("y", "/gpu:0", True, "no such device; soft placement"),
+        ("x", "/cpu:0", False, "asked for"),
         ("z", "", False, "seen running there"),
     ]
     assert [row.name for row in report.different] == ["y"]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.cli.command_line import run_command_line
+
 
 @pytest.fixture
 def stepscope(tmp_path):
@@ -51,3 +53,25 @@ def script(tmp_path):
 @pytest.fixture
 def examples():
     return Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run a command in `tmp_path`, in this process; gives its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments, columns=100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        code = run_command_line(list(map(str, arguments)))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def recorded():
+    """The runs that the documentation looks at: real ones, always the same."""
+    return Path(__file__).parents[3] / "docs" / "questions" / "recorded"

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -148,3 +150,28 @@ def test_a_script_that_records_its_own_runs(tf, examples, tmp_path):
     done = on_tensorflow(command, tmp_path)
     assert done.stdout == "tensorflow function OK True\ntensorflow eager True 1\n"
     assert "1 run: the script was profiling or recording itself" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "engine",
+    ["embedded", pytest.param("tensorflow", marks=pytest.mark.tensorflow)],
+)
+def test_out_of_memory(stepscope, examples, engine, monkeypatch):
+    if engine == "tensorflow" and not find_spec("tensorflow"):
+        pytest.skip("needs the real TensorFlow")
+    # With oneDNN the CPU has an allocator that waits ten seconds before it gives up.
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    program = examples / "out_of_memory.py"
+    done = stepscope("run", "--engine", engine, "--limit", "1", "--out", "out", program)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("every_combination asked for 281,474,976,710,656") for line in lines)
+    refused = "failed   281,474,976,710,656 [8388608, 8388608] every_combination"
+    assert refused in lines
+    assert lines[-1] == "the session lives on: True"
+    shown = stepscope("oom", "--plot", "out")
+    assert shown.returncode == 0, shown.stderr
+    assert "every_combination" in shown.stdout
+    if engine == "embedded":
+        assert any(re.fullmatch(r" +67,108,864 +2 +in all", line) for line in lines)
+        assert "prices/RandomUniform" in shown.stdout

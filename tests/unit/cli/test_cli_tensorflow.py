@@ -251,7 +251,7 @@ class Ran:
     def names(self):
         """How often each kind of run was recorded."""
         trace = json.loads((self.directory / "out/timeline.json").read_text())
-        runs = [e["name"] for e in trace["traceEvents"] if e["ph"] == "X" and e["pid"] == 1]
+        runs = [e["name"] for e in trace["traceEvents"] if e.get("cat") == "run"]
         return dict(Counter(name.partition(" ")[2] for name in runs))
 
     @property

@@ -41,4 +41,4 @@ def test_numbers_and_names():
     assert wording.number(12_000, "run") == "12,000 runs"
     assert wording.share(0.1234) == "12.3%"
     assert wording.device("/job:localhost/replica:0/task:0/device:CPU:1") == "CPU:1"
-    assert wording.device("/job:ps/replica:0/task:1/device:CPU:0").startswith("/job:ps")
+    assert wording.device("/job:ps/replica:0/task:1/device:CPU:0") == "ps:1/CPU:0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -15,7 +16,10 @@ import pytest
 from google.protobuf import text_format
 from tensorboard.compat.proto import config_pb2, graph_pb2
 
-from stepscope.export import FileWriter
+import stepscope
+import stepscope.tf1 as tf1
+from stepscope.analysis import op_profile
+from stepscope.export import FileWriter, TensorBoardWriter
 from stepscope.metadata import Recording, RunMetadata, Status
 
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -51,21 +55,53 @@ def ours():
     return run
 
 
+def embedded():
+    """A run of the embedded engine."""
+    options = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
+    run = RunMetadata()
+    with tf1.Graph().as_default(), tf1.Session() as session:
+        product = tf1.matmul(tf1.ones([4, 8]), tf1.ones([8, 2]), name="layer/mm")
+        session.run(product, options=options, run_metadata=run)
+    return run
+
+
 @pytest.fixture(scope="module")
-def logdir(tmp_path_factory):
+def shown():
+    """What `add_run` was given, by run of TensorBoard's: without a graph, and eager."""
+    eager = config_pb2.RunMetadata()
+    device = eager.step_stats.dev_stats.add(device=DEVICE)
+    for start in (1_000, 2_000):
+        device.node_stats.add(
+            node_name="MatMul",
+            timeline_label="MatMul = MatMul()",
+            all_start_micros=start,
+            all_end_rel_micros=start // 100,
+        )
+    return {"embedded": embedded(), "eager": RunMetadata.FromString(eager.SerializeToString())}
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory, shown):
     path = tmp_path_factory.mktemp("logs")
+    for name, run in shown.items():
+        with TensorBoardWriter(path / name) as writer:
+            writer.add_run(run, 3)
+            writer.add_metadata_text(run, "all of it", 3)
     with FileWriter(path / "train", graph()) as writer:
         writer.add_run_metadata(metadata(), "step 0", global_step=0)
         writer.add_run_metadata(ours(), "ours", global_step=1)
     return path
 
 
-@pytest.fixture(scope="module")
-def ask(logdir):
-    """A function that gets a path from a TensorBoard on this machine; it ends with the module."""
+@pytest.fixture(scope="module", params=["false", "true"], ids=["python reader", "fast reader"])
+def ask(request, logdir):
+    """A function that gets a path from a TensorBoard on this machine; it ends with the module.
+
+    TensorBoard has two readers of event files, and takes the fast one where it is installed.
+    """
     command = [
         sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1",
-        "--port", "0", "--load_fast", "false", "--reload_interval", "1",
+        "--port", "0", "--load_fast", request.param, "--reload_interval", "1",
     ]  # fmt: skip
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     board = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -78,13 +114,13 @@ def ask(logdir):
         else:
             pytest.fail("TensorBoard did not start:\n" + "".join(lines))
 
-        def get(path, **query):
-            url = f"{address[0]}data/plugin/graphs/{path}?{urllib.parse.urlencode(query)}"
+        def get(path, plugin="graphs", **query):
+            url = f"{address[0]}data/plugin/{plugin}/{path}?{urllib.parse.urlencode(query)}"
             with urllib.request.urlopen(url, timeout=60) as answer:
                 return answer.read()
 
         give_up = time.monotonic() + 120
-        while not json.loads(get("info")) and time.monotonic() < give_up:
+        while len(json.loads(get("info"))) < 3 and time.monotonic() < give_up:
             time.sleep(0.1)
         yield get
     finally:
@@ -117,3 +153,41 @@ def test_our_run_metadata_is_served_as_tensorboard_knows_it(ask):
         ask("run_metadata", run="train", tag="ours").decode(), config_pb2.RunMetadata()
     )
     assert served.step_stats == ours().step_stats
+
+
+def test_a_run_that_came_without_a_graph_has_one_to_colour(ask, shown):
+    for name, run in shown.items():
+        assert json.loads(ask("info"))[name]["run_graph"] is True
+        graph = text_format.Parse(
+            ask("graph", run=name, conceptual="false").decode(), graph_pb2.GraphDef()
+        )
+        served = text_format.Parse(
+            ask("run_metadata", run=name, tag="step_3").decode(), config_pb2.RunMetadata()
+        )
+        (device,) = served.step_stats.dev_stats
+        assert len(device.node_stats) == len(run.ops)
+        ran = {node.node_name for node in device.node_stats} - {"_SOURCE"}
+        assert ran == {node.name for node in graph.node}
+        assert all(node.all_end_rel_micros >= 1 for node in device.node_stats)
+
+
+def test_the_numbers_of_a_run_are_served(ask, shown):
+    for name, run in shown.items():
+        for row in op_profile(run, "op"):
+            tag = f"op_time_us/{row.key}"
+            ((_, step, value),) = json.loads(ask("scalars", plugin="scalars", run=name, tag=tag))
+            assert (step, value) == (3, pytest.approx(row.self_ns / 1000))
+
+
+def test_the_texts_of_a_run_are_served_as_html(ask, shown):
+    def page(run, tag):
+        (found,) = json.loads(ask("text", plugin="text", run=run, tag=tag))
+        assert found["step"] == 3
+        return found["text"]
+
+    table = page("embedded", "top_ops")
+    assert "<table>" in table
+    assert "<code>layer/mm</code>" in table
+    assert "<code>allocate</code>" in page("embedded", "allocation_log")
+    assert "<code>MatMul</code>" in page("eager", "top_ops")
+    assert 'node_name: "layer/mm"' in html.unescape(page("embedded", "all of it"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tensorboard.compat.proto import config_pb2, step_stats_pb2
 
-from stepscope.export import Timeline
-from stepscope.metadata import RunMetadata
+from stepscope.export import Timeline, _label_table
+from stepscope.metadata import Recording, RunMetadata
 
 DATA = Path(__file__).parents[2] / "data"
 SHARED = Path(__file__).parents[4] / "shared" / "artefacts"
@@ -26,7 +26,8 @@ CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 def events(text):
-    return json.loads(text)["traceEvents"]
+    """The events of a trace, in an order of their own: the format knows none."""
+    return sorted(json.loads(text)["traceEvents"], key=lambda e: json.dumps(e, sort_keys=True))
 
 
 def theirs(tf, step_stats, **options):
@@ -210,6 +211,55 @@ def test_run_metadata_is_taken_for_its_step_stats(kind):
 def test_anything_else_is_refused(wrong):
     with pytest.raises(TypeError, match=r"run_metadata\.step_stats.*, not "):
         Timeline(wrong)
+
+
+@FILES
+@pytest.mark.parametrize("show_memory", [True, False])
+def test_columns_give_what_the_message_made_of_them_gives(path, show_memory):
+    columns = RunMetadata.FromString(path.read_bytes()).ops
+    recorded = RunMetadata()
+    recorded.record(Recording(engine="embedded", ops=lambda: columns))
+    ours = Timeline(recorded).generate_chrome_trace_format(show_memory=show_memory)
+    message = Timeline(recorded.step_stats).generate_chrome_trace_format(show_memory=show_memory)
+    assert events(ours) == events(message)
+    assert Timeline(recorded).analyze_step_stats().allocator_maximums == (
+        Timeline(recorded.step_stats).analyze_step_stats().allocator_maximums
+    )
+
+
+@pytest.mark.parametrize("show_memory", [True, False])
+def test_odd_names_and_labels(tf, show_memory):
+    odd = 'a"b\\c\td é漢'
+    stats = step_stats_pb2.StepStats()
+    device = stats.dev_stats.add(device=odd)
+    for start, label in enumerate(
+        (
+            f"{odd} = Op({odd}, {odd}:1)", "", "x = y = Op(a (b), c)", "[cpu 1MB] n = Op(a)",
+            "n = Op(a, b) and more", "a\nb = Op(c)", "n = (a)", "n = Op(a, b, c, d)", "n = Op()",
+        )
+    ):  # fmt: skip
+        node = device.node_stats.add(
+            node_name=odd if start % 2 else "c",
+            timeline_label=label,
+            all_start_micros=start,
+            all_end_rel_micros=3,
+        )
+        for slot in range(start % 3):
+            described = node.output.add(slot=slot).tensor_description
+            described.dtype = start % 4
+            described.allocation_description.ptr = start << 40
+            described.allocation_description.allocator_name = odd
+    options = {"show_memory": show_memory}
+    ours = events(Timeline(stats).generate_chrome_trace_format(**options))
+    assert ours == theirs(tf, stats, **options)
+
+
+def test_more_labels_than_are_kept(monkeypatch):
+    texts = []
+    for limit in (100, 1):
+        monkeypatch.setattr(_label_table, "LIMIT", limit)
+        texts += [Timeline(gpu_step_stats()).generate_chrome_trace_format() for _ in range(3)]
+    assert len(set(texts)) == 1
 
 
 def test_an_unknown_op_time_is_refused():

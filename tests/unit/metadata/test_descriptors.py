@@ -125,6 +125,10 @@ def test_numbers_in_files_out_there_stay():
         "thread_idents": 11,
         "row_steps": 12,
         "peaks": 13,
+        "out_of_memory": 14,
         "allocations": 15,
+        "tag": 16,
+        "global_step": 17,
+        "memory_limit_bytes": 1,
     }
     assert OWN_FIELDS_START == 15000

@@ -87,6 +87,7 @@ class Names:
         self.raw_ops = _RawOps()
         self.bool = dtypes.bool_
         self.name_scope = name_scope
+        self.summary = stepscope.ops.summaries
         self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self
         self.initializers = self.train = self.queue = self.debugging = self
 

@@ -29,6 +29,7 @@ class Run:
         self.cancellation = CancellationToken()
         self.step_id = 1
         self.rendezvous = None
+        self.memory = None
 
     def cancel(self) -> None:
         self.cancellation.cancel(lambda: CancelledError(None, None, "the run was cancelled"))

@@ -213,6 +213,30 @@ def test_the_cache_gives_back_what_it_was_given_up_to_its_bound():
     assert cache.take(0).nbytes == 0
 
 
+def test_sizes_fall_into_classes_that_waste_at_most_a_quarter():
+    cache = BufferCache()
+    for size in [*range(1, 5000, 7), 123_456, 4 << 20, (4 << 20) + 1]:
+        rounded = cache.take(size).nbytes
+        assert size <= rounded <= max(size + 63, size * 1.25)
+        assert rounded % 64 == 0
+    near = cache.take(1_000_000)
+    cache.give(near)
+    assert cache.take(1_000_100) is near, "a little more than before is the same class"
+
+
+def test_what_was_freed_longest_ago_goes_first():
+    cache = BufferCache(max_bytes=1024)
+    for size in (512, 256, 256):
+        cache.give(np.empty(size, np.uint8))
+    cache.give(np.empty(64, np.uint8))
+    assert cache.cached_bytes == 576, "the largest and oldest is gone"
+    assert cache.shrink(64) == 512
+    assert cache.shrink(0) == 64
+    assert cache.cached_bytes == 0
+    cache.give(np.empty(2048, np.uint8))
+    assert cache.cached_bytes == 0, "larger than the whole cache"
+
+
 def test_poisoning_overwrites_what_is_given_back():
     before = buffers.poisoning()
     try:

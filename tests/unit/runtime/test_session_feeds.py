@@ -99,6 +99,31 @@ def test_a_number_that_does_not_fit_is_refused(session):
         session.run("j:0", {"i:0": 2**40})
 
 
+NUMBERS = [
+    1.5, 2.0, -1.9, True, 7, -1, 2**40, 2**24 + 1, 1 + 0j, np.float32(1.5), np.float64(2.5),
+    np.int64(2**40), np.array([1.5, -2.5]), [1.5, 2.5], [1, 2.5], np.array([300, 2]), [True, 2],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NUMBERS, ids=repr)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool", "float32", "float16"])
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_numbers_of_another_type_become_what_they_become_on_tensorflow(tf, dtype, value):
+    def fed(names):
+        with names.Graph().as_default() as graph:
+            x = names.placeholder(getattr(names, dtype), None)
+            y = names.identity(x)
+        with names.Session(graph=graph) as session:
+            try:
+                found = session.run(y, {x: value})
+            except TypeError as error:
+                return type(error), "not compatible with Tensor type" in str(error)
+        return found.dtype, found.tolist()
+
+    assert fed(st) == fed(tf)
+
+
 @pytest.mark.parametrize("value", [[["a"], ["b"]], [[1], [2, 3]], None], ids=str)
 def test_what_is_no_number_is_refused(session, value):
     with pytest.raises((ValueError, TypeError)):

@@ -6,9 +6,10 @@ Importing this package does not import TensorFlow; the first call of anything in
 from typing import Any
 
 from stepscope.adapters.tensorflow.function import observe, run
+from stepscope.adapters.tensorflow.memory_events import enable_memory_events
 from stepscope.adapters.tensorflow.python_ops import annotate
 
-__all__ = ["Session", "annotate", "observe", "run"]
+__all__ = ["Session", "annotate", "enable_memory_events", "observe", "run"]
 
 
 def __getattr__(name: str) -> Any:

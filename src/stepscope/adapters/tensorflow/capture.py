@@ -7,11 +7,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 
-from stepscope import options as opts
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.graphs import NodeInfo
@@ -22,12 +22,16 @@ from stepscope.metadata import Loss, OpColumns, Overhead
 
 clock = time.perf_counter_ns
 LOCAL_CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
-_EVENT_NS: Final = 90
+_EVENT_NS: Final = 240
 """What one event costs the run, about: measured as dilation of warm runs of a thousand ops."""
+_EVENTS_PER_ROW: Final = 3
 _numbers = itertools.count(1)
 
 Nodes = Mapping[str, NodeInfo]
-FindNodes = Callable[[set[str]], Nodes]
+FindNodes = Callable[[], Nodes]
+_NO_ROWS: Final[tuple[tuple[Any, ...], ...]] = ((),) * 7
+_IN_TIME: Final = itemgetter(2, 3)
+"""Sorts rows by start and end."""
 
 
 _INSIDE_ANOTHER: Final = (
@@ -35,9 +39,6 @@ _INSIDE_ANOTHER: Final = (
 )
 
 
-_NO_MEMORY: Final = Loss(
-    "allocations", 0, "TensorFlow's profiler does not tell what memory this run's ops took"
-)
 _CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
 
 
@@ -87,8 +88,6 @@ class Capture:
         self.thread = threading.get_native_id()
         self.thread_name = threading.current_thread().name
         if self.level:
-            if self.level >= opts.RunOptions.FULL_TRACE:
-                self.losses.append(_NO_MEMORY)
             outer = _open_captures.innermost()
             self.nested = outer is not None
             self.batch = outer.batch if outer is not None else shared.enter()
@@ -181,17 +180,17 @@ class Capture:
             claimed = set(marked.steps)
             rows += [
                 row
-                for row in profile.rows_of(list(profile.unclaimed(claimed)))
+                for row in profile.rows_of(list(profile.pipelines(claimed)))
                 if marked.start_ns <= row.start_ns <= marked.end_ns
             ]
             rows += profile.device_rows
-        rows.sort(key=lambda row: (row.start_ns, row.end_ns))
+        rows.sort(key=_IN_TIME)
         return rows
 
     def _unmarked_rows(self, profile: Profile, nodes: Nodes) -> list[Row]:
         """The rows of a run whose mark is still open: of the steps that no other run started."""
         rows = list(profile.rows_of(self._steps(profile), nodes))
-        return sorted(rows, key=lambda row: (row.start_ns, row.end_ns))
+        return sorted(rows, key=_IN_TIME)
 
     def _steps(self, profile: Profile) -> list[int]:
         marked = profile.of_run(self.mark)
@@ -218,34 +217,37 @@ class Capture:
         return profile.unfinished_in(self._steps(profile))
 
     def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
-        """The run as columns; `find_nodes` says what is known of the nodes with these names."""
+        """The run as columns; `find_nodes` says what is known of the nodes of its graphs."""
         profile = self.profile()
-        nodes = find_nodes({row.name for row in self.rows()})
+        nodes = find_nodes()
         rows = self.rows(nodes)
-        lowered = lowered_nodes(row.name for row in rows)
-        ops = [_op_type(row, nodes, lowered) for row in rows]
-        threads, names = self._threads(profile, rows)
-        starts = np.array([row.start_ns for row in rows], dtype=np.int64)
+        names, said, starts, ends, lines, _, devices = zip(*rows, strict=True) if rows else _NO_ROWS
+        known = [nodes.get(name) for name in names] if nodes else [None] * len(names)
+        ops = _op_types(names, said, known)
+        numbers, thread_names = self._threads(profile)
         full = self.level >= 3
         return OpColumns.build(
-            name=[row.name for row in rows],
+            name=names,
             op=ops,
-            device=[row.device or _device(row, nodes) for row in rows],
-            label=[
-                nodes[row.name].label(row.name) if row.name in nodes else f"{row.name} = {op}()"
-                for row, op in zip(rows, ops, strict=True)
+            device=[
+                device or (info.device if info is not None else "") or LOCAL_CPU
+                for device, info in zip(devices, known, strict=True)
             ],
-            thread=threads,
-            scheduled_ns=np.minimum(_ready_times(rows, nodes), starts),
+            label=[
+                f"{name} = {op}()" if info is None else f"{name} = {info.call}"
+                for name, op, info in zip(names, ops, known, strict=True)
+            ],
+            thread=[numbers.get(line, 0) for line in lines],
+            scheduled_ns=np.minimum(_ready_times(names, starts, ends, known), starts),
             start_ns=starts,
-            end_ns=[row.end_ns for row in rows],
+            end_ns=ends,
             step=step_id,
-            thread_names=names,
+            thread_names=thread_names,
             tensors=output_tensors(rows, nodes, self._eager_descriptions(rows)) if full else None,
         )
 
-    def _threads(self, profile: Profile, rows: Sequence[Row]) -> tuple[list[int], dict[int, str]]:
-        """Thread numbers per row, with names; the caller's own number is the system's."""
+    def _threads(self, profile: Profile) -> tuple[dict[int, int], dict[int, str]]:
+        """Thread numbers by line, and their names; the caller's own number is the system's."""
         marked = profile.of_run(self.mark)
         names: dict[int, str] = {self.thread: self.thread_name}
         numbers: dict[int, int] = {}
@@ -255,7 +257,7 @@ class Capture:
             else:
                 numbers[line] = line + 1
                 names[line + 1] = name.partition("/")[0]
-        return [numbers.get(row.line, 0) for row in rows], names
+        return numbers, names
 
     def _eager_descriptions(self, rows: Sequence[Row]) -> dict[int, list[Described]]:
         marked = self.marked()
@@ -276,36 +278,44 @@ class Capture:
         if not self.level:
             return Overhead()
         waited = (self.started - self.entered) + (self.left - self.ended)
-        events = 3 * len(self.rows()) if self.batch is not None else 0
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        if marked is not None and profile.is_alone(marked):
+            events = profile.host_events
+        else:
+            events = _EVENTS_PER_ROW * len(self.rows())
         during = min(events * _EVENT_NS, (self.ended - self.started) // 2)
         run = max(1, self.ended - self.started - during)
         return Overhead(waited + during, (waited + during) / run)
 
 
-def _op_type(row: Row, nodes: Nodes, lowered: set[str]) -> str:
-    if row.op:
-        return row.op
-    if row.name in nodes:
-        return nodes[row.name].op
-    return silent_op(row.name, lowered)
+def _op_types(
+    names: Sequence[str], ops: Sequence[str], known: Sequence[NodeInfo | None]
+) -> Sequence[str]:
+    """The op types, also of executions whose events do not say it."""
+    if all(ops):
+        return ops
+    lowered = lowered_nodes(names)
+    return [
+        op or (info.op if info is not None else silent_op(name, lowered))
+        for name, op, info in zip(names, ops, known, strict=True)
+    ]
 
 
-def _device(row: Row, nodes: Nodes) -> str:
-    info = nodes.get(row.name)
-    return info.device if info is not None and info.device else LOCAL_CPU
-
-
-def _ready_times(rows: Sequence[Row], nodes: Nodes) -> list[int]:
+def _ready_times(
+    names: Sequence[str], starts: Sequence[int], ends: Sequence[int],
+    known: Sequence[NodeInfo | None],
+) -> Sequence[int]:  # fmt: skip
     """When each execution had its inputs: the end of the last of them, as far as it is known."""
     ended: dict[str, int] = {}
     ready = []
-    for row in rows:
-        info = nodes.get(row.name)
-        before = [
-            ended[name]
-            for name in ((*(n for n, _ in info.inputs), *info.controls) if info else ())
-            if name in ended
-        ]
-        ready.append(max(before) if before else row.start_ns)
-        ended[row.name] = row.end_ns
+    for name, start, end, info in zip(names, starts, ends, known, strict=True):
+        latest = 0
+        if info is not None:
+            for source, _ in info.inputs:
+                latest = max(latest, ended.get(source, 0))
+            for source in info.controls:
+                latest = max(latest, ended.get(source, 0))
+        ready.append(latest or start)
+        ended[name] = end
     return ready

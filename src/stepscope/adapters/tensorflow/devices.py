@@ -26,7 +26,7 @@ def lanes(space: Space, plane: Plane) -> Iterator[tuple[str, list[Execution]]]:
     """(name, executions) of each line of an accelerator's plane."""
     gpu = ":GPU:" in plane.name
     for line in plane.lines:
-        name = line.display_name or line.name
+        name = line.name
         stream = _STREAM.match(name)
         if gpu and stream is None:
             continue

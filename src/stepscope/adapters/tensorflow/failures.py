@@ -23,6 +23,19 @@ _PYTHON_CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...]
 """What TensorFlow makes of what a Python function raises; eager code raises it as it is."""
 
 
+class _AlsoTensorFlows(type):
+    """The type of a class that is TensorFlow's and ours: it equals TensorFlow's own.
+
+    A monitored session asks whether what ended it is one of a list of classes.
+    """
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.__mro__[1]
+
+    def __hash__(cls) -> int:
+        return hash(cls.__mro__[1])
+
+
 def both_classes(error: BaseException) -> None:
     """Make a TensorFlow error an instance of our class of the same name, too."""
     kind = type(error)
@@ -33,7 +46,7 @@ def both_classes(error: BaseException) -> None:
         return
     with _lock:
         if kind not in _both:
-            _both[kind] = type(
+            _both[kind] = _AlsoTensorFlows(
                 kind.__name__, (kind, ours), {"run_metadata": None, "__reduce__": _reduce}
             )
     error.__class__ = _both[kind]
@@ -58,7 +71,7 @@ def new_error(name: str, message: str) -> Exception:
 
 
 def raised_inside(error: BaseException, op: str) -> None:
-    """Note the eager Python op that an error came out of."""
+    """Note the eager Python op that an error came out of: TensorFlow hides the frames that tell."""
     if not hasattr(error, "_stepscope_op"):
         error._stepscope_op = op  # type: ignore[attr-defined]
 

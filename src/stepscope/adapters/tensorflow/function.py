@@ -8,15 +8,14 @@ with `run_metadata` on it. A deadline cancels the functions this thread is calli
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow import python_ops, versions
-from stepscope.adapters.tensorflow.capture import Capture, FindNodes, Nodes, clock
+from stepscope.adapters.tensorflow.capture import Capture, FindNodes, Nodes
+from stepscope.adapters.tensorflow.deadline import Deadline
 from stepscope.adapters.tensorflow.failures import (
     both_classes,
     failing_eager_op,
@@ -26,6 +25,7 @@ from stepscope.adapters.tensorflow.failures import (
     status_of,
 )
 from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
+from stepscope.adapters.tensorflow.run_memory import RunMemory
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
 from stepscope.metadata import (
     Completeness,
@@ -55,7 +55,8 @@ def run(
     engine = FUNCTION if versions.is_function(callable) else EAGER
     check(resolved, engine)
     target = as_run_metadata_target(run_metadata)
-    observed = _Observed(engine, resolved, asked, _graph_of(callable))
+    observed = Observed(engine, resolved, asked, _graph_of(callable))
+    observed.memory.given((f"argument {place}", value) for place, value in enumerate(args))
     try:
         with observed:
             result = callable(*args, **kwargs)
@@ -77,7 +78,7 @@ def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetada
         )
     check(resolved, EAGER)
     target = as_run_metadata_target(run_metadata)
-    observed = _Observed(EAGER, resolved, asked, None)
+    observed = Observed(EAGER, resolved, asked, None)
     try:
         with observed:
             yield target.metadata
@@ -109,7 +110,7 @@ def _graph_of(callable: Any) -> Any:
     return callable.graph if versions.is_concrete_function(callable) else None
 
 
-class _Observed:
+class Observed:
     """One run, from entering it to its recording."""
 
     def __init__(
@@ -119,52 +120,52 @@ class _Observed:
         self._engine = engine
         self._options = options
         self._asked = asked
-        self._graph = graph
+        self.graph = graph
+        """What the user wrote, where it is one function; None for other code."""
         self._step_id = next(_step_ids)
+        self.memory = RunMemory(options, self._step_id)
         wants_graphs = options.output_partition_graphs and graph is None
         # Which graphs a run executed is seen from its ops.
-        self._capture = Capture(options.trace_level or int(wants_graphs))
+        self.capture = Capture(self.memory.level or int(wants_graphs))
         self._stack = ExitStack()
         self._error: BaseException | None = None
-        self._deadline: _Deadline | None = None
-        self._timed_out = False
+        self._raised: BaseException | None = None
+        self._deadline: Deadline | None = None
 
     def __enter__(self) -> None:
         options = self._options
         stack = self._stack
         stack.__enter__()
-        self._needs_graphs = options.output_partition_graphs or options.trace_level >= 3
+        self._needs_graphs = (
+            options.output_partition_graphs or options.trace_level >= 3 or self.memory.needs_graphs
+        )
         if self._needs_graphs:
             stack.enter_context(functions.collect())
         if self._needs_graphs:
             stack.enter_context(versions.function_options(TAG))
-        if options.trace_level:
-            stack.enter_context(python_ops.timed())
-            if options.trace_level >= 3:
-                stack.enter_context(python_ops.describing(self._capture.eager_outputs))
-        stack.enter_context(self._capture)
+        stack.enter_context(self.memory.watching())
+        stack.enter_context(python_ops.timed())
+        if options.trace_level >= 3:
+            stack.enter_context(python_ops.describing(self.capture.eager_outputs))
+        stack.enter_context(self.capture)
         if options.timeout_in_ms > 0:
-            self._deadline = stack.enter_context(_Deadline(options.timeout_in_ms))
-            if self._engine == EAGER:
-                stack.enter_context(python_ops.between_eager_ops(self._deadline.look))
+            eager = self._engine == EAGER
+            self._deadline = stack.enter_context(Deadline(options.timeout_in_ms, eager=eager))
 
     def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
-        self._error = error
-        deadline = self._deadline
-        late = deadline is not None and clock() > deadline.at
+        self._raised = self._error = error
+        if self._deadline is not None:
+            self._error = self._deadline.ended(error)
         self._stack.__exit__(None, None, None)
-        if deadline is not None and late and (error is None or deadline.caused(error)):
-            self._timed_out = True
-            if error is None or error is not deadline.error:
-                timed_out = deadline.new_error()
-                self._error = timed_out
-                raise timed_out from error
+        self.memory.failed(error)
+        if self._error is not None and self._error is not error:
+            raise self._error from error
 
     # -- what it was ---------------------------------------------------------------------------
 
     def recording(self) -> Recording:
         """The run as it ended."""
-        capture = self._capture
+        capture = self.capture
         error = self._error
         if error is not None:
             both_classes(error)
@@ -176,15 +177,16 @@ class _Observed:
                 matched.append(self._matching())
             return matched[0]
 
-        def nodes(_names: set[str]) -> Nodes:
+        def nodes() -> Nodes:
             return graphs_and_nodes()[1]
 
         capture.failed = error is not None
-        capture.failed_eager_op = failing_eager_op(error)
+        capture.failed_eager_op = failing_eager_op(self._raised)
+        memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
         wants_graphs = self._options.output_partition_graphs
-        if error is not None and wants_graphs and self._engine == FUNCTION and not nodes(set()):
+        if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
 
         def graphs() -> list[Any]:
@@ -194,7 +196,7 @@ class _Observed:
             engine=self._engine,
             step_id=self._step_id,
             status=status,
-            completeness=Completeness(tuple(losses)),
+            completeness=lambda: Completeness((*losses, *memory_losses())),
             overhead=capture.overhead,
             ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
             partition_graphs=(
@@ -203,11 +205,13 @@ class _Observed:
                 else None
             ),
             function_graphs=graphs if self._needs_graphs else None,
-            sources=(
-                (lambda: sources_of(self._graph)) if traced and self._graph is not None else None
-            ),
+            sources=self._sources if traced and self.graph is not None else None,
             run_options=self._asked,
+            **memory,
         )
+
+    def _sources(self) -> dict[str, str]:
+        return sources_of(self.graph) if self.graph is not None else {}
 
     def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
         """The graphs that this run executed, as far as they were ever collected, and their nodes.
@@ -215,12 +219,12 @@ class _Observed:
         One has to hold most nodes of a step, and of the function where that is known: functions of
         other runs have nodes of the same names.
         """
-        graph = self._graph
+        graph = self.graph
         written = [(op.name, op.type) for op in graph.get_operations()] if graph is not None else []
         whole = {name for name, _ in written}
         graphs: list[Any] = []
         known: dict[str, NodeInfo] = {}
-        for names in self._capture.step_names() or [set()]:
+        for names in self.capture.step_names() or [set()]:
             matched = functions.matching(names | whole, written)
             if matched is None:
                 continue
@@ -240,38 +244,40 @@ class _Observed:
         losses = []
         traced = self._options.trace_level > 0
         if traced:
-            executed = {row.name for row in self._capture.rows()}
-            whole = set(nodes(executed)) if self._engine == FUNCTION else set()
-            if not whole and self._graph is not None:
-                whole = {op.name for op in self._graph.get_operations()}
+            executed = {row.name for row in self.capture.rows()}
+            whole = set(nodes()) if self._engine == FUNCTION else set()
+            if not whole and self.graph is not None:
+                whole = {op.name for op in self.graph.get_operations()}
             if not whole or whole - executed:
                 losses.append(nodes_missing(status, len(whole - executed)))
         if not status.in_flight:
             why = "nothing named it" if traced else "nothing was traced"
+            if self._deadline is not None and self._deadline.passed and self._deadline.between_ops:
+                why = "there was none: the time was up between two ops"
             losses.append(in_flight_unknown(why))
         return losses
 
     def _outcomes(self) -> tuple[InFlight, ...]:
         """The ops that were executing at the deadline, and what became of them."""
         deadline = self._deadline
-        if deadline is None or not self._timed_out:
+        if deadline is None or not deadline.passed:
             return ()
-        capture = self._capture
-        at = deadline.at_epoch
+        found = deadline.eager_outcome()
+        if not found and not deadline.between_ops:
+            found = self._traced_outcomes(deadline.at_epoch) or deadline.function_outcomes()
+        return found
+
+    def _traced_outcomes(self, at: int) -> tuple[InFlight, ...]:
+        """The ops of a function that were executing at this time."""
+        capture = self.capture
         rows = [row for row in capture.rows() if row.start_ns < at]
         found = {row: row.end_ns - at for row in rows if row.end_ns > at}
         found |= {row: 0 for row in capture.unfinished() if row.start_ns < at and row not in found}
         if not found and rows:
             # Between two ops: the one that had just been executed.
             found = {rows[-1]: 0}
-        marked = capture.marked()
-        eager = set(marked.eager) if marked is not None else set()
         return tuple(
-            InFlight(
-                row.name,
-                "waited_for" if late > _WAITED_NS or row in eager else "cancelled",
-                max(0, late),
-            )
+            InFlight(row.name, "waited_for" if late > _WAITED_NS else "cancelled", max(0, late))
             for row, late in found.items()
         )
 
@@ -280,53 +286,3 @@ def _as_run(name: str) -> str:
     """The name under which a function's result is executed, of the one in its graph."""
     stem = name.removesuffix("_RetVal")
     return name if stem == name else stem + _RUN_RESULT
-
-
-class _Deadline:
-    """Cancels the functions this thread calls when the time is up, and stops between eager ops."""
-
-    def __init__(self, timeout_ms: int) -> None:
-        self.error: BaseException | None = None
-        """What was raised between two ops."""
-        self._timeout_ms = timeout_ms
-        self.at = clock() + timeout_ms * 1_000_000
-        self.at_epoch = time.time_ns() + timeout_ms * 1_000_000
-        self._timeout_s = timeout_ms / 1000
-        self._stack = ExitStack()
-        self._fired = threading.Event()
-
-    def __enter__(self) -> _Deadline:
-        manager = self._stack.enter_context(versions.cancellable())
-
-        def fire() -> None:
-            self._fired.set()
-            manager.start_cancel()
-
-        self._timer = threading.Timer(self._timeout_s, fire)
-        self._timer.daemon = True
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._timer.cancel()
-        self._stack.__exit__(None, None, None)
-
-    def look(self) -> None:
-        """Called after each eager op: raises when the time is up."""
-        if clock() > self.at and self.error is None:
-            self.error = self.new_error()
-            raise self.error
-
-    def new_error(self) -> Exception:
-        return new_error(
-            "DeadlineExceededError",
-            f"Timed out waiting for notification (timeout of {self._timeout_ms} ms)",
-        )
-
-    def caused(self, error: BaseException) -> bool:
-        """Whether an error is what cancelling looks like from inside."""
-        if error is self.error:
-            return True
-        if not self._fired.is_set():
-            return False
-        return isinstance(error, versions.tensorflow().errors.CancelledError)

@@ -30,11 +30,8 @@ class NodeInfo:
     inputs: tuple[tuple[str, int], ...]
     """Data inputs as (node, output)."""
     controls: tuple[str, ...]
-
-    def label(self, name: str) -> str:
-        """As TensorFlow's step stats label it."""
-        inputs = [n if not slot else f"{n}:{slot}" for n, slot in self.inputs]
-        return f"{name} = {self.op}({', '.join([*inputs, *(f'^{c}' for c in self.controls)])})"
+    call: str
+    """Op type and inputs, as TensorFlow's step stats have them in their labels."""
 
 
 def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
@@ -49,7 +46,8 @@ def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
                 else:
                     source, _, index = text.partition(":")
                     data.append((source, int(index or 0)))
-            found[node.name] = NodeInfo(node.op, node.device, tuple(data), tuple(controls))
+            call = f"{node.op}({', '.join(text.removesuffix(':0') for text in node.input)})"
+            found[node.name] = NodeInfo(node.op, node.device, tuple(data), tuple(controls), call)
     return found
 
 

@@ -20,13 +20,13 @@ Guarantees:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from stepscope.adapters.tensorflow.failures import both_classes, status_of
+from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.function import raise_with
-from stepscope.adapters.tensorflow.session import _SessionRun
+from stepscope.adapters.tensorflow.session_run import SessionRun, shared_by_runs_of
 from stepscope.adapters.tensorflow.support import SESSION
 from stepscope.metadata import Completeness, Loss, Recording, RunMetadata
 from stepscope.options import RunOptions
@@ -34,8 +34,6 @@ from stepscope.options import RunOptions
 __all__ = ["StandIn"]
 
 v1 = tf.compat.v1
-_GRAPHS: Final = "_stepscope_nodes"
-"""The attribute of a session that keeps its executed graphs, by kind of run."""
 Deliver = Callable[[RunMetadata, "BaseException | None"], None]
 
 
@@ -113,22 +111,25 @@ class _Call:
     def __init__(
         self, session: Any, run: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any
     ) -> None:
-        self.graph = session.graph
+        self.session = session
         self.fetches = fetches
         self.values = list(fetches.values())
         self.feed_dict = feed_dict
         self.options = options if options is not None else v1.RunOptions()
         self.run_metadata = run_metadata if run_metadata is not None else v1.RunMetadata()
-        self._stepscope_nodes = vars(session).setdefault(_GRAPHS, {})
         self._run = run
 
     def as_asked(self) -> Any:
         """The run as its caller and the other hooks asked for it."""
         return self._run(self.fetches, self.feed_dict, self.options, self.run_metadata)
 
-    def native_run(self, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
-        """The run with other options; the caller's metadata get what the caller asked for."""
+    def native_run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """A run with other options; the caller's metadata get what the caller asked for."""
         result = self._run(fetches, feed_dict, options, run_metadata)
+        if run_metadata is None:
+            return result
         self.run_metadata.CopyFrom(run_metadata)
         self.run_metadata.ClearField("step_stats")
         if not self.options.output_partition_graphs:
@@ -148,26 +149,22 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         try:
             result = call.as_asked()
         except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
-            _fail(error, metadata, _native_recording(call.run_metadata, options, error))
+            metadata.record(_native_recording(call.run_metadata, options, error))
+            raise_with(error, metadata)
         metadata.record(_native_recording(call.run_metadata, options, None))
         return result
-    run = _SessionRun(call, call.values, call.feed_dict, options, options.resolve())  # type: ignore[arg-type]
+    session = call.session
+    run = SessionRun(
+        session.graph, call.native_run, shared_by_runs_of(session), call.values, call.feed_dict,
+        options,
+    )  # fmt: skip
     try:
         values = run.execute()
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
-        _fail(error, metadata, run.recording(error))
+        metadata.record(run.recording(error))
+        raise_with(error, metadata)
     metadata.record(run.recording(None))
     return dict(zip(call.fetches, values, strict=True))
-
-
-def _fail(error: BaseException, metadata: RunMetadata, recording: Recording) -> NoReturn:
-    """Raise an error again with the run's metadata on it, of both classes if it may be."""
-    metadata.record(recording)
-    if type(error) is tf.errors.OutOfRangeError:
-        raise error  # a monitored session knows the end of its data by this very class, no other
-    both_classes(error)
-    raise_with(error, metadata)
-    raise AssertionError("unreachable")
 
 
 def _native_recording(native: Any, options: RunOptions, error: BaseException | None) -> Recording:

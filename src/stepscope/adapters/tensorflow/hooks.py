@@ -9,27 +9,23 @@ This module needs TensorFlow and imports it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from stepscope.adapters.tensorflow.global_step import StepCounter
 from stepscope.adapters.tensorflow.hooked_run import StandIn
-from stepscope.adapters.tensorflow.loop_log import LoopLog, RecordedStep
-from stepscope.adapters.tensorflow.support import SESSION, check
+from stepscope.adapters.tensorflow.loop_log import RecordedLoop
+from stepscope.adapters.tensorflow.support import SESSION
 from stepscope.metadata import RunMetadata
-from stepscope.options import RunOptions, as_run_options
-from stepscope.scheduling import Action, Schedule, as_schedule
+from stepscope.scheduling import Action
 
 __all__ = ["TraceHook"]
 
 v1 = tf.compat.v1
 
 
-class TraceHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Records the runs of a monitored session that a schedule names.
 
     The step of a run is the value of the global step before it. Where the graph has none, or
@@ -47,35 +43,10 @@ class TraceHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     Without `logdir` and `callback` all recorded steps are kept in `steps`; `last` is always there.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule | Callable[[int], Action | bool] | str,
-        logdir: str | os.PathLike[str] | None = None,
-        options: Any = None,
-        callback: Callable[[int, RunMetadata], object] | None = None,
-    ) -> None:
-        self._schedule = as_schedule(schedule)
-        self._options = as_run_options(options) or RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
-        check(self._options.resolve(), SESSION)
-        self._log = LoopLog(logdir, callback)
-        self._session: Any = None
-        self._counter: StepCounter | None = None
-        self._stand_in: StandIn | None = None
-
-    @property
-    def steps(self) -> list[RecordedStep]:
-        """The recorded steps, if there is neither `logdir` nor `callback` to take them."""
-        return self._log.kept
-
-    @property
-    def last(self) -> RecordedStep | None:
-        """The step recorded last."""
-        return self._log.last
-
-    @property
-    def event_file(self) -> Path | None:
-        """The event file written to, once there is one."""
-        return self._log.path
+    _engine = SESSION
+    _session: Any = None
+    _counter: StepCounter | None = None
+    _stand_in: StandIn | None = None
 
     # -- what the session calls ----------------------------------------------------------------
 

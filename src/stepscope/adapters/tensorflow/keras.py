@@ -12,26 +12,26 @@ This module needs TensorFlow with its Keras, 2 or 3, and imports it.
 
 from __future__ import annotations
 
-import os
+import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow.loop_log import LoopLog, RecordedStep
+from stepscope.adapters.tensorflow.loop_log import RecordedLoop
+from stepscope.adapters.tensorflow.support import EAGER
 from stepscope.adapters.tensorflow.versions import is_function
 from stepscope.errors import UnimplementedError
 from stepscope.metadata import RunMetadata
-from stepscope.options import RunOptions, as_run_options
-from stepscope.scheduling import Action, Schedule, as_schedule
+from stepscope.scheduling import Action
 
 __all__ = ["TraceCallback"]
 
 
-class TraceCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[misc]
     """Records the steps of a Keras loop that a schedule names.
 
     Steps are counted from 0 over all epochs, apart for `fit` (train), `evaluate` and validation
@@ -50,37 +50,20 @@ class TraceCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     _supports_tf_logs = True  # Keras 2 else turns every batch's logs into NumPy for us
 
-    def __init__(
-        self,
-        schedule: Schedule | Callable[[int], Action | bool] | str,
-        logdir: str | os.PathLike[str] | None = None,
-        options: Any = None,
-        callback: Callable[[int, RunMetadata], object] | None = None,
-    ) -> None:
-        super().__init__()
-        self._schedule = as_schedule(schedule)
-        self._options = as_run_options(options) or RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
-        self._log = LoopLog(logdir, callback)
-        self._next = {"train": 0, "test": 0, "predict": 0}
-        self._began = {"train": 0, "test": 0, "predict": 0}
-        self._restore: Callable[[], None] | None = None
-        self._in_fit = False
-        self._warned = False
+    _engine = EAGER  # a model that is not compiled to a function is run so
+    _restore: Callable[[], None] | None = None
+    _in_fit = False
+    _warned = False
 
-    @property
-    def steps(self) -> list[RecordedStep]:
-        """The recorded steps, if there is neither `logdir` nor `callback` to take them."""
-        return self._log.kept
+    @functools.cached_property
+    def _next(self) -> Counter[str]:
+        """By mode, the number of the next step."""
+        return Counter()
 
-    @property
-    def last(self) -> RecordedStep | None:
-        """The step recorded last."""
-        return self._log.last
-
-    @property
-    def event_file(self) -> Path | None:
-        """The event file written to, once there is one."""
-        return self._log.path
+    @functools.cached_property
+    def _began(self) -> Counter[str]:
+        """By mode, the batch that began last, as Keras counts."""
+        return Counter()
 
     # -- what Keras calls ----------------------------------------------------------------------
 

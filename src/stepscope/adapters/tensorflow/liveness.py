@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+_ADDED_NAME: Final = "/_"
+"""In all names that lowering makes; looked for first, as most names have nothing of it."""
 _SCOPE: Final = re.compile(r"^(.*)/(then|else|body|cond|branch\d+)/_\d+/")
 _PIVOT: Final = re.compile(r"^(.*)/(pivot_\w+|loop_body_control|LoopCond)/_\d+$")
 _PIVOT_OF: Final = {
@@ -48,7 +50,7 @@ class Liveness:
         self._known: dict[str, list[bool] | None] = {}
         self._pivots: dict[tuple[str, str], str] = {}
         for name in (*executed, *silent):
-            match = _PIVOT.match(name)
+            match = _PIVOT.match(name) if _ADDED_NAME in name else None
             if match:
                 self._pivots[match[1], match[2]] = name
         self._lively = {scope[0] for scope in map(_scope, executed) if scope}
@@ -101,7 +103,7 @@ class Liveness:
 
 def _scope(name: str) -> tuple[str, str, str] | None:
     """(prefix, the node that was lowered, the kind of branch) of the innermost branch."""
-    match = _SCOPE.match(name)
+    match = _SCOPE.match(name) if _ADDED_NAME in name else None
     if match is None:
         return None
     parent = _ADDED.sub("", match[1])
@@ -110,7 +112,8 @@ def _scope(name: str) -> tuple[str, str, str] | None:
 
 def lowered_nodes(names: Iterable[str]) -> set[str]:
     """The conditionals and loops that were lowered, from the names of what took their place."""
-    return {match[1] for match in map(_LOWERED.match, names) if match}
+    added = (name for name in names if _ADDED_NAME in name)
+    return {match[1] for match in map(_LOWERED.match, added) if match}
 
 
 def silent_op(name: str, lowered: set[str]) -> str:

@@ -19,8 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stepscope.adapters.tensorflow.support import check
 from stepscope.export import FileWriter
 from stepscope.metadata import RunMetadata
+from stepscope.options import RunOptions, as_run_options
+from stepscope.scheduling import Action, Schedule, as_schedule
 
 SUFFIX = ".stepscope"
 """What the names of our event files end with."""
@@ -117,6 +120,41 @@ class LoopLog:
                 self._writer.close()
             except OSError as error:
                 _warn(f"The event file {self.path} may not be on the disk whole: {error}")
+
+
+class RecordedLoop:
+    """What the hook and the callback have in common: a schedule, options, and a log to look at."""
+
+    _engine: str
+    """The engine that has to do what the options ask for."""
+
+    def __init__(
+        self,
+        schedule: Schedule | Callable[[int], Action | bool] | str,
+        logdir: str | os.PathLike[str] | None = None,
+        options: Any = None,
+        callback: Callable[[int, RunMetadata], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._schedule = as_schedule(schedule)
+        self._options = as_run_options(options) or RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
+        check(self._options.resolve(), self._engine)
+        self._log = LoopLog(logdir, callback)
+
+    @property
+    def steps(self) -> list[RecordedStep]:
+        """The recorded steps, if there is neither `logdir` nor `callback` to take them."""
+        return self._log.kept
+
+    @property
+    def last(self) -> RecordedStep | None:
+        """The step recorded last."""
+        return self._log.last
+
+    @property
+    def event_file(self) -> Path | None:
+        """The event file written to, once there is one."""
+        return self._log.path
 
 
 def _warn(message: str) -> None:

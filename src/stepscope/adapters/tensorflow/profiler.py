@@ -24,6 +24,7 @@ import time
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.allocator_events import MemoryProfile, ledger
 from stepscope.adapters.tensorflow.events import CLOCK, CLOCK_STAT
 from stepscope.adapters.tensorflow.quiet_log import quiet
 
@@ -39,8 +40,8 @@ class Batch:
     """Runs that were profiled together."""
 
     __slots__ = (
-        "_decode_lock", "_decoded", "cut", "data", "done", "folder", "level_raised", "problem",
-        "running", "session", "stop_ns",
+        "_decode_lock", "_decoded", "cut", "data", "done", "folder", "level_raised", "memory",
+        "problem", "running", "session", "stop_ns",
     )  # fmt: skip
 
     def __init__(self, session: Any, folder: str, *, level_raised: bool) -> None:
@@ -50,6 +51,8 @@ class Batch:
         self.running = 0
         self.cut = False
         self.data = b""
+        self.memory: MemoryProfile | None = None
+        """What the allocator did, where it tells."""
         self.problem = ""
         self.stop_ns = 0
         """How long stopping and exporting took."""
@@ -144,6 +147,7 @@ class SharedProfiler:
                         with gfile.GFile(f"{where}/{name}", "rb") as file:
                             batch.data = file.read()
                     gfile.remove(f"{where}/{name}")
+            batch.memory = ledger.take(batch.data)
         except Exception as error:  # noqa: BLE001 - the runs themselves are done; say what is lost
             batch.problem = f"the profiler's data could not be read: {error}"
         finally:

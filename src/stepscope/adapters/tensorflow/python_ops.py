@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow import cancelling, versions
 from stepscope.adapters.tensorflow.events import PYTHON_OP, SPAN, unspoken
 from stepscope.adapters.tensorflow.failures import raised_inside
 from stepscope.adapters.tensorflow.shapes import Described
@@ -36,8 +36,13 @@ def between_eager_ops(look: Callable[[], None]) -> Iterator[None]:
     """
     outer = getattr(_thread, "look", None)
     _thread.look = look
+
+    def after(op_type: str, _outputs: Any) -> None:
+        if not cancelling.finalizes(op_type):
+            look()
+
     try:
-        with timed(), versions.op_callback(lambda _op, _outputs: look()):
+        with timed(), versions.op_callback(after):
             yield
     finally:
         _thread.look = outer
@@ -56,6 +61,9 @@ def _python_span(name: str) -> Iterator[Callable[[Any], None]]:
 
     Gives a function that takes what the op put out.
     """
+    called = cancelling.here()
+    if called is not None:
+        called.begin(name)
     with versions.trace_me(f"{PYTHON_OP}PyFunc:{unspoken(name)}"):
         try:
             yield getattr(_thread, "note_python", _ignore)
@@ -65,6 +73,32 @@ def _python_span(name: str) -> Iterator[Callable[[Any], None]]:
     look = getattr(_thread, "look", None)
     if look is not None:
         look()
+
+
+class PythonCalls:
+    """The Python functions that ops of a run are inside of, seen without tracing it.
+
+    A call that was under way before the run began is not its own. Nor is one by a node that is not
+    among its nodes; but of two runs of the same nodes at once either may be meant.
+    """
+
+    def __init__(self) -> None:
+        self._began = versions.python_calls.start()
+        self._found: set[str] = set()
+
+    def look(self) -> None:
+        """Note the calls that are under way now."""
+        self._found = versions.python_calls.since(self._began)
+
+    def among(self, nodes: Iterable[Any]) -> list[str]:
+        """The names of the nodes (NodeDefs) whose functions were under way at the last look."""
+        if not self._found:
+            return []
+        return [
+            node.name
+            for node in nodes
+            if "PyFunc" in node.op and node.attr["token"].s.decode() in self._found
+        ]
 
 
 def _ignore(_outputs: Any) -> None:

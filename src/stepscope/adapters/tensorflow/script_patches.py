@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.script_names import function_name
 from stepscope.adapters.tensorflow.scripts import ScriptRecorder
 
@@ -145,12 +146,16 @@ def _patch(recorder: ScriptRecorder) -> None:
     _patch_eager(recorder)
     _patch_profiler(recorder)
     _hide_frames()
+    recorder.loaded()
 
 
 def _patch_sessions(recorder: ScriptRecorder) -> None:
-    from tensorflow.python.client import session as sessions
+    # Not before there is TensorFlow.
+    from stepscope.adapters.tensorflow.script_reports import naming_ours
 
-    base = sessions.BaseSession
+    v1 = versions.tensorflow().compat.v1
+    v1.RunOptions = naming_ours(v1.RunOptions)
+    base = versions.session_class()
     native = base.run
     here = recorder.here
 
@@ -193,14 +198,9 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
 
 
 def _patch_functions(recorder: ScriptRecorder) -> None:
-    from tensorflow.python.eager import context
-    from tensorflow.python.eager.polymorphic_function import (
-        concrete_function,
-        polymorphic_function,
-    )
-
     here = recorder.here
-    executing_eagerly = context.executing_eagerly
+    executing_eagerly = versions.tensorflow().executing_eagerly
+    function, concrete = versions.function_classes()
 
     def patch(kind: Any, name_of: Callable[[Any], str], graph_of: Callable[[Any], Any]) -> None:
         native = kind.__call__
@@ -215,14 +215,12 @@ def _patch_functions(recorder: ScriptRecorder) -> None:
 
         kind.__call__ = call
 
-    patch(polymorphic_function.Function, function_name, lambda _: None)
-    patch(concrete_function.ConcreteFunction, lambda f: str(f.graph.name), lambda f: f.graph)
+    patch(function, function_name, lambda _: None)
+    patch(concrete, lambda f: str(f.graph.name), lambda f: f.graph)
 
 
 def _patch_eager(recorder: ScriptRecorder) -> None:
-    from tensorflow.python.eager import backprop, context
-
-    tape = backprop.GradientTape
+    tape = versions.tensorflow().GradientTape
     enter, leave = tape.__enter__, tape.__exit__
 
     @functools.wraps(enter)
@@ -239,7 +237,7 @@ def _patch_eager(recorder: ScriptRecorder) -> None:
             recorder.tape_left()
 
     tape.__enter__, tape.__exit__ = entered, left
-    kind = context.Context
+    kind = versions.eager_context_class()
     ensure_initialized = kind.ensure_initialized
 
     @functools.wraps(ensure_initialized)
@@ -262,9 +260,8 @@ def _patch_eager(recorder: ScriptRecorder) -> None:
 
 
 def _patch_profiler(recorder: ScriptRecorder) -> None:
-    from tensorflow.python.profiler import profiler_v2
-
-    native = profiler_v2._pywrap_profiler
+    module = versions.profiler_module()
+    native = module._pywrap_profiler
 
     class ProfilerSession:
         """The profiler session of the script, for which ours makes room."""
@@ -311,13 +308,11 @@ def _patch_profiler(recorder: ScriptRecorder) -> None:
 
     stand_in = Module(native.__name__)
     stand_in.ProfilerSession = ProfilerSession  # type: ignore[attr-defined]
-    profiler_v2._pywrap_profiler = stand_in
+    module._pywrap_profiler = stand_in
 
 
 def _hide_frames() -> None:
     """Keep what runs the script out of the lines that TensorFlow shows with an op's error."""
-    from tensorflow.python.util import tf_stack
-
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     outside: set[str] = set()
     frame: FrameType | None = sys._getframe()
@@ -326,10 +321,4 @@ def _hide_frames() -> None:
         outside = set() if name == script else outside | {name}
         frame = frame.f_back
     folder = Path(__file__).parent
-    files = frozenset(outside | {str(path) for path in folder.glob("script*.py")})
-
-    class Filter(tf_stack.StackTraceFilter):  # type: ignore[misc]
-        def get_filtered_filenames(self) -> frozenset[str]:
-            return files
-
-    Filter().__enter__()
+    versions.hide_frames(frozenset(outside | {str(path) for path in folder.glob("script*.py")}))

@@ -48,6 +48,7 @@ class Windows(SharedProfiler):
         self._opened = 0
         self._pending: list[Deliver] = []
         self._lent = 0
+        self._always_open = False
         self.problems: list[str] = []
 
     def note_problem(self, error: Exception) -> None:
@@ -60,6 +61,23 @@ class Windows(SharedProfiler):
     def pending(self) -> int:
         """How many runs wait to be handed over."""
         return len(self._pending)
+
+    def keep_open(self) -> None:
+        """Record from now on also between runs, for what is allocated there."""
+        with self._state:
+            self._always_open = True
+            self._reopen()
+
+    def close(self) -> None:
+        """Record no more, and hand over the runs that ended."""
+        with self._state:
+            self._always_open = False
+        self.read()
+
+    def _reopen(self) -> None:
+        if self._always_open and self._window is None and not self._lent:
+            self._window = self._start()
+            self._opened = clock()
 
     def open_run(self) -> Batch | None:
         """A run begins; None where the profiler is somebody else's."""
@@ -102,6 +120,7 @@ class Windows(SharedProfiler):
                 if window is not None:
                     self._stop(window)
                     window.done.set()
+                self._reopen()
             if pending:
                 functions.flush()
             for deliver in pending:
@@ -128,6 +147,7 @@ class Windows(SharedProfiler):
         """The other one is done with it."""
         with self._state:
             self._lent -= 1
+            self._reopen()
 
     def after_fork(self) -> None:
         """In a child process: nothing that was recorded is ours to read."""
@@ -217,7 +237,7 @@ class _Others:
 
     def __init__(self, profile: Profile) -> None:
         claimed = {step for marked in profile.marked.values() for step in marked.steps}
-        rows = [*profile.rows_of(list(profile.unclaimed(claimed))), *profile.device_rows]
+        rows = [*profile.rows_of(list(profile.pipelines(claimed))), *profile.device_rows]
         self._rows = sorted(rows, key=lambda row: row.start_ns)
         self._starts = [row.start_ns for row in self._rows]
         self._marks = sorted((m.start_ns, m.end_ns, mark) for mark, m in profile.marked.items())

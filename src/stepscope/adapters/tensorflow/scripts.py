@@ -25,37 +25,25 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow import capture as capture_module
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.failures import status_of
-from stepscope.adapters.tensorflow.function import _Observed
+from stepscope.adapters.tensorflow.function import Observed
 from stepscope.adapters.tensorflow.graphs import TAG, functions
-from stepscope.adapters.tensorflow.script_columns import joined
-from stepscope.adapters.tensorflow.script_sessions import SessionCall
+from stepscope.adapters.tensorflow.script_deliveries import EAGER_CODE, Add, Deliveries
 from stepscope.adapters.tensorflow.script_windows import LentProfiler, WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
-from stepscope.metadata import (
-    Completeness,
-    Loss,
-    OpColumns,
-    Overhead,
-    Recording,
-    RunMetadata,
-    Status,
-)
+from stepscope.metadata import Status
 from stepscope.scheduling import Action, Schedule
 
-EAGER_CODE: Final = "eager code"
 TAPE: Final = "gradient tape"
-Add = Callable[[RunMetadata, str], None]
+Prepared = tuple[Any, Callable[[], Any]]
+"""What observes a run, and the call to make inside it."""
 
 
 class _Here(threading.local):
@@ -68,9 +56,14 @@ class ScriptRecorder:
     """Takes the runs of a script. `script_patches.install` makes TensorFlow call it."""
 
     def __init__(
-        self, add: Add, trace_level: int, schedule: Schedule | None = None, limit: int | None = None
-    ) -> None:
-        """`add` is given each recorded run and its name; after `limit` runs there are no more."""
+        self, add: Add, trace_level: int, schedule: Schedule | None = None,
+        limit: int | None = None, *, memory: bool = False,
+    ) -> None:  # fmt: skip
+        """`add` is given each recorded run and its name; after `limit` runs there are no more.
+
+        With `memory`, allocations are followed from the start, also between runs.
+        """
+        self._memory = memory
         self.active = True
         self.missed = 0
         """How many were not recorded because the script was profiling itself."""
@@ -78,7 +71,6 @@ class ScriptRecorder:
         """How many runs the script made, recorded or not, while the schedule had more."""
         self.windows = Windows()
         self.here = _Here()
-        self._add = add
         self._schedule = schedule
         self._limit = limit
         self._asked = opts.RunOptions(trace_level=trace_level)
@@ -86,12 +78,7 @@ class ScriptRecorder:
         self._numbers = itertools.count()
         self._main = threading.main_thread()
         self._segment: _Segment | None = None
-        self._eager: list[OpColumns] = []
-        self._eager_losses: Counter[Loss] = Counter()
-        self._eager_cost = 0
-        self._eager_status = Status()
-        self._given = 0
-        self._graphs: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+        self._deliveries = Deliveries(add, self._asked)
         self._last_wanted = self._wants(0)
         self._ready = False
         capture_module.shared = LentProfiler(self.windows)  # type: ignore[attr-defined]
@@ -108,8 +95,8 @@ class ScriptRecorder:
         if threading.current_thread() is not self._main:
             return
         self._end_segment()
-        self.windows.read()
-        self._deliver_eager()
+        self.windows.close()
+        self._deliveries.eager_code()
 
     def _after_fork(self) -> None:
         self.active = False
@@ -123,10 +110,10 @@ class ScriptRecorder:
     ) -> Any:
         """An outermost call of a function."""
 
-        def observed() -> Any:
-            return _Observed(FUNCTION, self._options, self._asked, graph())
+        def prepare() -> Prepared:
+            return Observed(FUNCTION, self._options, self._asked, graph()), call
 
-        return self._run(name, observed, call)
+        return self._run(name, prepare, call)
 
     def session_run(
         self, session: Any, native: Callable[..., Any], fetches: Any, feed_dict: Any, options: Any,
@@ -137,26 +124,50 @@ class ScriptRecorder:
         def call() -> Any:
             return native(session, fetches, feed_dict, options, run_metadata)
 
-        if getattr(options, "trace_level", 0):
-            return self._natively_traced(call, options, run_metadata)
+        if options is not None:
+            # Not before there is TensorFlow.
+            from stepscope.adapters.tensorflow.script_reports import ReportedRun, asks_for_memory
 
-        def observed() -> Any:
-            graphs = self._graphs.setdefault(session, {})
-            made = SessionCall(session, graphs, native, fetches, feed_dict, options, run_metadata)
-            return made.observed(self._asked, self._options)
+            if asks_for_memory(options):
+                run = ReportedRun(
+                    session, native, fetches, feed_dict, options, run_metadata,
+                    self._options.trace_level, self.windows.note_problem,
+                )  # fmt: skip
+                return self._traced_alone(
+                    run.call,
+                    lambda _status: self._deliveries.as_it_is(
+                        "Session.run", run.metadata, session.graph
+                    ),
+                )
+            if options.trace_level:
+                return self._traced_alone(
+                    call,
+                    lambda status: self._deliveries.native(
+                        options, run_metadata, status, session.graph
+                    ),
+                )
 
-        return self._run(lambda: "Session.run", observed, call)
+        def prepare() -> Prepared:
+            # Not before there is TensorFlow.
+            from stepscope.adapters.tensorflow.script_sessions import SessionCall
+
+            made = SessionCall(
+                session, native, fetches, feed_dict, options, run_metadata, self._asked
+            )
+            return made, made.call
+
+        return self._run(lambda: "Session.run", prepare, call)
 
     def session_callable(self, call: Callable[[], Any]) -> Any:
         """An outermost call of what `Session.make_callable` gave."""
 
-        def observed() -> Any:
-            return _Observed(SESSION, self._options, self._asked, None)
+        def prepare() -> Prepared:
+            return Observed(SESSION, self._options, self._asked, None), call
 
-        return self._run(lambda: "Session callable", observed, call)
+        return self._run(lambda: "Session callable", prepare, call)
 
     def _run(
-        self, name: Callable[[], str], make: Callable[[], Any], call: Callable[[], Any]
+        self, name: Callable[[], str], prepare: Callable[[], Prepared], call: Callable[[], Any]
     ) -> Any:
         here = self.here
         thread = threading.current_thread()
@@ -168,24 +179,25 @@ class ScriptRecorder:
             if main:
                 self._end_segment()
             if self._next_wanted():
-                return self._observed(name(), make, call)
+                return self._observed(name(), prepare, call)
             with self._before_recording():
                 return call()
         finally:
             here.depth -= 1
-            if self._limit is not None and self._given + self.windows.pending >= self._limit:
+            given = self._deliveries.given + self.windows.pending
+            if self._limit is not None and given >= self._limit:
                 self.windows.read()
             self.windows.read_if_due()
             if main:
                 self._begin_segment(EAGER_CODE)
 
-    def _observed(self, name: str, make: Callable[[], Any], call: Callable[[], Any]) -> Any:
+    def _observed(self, name: str, prepare: Callable[[], Prepared], call: Callable[[], Any]) -> Any:
         try:
-            observed = make()
+            observed, recorded_call = prepare()
             capture = WindowCapture(self._options.trace_level, self.windows)
-            observed._capture = capture
+            observed.capture = capture
             status: list[Status] = []
-            capture.on_ended = lambda: self._deliver(name, observed, *status)
+            capture.on_ended = lambda: self._deliveries.run(name, observed, *status)
             observed.__enter__()
         except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
             self.windows.note_problem(error)
@@ -194,9 +206,10 @@ class ScriptRecorder:
         if traced and capture.batch is None:
             self.missed += 1
         try:
-            return observed.call() if isinstance(observed, SessionCall) else call()
+            return recorded_call()
         except BaseException as error:
             status.append(status_of(error))
+            observed.memory.failed(error, changes_error=False)
             raise
         finally:
             # Without the error: what the script raises stays of TensorFlow's class alone.
@@ -204,8 +217,8 @@ class ScriptRecorder:
             if not traced:
                 capture.on_ended()
 
-    def _natively_traced(self, call: Callable[[], Any], options: Any, run_metadata: Any) -> Any:
-        """A run that the script itself has traced: TensorFlow needs the profiler, and has stats."""
+    def _traced_alone(self, call: Callable[[], Any], deliver: Callable[[Status], bool]) -> Any:
+        """A run that the script itself asks to be told of: the profiler is not ours meanwhile."""
         here = self.here
         here.depth += 1
         main = threading.current_thread() is self._main
@@ -222,8 +235,8 @@ class ScriptRecorder:
                 raise
             finally:
                 self.windows.give_back()
-                if wanted:
-                    self._deliver_native(options, run_metadata, status)
+                if wanted and not deliver(status):
+                    self.missed += 1
         finally:
             here.depth -= 1
             if main:
@@ -286,6 +299,11 @@ class ScriptRecorder:
             here.tapes -= 1
             here.depth -= 1
 
+    def loaded(self) -> None:
+        """TensorFlow is imported, and nothing is allocated yet."""
+        if self._memory:
+            self.windows.keep_open()
+
     def initialized(self) -> None:
         """TensorFlow's eager context is there: eager ops come from now on."""
         self._ready = True
@@ -317,8 +335,8 @@ class ScriptRecorder:
             return
         if not versions.tensorflow().executing_eagerly():
             return
-        observed = _Observed(EAGER, self._options, self._asked, None)
-        observed._capture = WindowCapture(self._options.trace_level, self.windows)
+        observed = Observed(EAGER, self._options, self._asked, None)
+        observed.capture = WindowCapture(self._options.trace_level, self.windows)
         self._segment = _Segment(name, observed)
         observed.__enter__()
 
@@ -327,80 +345,19 @@ class ScriptRecorder:
         if segment is None:
             return
         observed = segment.observed
-        capture: Any = observed._capture
+        capture: Any = observed.capture
         status = status_of(error)
+        observed.memory.failed(error, changes_error=False)
         if segment.name == TAPE:
-            capture.on_ended = lambda: self._deliver(TAPE, observed, status)
+            capture.on_ended = lambda: self._deliveries.run(TAPE, observed, status)
         else:
-            capture.on_ended = lambda: self._keep_eager(observed)
-            self._eager_status = status
+            capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
         observed.__exit__(None, None, None)
 
     def failed(self, error: BaseException) -> None:
         """The script ended with an error: if it was in eager code, that code ended so."""
         if threading.current_thread() is self._main and not _came_from_a_run(error):
             self._end_segment(error)
-
-    # -- handing over --------------------------------------------------------------------------
-
-    def _deliver(self, name: str, observed: Any, *ended: Status) -> None:
-        recording: Recording = observed.recording()
-        status = ended[0] if ended else Status()
-        losses = recording.completeness.losses
-        if not status.ok:
-            reason = f"the run ended with {status.code}"
-            losses = (*losses, Loss("op executions", 0, reason))
-        self._hand_over(replace(recording, status=status, completeness=Completeness(losses)), name)
-
-    def _deliver_native(self, options: Any, run_metadata: Any, status: Status) -> None:
-        if run_metadata is None or not hasattr(run_metadata, "SerializeToString"):
-            self.missed += 1
-            return
-        found = RunMetadata.FromString(run_metadata.SerializeToString())
-        self._hand_over(
-            Recording(
-                engine=SESSION,
-                status=status,
-                ops=lambda: found.ops,
-                partition_graphs=lambda: list(found.partition_graphs),
-                run_options=opts.as_run_options(options),
-            ),
-            "Session.run",
-        )
-
-    def _hand_over(self, recording: Recording, name: str) -> None:
-        metadata = RunMetadata()
-        metadata.record(recording)
-        self._given += 1
-        self._add(metadata, name)
-
-    def _keep_eager(self, observed: Any) -> None:
-        recording: Recording = observed.recording()
-        self._eager_losses.update(recording.completeness.losses)
-        self._eager_cost += observed._capture.overhead().ns
-        columns = recording.ops() if recording.ops is not None else None
-        if columns is not None and len(columns):
-            self._eager.append(columns)
-
-    def _deliver_eager(self) -> None:
-        """All eager code outside of runs, as the last run."""
-        if not self._eager:
-            return
-        columns = joined(self._eager)
-        self._eager = []
-        spent = int((columns.end_ns - columns.start_ns).sum())
-        cost = self._eager_cost
-        self._hand_over(
-            Recording(
-                engine=EAGER,
-                status=self._eager_status,
-                completeness=Completeness(tuple(self._eager_losses)),
-                overhead=Overhead(cost, cost / max(1, spent)),
-                ops=lambda: columns,
-                run_options=self._asked,
-            ),
-            EAGER_CODE,
-        )
 
 
 def _came_from_a_run(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ what one node's input is, is another node's output.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -26,11 +27,12 @@ _SIZES = {
 }  # fmt: skip
 
 
-def parse(text: str) -> list[Described | None]:
+@functools.lru_cache(4096)
+def parse(text: str) -> tuple[Described | None, ...]:
     """The inputs an event describes; None for one it does not (resources, dead inputs)."""
-    if not text.startswith("("):
-        return []
-    return [_parse_one(part) for part in text[1:-1].split(";")] if text != "()" else []
+    if not text.startswith("(") or text == "()":
+        return ()
+    return tuple(_parse_one(part) for part in text[1:-1].split(";"))
 
 
 def _parse_one(text: str) -> Described | None:

@@ -18,24 +18,34 @@ EAGER: Final = "tensorflow eager"
 
 _DEBUG_URLS: Final = ("file://", "grpc://", "memcbk://")
 _WATCH: Final = "debug_options.debug_tensor_watch_opts."
-_LATER: Final = (REFUSED, "Comes with the memory report.")
+_REPORT: Final = (
+    DONE,
+    "From the allocator's events where memory events are on, else from what ops put out.",
+)
+_LOG: Final = (DONE, "The events are as those of the out-of-memory report.")
+_FULL: Final = (
+    "FULL: tensor descriptions and memory as well; without the allocator's events, memory is told "
+    "by what ops put out, which `completeness` says."
+)
 _NO_EXECUTOR: Final = "There is no session whose executor could be told."
 
 _ANYWHERE: Final[dict[str, tuple[str, str]]] = {
-    "allocation_log_buffer_size": _LATER,
-    "allocation_log_sampling_rate": _LATER,
-    "allocation_log_address": _LATER,
+    "report_tensor_allocations_upon_oom": _REPORT,
+    "allocation_log_buffer_size": _LOG,
+    "allocation_log_sampling_rate": _LOG,
+    "allocation_log_address": _LOG,
 }
 _SESSION: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (
         DONE,
         "From the profiler, or from TensorFlow's own step stats where the program profiles itself. "
-        "FULL: tensor descriptions as well; what memory ops took is a declared loss.",
+        + _FULL,
     ),
     "timeout_in_ms": (
         DONE,
-        "Control comes back at the deadline; ops in flight are cancelled or abandoned, and named "
-        "where the run is traced. With `inter_op_thread_pool=-1` they are waited for.",
+        "Control comes back at the deadline; ops in flight are cancelled or abandoned. With "
+        "`inter_op_thread_pool=-1` they are waited for, and those after them still run. Without a "
+        "trace only Python ops are named; that others are not `completeness` says.",
     ),
     "inter_op_thread_pool": (DONE, "TensorFlow's own. -1 is the caller's thread."),
     "output_partition_graphs": (
@@ -47,10 +57,19 @@ _SESSION: Final[dict[str, tuple[str, str]]] = {
     f"{_WATCH}debug_ops": (DONE, "TensorFlow's own."),
     f"{_WATCH}debug_urls": (DONE, "`file://`, `grpc://` and `memcbk://`, TensorFlow's own."),
     f"{_WATCH}tolerate_debug_op_creation_failures": (DONE, "TensorFlow's own."),
-    "debug_options.global_step": (DONE, "TensorFlow's own."),
-    "debug_options.reset_disk_byte_usage": (DONE, "TensorFlow's own."),
-    "report_tensor_allocations_upon_oom": (DONE, "TensorFlow's own list."),
-    "experimental.collective_graph_key": (DONE, "TensorFlow's own."),
+    "debug_options.global_step": (
+        DONE,
+        "TensorFlow's own. No effect without watches; `completeness` says so.",
+    ),
+    "debug_options.reset_disk_byte_usage": (
+        DONE,
+        "TensorFlow's own, which takes it from the first run with these watches and fetches in a "
+        "session; `completeness` says where it has no effect.",
+    ),
+    "experimental.collective_graph_key": (
+        DONE,
+        "TensorFlow's own. Collectives of one session also run without it.",
+    ),
     "experimental.use_run_handler_pool": (
         DONE,
         "TensorFlow's own. No effect with `use_per_session_threads`, in a pool of the session's "
@@ -62,13 +81,12 @@ _SESSION: Final[dict[str, tuple[str, str]]] = {
 _FUNCTION: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (
         DONE,
-        "From the profiler. FULL: tensor descriptions as well; what memory ops took is a declared "
-        "loss.",
+        f"From the profiler. {_FULL}",
     ),
     "timeout_in_ms": (
         DONE,
-        "Cancelled at the deadline; an op that cannot be is waited for. Named where the run is "
-        "traced.",
+        "Cancelled at the deadline; an op that cannot be is waited for, and those after it may "
+        "still run. Without a trace one op in flight is named, or the Python ops.",
     ),
     "inter_op_thread_pool": (
         REFUSED,
@@ -76,7 +94,6 @@ _FUNCTION: Final[dict[str, tuple[str, str]]] = {
     ),
     "output_partition_graphs": (DONE, "Functions are instantiated anew the first time."),
     **{name: (REFUSED, _NO_EXECUTOR) for name in _SESSION if name.startswith("debug_options")},
-    "report_tensor_allocations_upon_oom": _LATER,
     "experimental.collective_graph_key": (REFUSED, _NO_EXECUTOR),
     "experimental.use_run_handler_pool": (REFUSED, _NO_EXECUTOR),
     "experimental.run_handler_pool_options.priority": (REFUSED, _NO_EXECUTOR),
@@ -87,7 +104,8 @@ _EAGER: Final[dict[str, tuple[str, str]]] = {
     "output_partition_graphs": (DONE, "Of the functions that are called; eager ops have none."),
     "timeout_in_ms": (
         DONE,
-        "Looked at between ops, which are waited for; functions called are cancelled.",
+        "Looked at between ops. Ops that wait for others (queues, iterators) are cancelled, as "
+        "are functions called; other ops are waited for.",
     ),
     "inter_op_thread_pool": (
         DONE,
@@ -141,6 +159,13 @@ def check_watches(debug_options: Any, graph: Any) -> None:
 def without_effect(options: ResolvedRunOptions, config: Any) -> list[Loss]:
     """The options of a session's run that TensorFlow defines as having no effect in it."""
     losses = []
+    debug = options.debug_options
+    if debug is not None and not len(debug.debug_tensor_watch_opts):
+        losses += [
+            Loss(f"debug_options.{name}", 0, "no effect without watches")
+            for name in ("global_step", "reset_disk_byte_usage")
+            if getattr(debug, name)
+        ]
     pool = options.inter_op_thread_pool
     if options.use_run_handler_pool:
         own = "the session has threads of its own"

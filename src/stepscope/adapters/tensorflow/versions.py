@@ -1,4 +1,4 @@
-"""Everything we take from TensorFlow's inside, and where its versions differ: this file alone.
+"""What we take from TensorFlow's inside, and where its versions differ: this file and `cancelling`.
 
 Written for 2.15 to 2.21. Each function says what it needs and gives None, or an error that names
 what is missing, where a version has it no more.
@@ -7,13 +7,15 @@ what is missing, where a version has it no more.
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-_TRACE_LEVEL_SYMBOL = "_ZN3tsl8profiler8internal13g_trace_levelE"
+_TRACE_LEVEL_SYMBOL: Final = "_ZN3tsl8profiler8internal13g_trace_levelE"
 
 
 def tensorflow() -> Any:
@@ -63,42 +65,7 @@ class TraceLevel:
         return True
 
 
-_active_manager = threading.local()
 _patch_lock = threading.Lock()
-_patched = False
-
-
-def _patch_cancellation() -> None:
-    """Make TensorFlow's cancellation context one of the thread, not of the whole process."""
-    global _patched
-    from tensorflow.python.eager import cancellation
-
-    with _patch_lock:
-        if _patched:
-            return
-        original = cancellation.context
-
-        def context() -> Any:
-            mine = getattr(_active_manager, "manager", None)
-            return mine if mine is not None else original()
-
-        cancellation.context = context
-        _patched = True
-
-
-@contextmanager
-def cancellable() -> Iterator[Any]:
-    """Function calls of this thread inside the block end when `start_cancel()` is called."""
-    from tensorflow.python.eager import cancellation
-
-    _patch_cancellation()
-    manager = cancellation.CancellationManager()
-    previous = getattr(_active_manager, "manager", None)
-    _active_manager.manager = manager
-    try:
-        yield manager
-    finally:
-        _active_manager.manager = previous
 
 
 @contextmanager
@@ -108,8 +75,8 @@ def function_options(tag: str) -> Iterator[None]:
 
     context = eager_context.context()
     previous = context.function_call_options
-    config = context.config
-    config.allow_soft_placement = True
+    # What the program has set (soft placement, optimizers) holds for our instance, too.
+    config = tensorflow().compat.v1.ConfigProto.FromString(previous.config_proto_serialized)
     config.experimental.session_metadata.name = tag
     context.function_call_options = eager_context.FunctionCallOptions(
         executor_type=previous.executor_type, config_proto=config
@@ -144,6 +111,26 @@ def is_function(value: Any) -> bool:
 
 def is_concrete_function(value: Any) -> bool:
     return hasattr(value, "structured_input_signature") and hasattr(value, "graph")
+
+
+def function_nodes(name: str) -> list[Any]:
+    """The nodes of a function that can be called by this name, and of those it calls."""
+    from tensorflow.python.eager import context as eager_context
+
+    context = eager_context.context()
+    nodes: list[Any] = []
+    waiting, seen = [name], {name}
+    while waiting:
+        called = waiting.pop()
+        if not context.has_function(called):
+            continue
+        for node in context.get_function_def(called).node_def:
+            nodes.append(node)
+            for attr in node.attr.values():
+                inner = [attr.func.name, *(func.name for func in attr.list.func)]
+                waiting += [other for other in inner if other and other not in seen]
+                seen.update(inner)
+    return nodes
 
 
 def sync_eager() -> None:
@@ -183,6 +170,49 @@ def wrap_eager_python_functions(span_of: Any) -> None:
         _python_functions_wrapped = True
 
 
+class PythonCallLog:
+    """The Python functions that ops of graphs are inside of, on all threads.
+
+    Calls are numbered in the order in which they begin; only those that begin after `start` are
+    seen.
+    """
+
+    def __init__(self) -> None:
+        self._started = False
+        self._numbers = itertools.count()
+        self._inside: dict[int, str] = {}
+
+    def start(self) -> int:
+        """See calls from now on; gives a number below those that are still to come."""
+        from tensorflow.python.ops import script_ops
+
+        with _patch_lock:
+            if not self._started:
+                self._started = True
+                registry = script_ops.FuncRegistry
+                registry.__call__ = self._noting(registry.__call__)
+        return next(self._numbers)
+
+    def since(self, number: int) -> set[str]:
+        """The tokens of the calls under way that began after that: nodes name functions by them."""
+        return {token for begun, token in self._inside.copy().items() if begun > number}
+
+    def _noting(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def call(registry: Any, token: Any, device: Any, args: Any) -> Any:
+            number = next(self._numbers)
+            self._inside[number] = str(token)
+            try:
+                return original(registry, token, device, args)
+            finally:
+                del self._inside[number]
+
+        return call
+
+
+python_calls: Final = PythonCallLog()
+
+
 @contextmanager
 def op_callback(callback: Any) -> Iterator[None]:
     """Call back with type and outputs of each eager op of this thread."""
@@ -202,3 +232,48 @@ def op_callback(callback: Any) -> Iterator[None]:
         yield
     finally:
         op_callbacks.remove_op_callback(only_eager)
+
+
+# -- what is replaced while a script is recorded -----------------------------------------------
+
+
+def session_class() -> Any:
+    """The class whose `run`, `make_callable` and `_Callable` all sessions use."""
+    from tensorflow.python.client import session
+
+    return session.BaseSession
+
+
+def function_classes() -> tuple[Any, Any]:
+    """The classes of a `tf.function` and of a concrete function."""
+    from tensorflow.python.eager.polymorphic_function import (
+        concrete_function,
+        polymorphic_function,
+    )
+
+    return polymorphic_function.Function, concrete_function.ConcreteFunction
+
+
+def eager_context_class() -> Any:
+    """The class of the eager context, with `ensure_initialized`."""
+    from tensorflow.python.eager import context
+
+    return context.Context
+
+
+def profiler_module() -> Any:
+    """The module behind `tf.profiler.experimental`; its `_pywrap_profiler` has the sessions."""
+    from tensorflow.python.profiler import profiler_v2
+
+    return profiler_v2
+
+
+def hide_frames(files: frozenset[str]) -> None:
+    """Keep these files out of the lines that TensorFlow shows with an op's error."""
+    from tensorflow.python.util import tf_stack
+
+    class Filter(tf_stack.StackTraceFilter):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            return files
+
+    Filter().__enter__()

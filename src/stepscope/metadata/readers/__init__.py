@@ -1,9 +1,10 @@
-"""Reading runs from files: `load`, and one module per format.
+"""Reading runs from files: `load`, `iter_runs`, and one module per format.
 
-A format is a module with `NAME`, `recognises(path, data)` and `read(path, data)`; adding one means
-adding the module and a line in `_load.READERS`.
+A format is a module with `NAME`, `recognises(path, data)` and `runs(path, data)`; adding one means
+adding the module and a line in `_load.READERS`. `wire` saves what can be saved of damaged messages,
+`json_events` reads the events of a trace as a stream.
 """
 
-from stepscope.metadata.readers._load import load
+from stepscope.metadata.readers._load import LoadedRun, iter_runs, load
 
-__all__ = ["load"]
+__all__ = ["LoadedRun", "iter_runs", "load"]

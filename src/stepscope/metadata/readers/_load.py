@@ -1,24 +1,33 @@
-"""`load`: finds the reader for a file, or says why there is none."""
+"""`load` and `iter_runs`: find the reader for a file, or say why there is none."""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepscope.errors import UnreadableFileError
-from stepscope.metadata.readers import foreign, run_metadata_pb
+from stepscope.metadata.outcome import Completeness, Loss
+from stepscope.metadata.readers import (
+    chrome_trace,
+    event_file,
+    foreign,
+    run_metadata_pb,
+    xplane_pb,
+)
+from stepscope.metadata.recording import Recording
+from stepscope.metadata.run_metadata import RunMetadata
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Iterable, Iterator
 
-    from stepscope.metadata.run_metadata import RunMetadata
-
-__all__ = ["READERS", "Reader", "load"]
+__all__ = ["READERS", "LoadedRun", "Reader", "iter_runs", "load"]
 
 
 class Reader(Protocol):
-    """One format. `read` raises `UnreadableFileError` where nothing can be read."""
+    """One format."""
 
     NAME: str
 
@@ -26,68 +35,174 @@ class Reader(Protocol):
         """Whether the file claims to be of this format, by its name or its first bytes."""
         ...
 
-    def read(self, path: Path, data: bytes) -> RunMetadata | list[RunMetadata]:
-        """The run or runs in the file."""
+    def runs(self, path: Path, data: bytes) -> Iterable[tuple[str, RunMetadata]]:
+        """The runs in the file, each with its name there ("" for the only one).
+
+        Raises `UnreadableFileError` where nothing can be read.
+        """
         ...
 
 
 # Asked in this order; the last one has no signature to go by and takes what is left.
 READERS: tuple[Reader, ...] = (
+    xplane_pb,
+    event_file,
+    chrome_trace,
     foreign,
     run_metadata_pb,
 )
 
-_PATTERN = "*run_metadata*.pb"
+_RECORDS = ("run_metadata.pb", "*run_metadata*.pb", "*.tfevents.*", "*.xplane.pb")
+_TRACES = ("*.json", "*.json.gz")
+
+
+class LoadedRun(NamedTuple):
+    """A run and what to call it, as exporters and analyses take it."""
+
+    name: str
+    metadata: RunMetadata
 
 
 def load(path: str | os.PathLike[str]) -> RunMetadata | list[RunMetadata]:
-    """Read the run in a file, or all runs in the `run_metadata.pb` files below a directory.
+    """Read the run or the runs in a file or below a directory.
 
-    Reads what Stepscope, TensorFlow and TensorBoard write as a serialised `RunMetadata`. A
-    damaged file gives what is readable before the damage, with the loss in `completeness`.
-    A file that holds no run raises `UnreadableFileError` saying what it is instead.
+    Read are serialised `RunMetadata` (of Stepscope, TensorFlow, TensorBoard), event files, Chrome
+    traces (plain or gzip) and `*.xplane.pb`. A directory and an event file give a list, in which
+    `tag` and `global_step` of a run say where an event file held it; other files give the run, or
+    a list where they hold several. In a directory Chrome traces are looked at only if there is
+    nothing else: they are pictures of runs that are recorded beside them.
+
+    Of a damaged file what is readable is there, with the loss in `completeness`. A file that holds
+    no run raises `UnreadableFileError` saying what it is instead.
+    """
+    place = Path(path)
+    runs = [run.metadata for run in iter_runs(place)]
+    if len(runs) == 1 and not place.is_dir() and not _is_event_file(place):
+        return runs[0]
+    return runs
+
+
+def iter_runs(path: str | os.PathLike[str]) -> Iterator[LoadedRun]:
+    """The runs in a file or below a directory, read one file at a time, each with a name.
+
+    What was yielded before is not kept, so a thousand files need no more memory than the largest.
+    Below a directory a file that cannot be read gives a run without executions whose
+    `completeness` says why; names are paths relative to it.
     """
     place = Path(path)
     if place.is_dir():
-        return _load_directory(place)
-    return _load_file(place)
+        yield from _runs_below(place)
+        return
+    yield from _runs_in(place, _name_of(place.name))
 
 
-def _load_file(path: Path) -> RunMetadata | list[RunMetadata]:
+def _runs_in(path: Path, name: str) -> Iterator[LoadedRun]:
+    data = _read(path)
+    reader = next(reader for reader in READERS if reader.recognises(path, data))
+    found = reader.runs(path, data)
+    del data
+    for inner, metadata in found:
+        yield LoadedRun("/".join(filter(None, (name, inner))) or path.stem, metadata)
+
+
+def _read(path: Path) -> bytes:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UnreadableFileError(f"{path}: is neither a file nor a directory")
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UnreadableFileError(f"{path}: there is no such file or directory") from None
-    except OSError as error:
-        raise UnreadableFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableFileError(f"{path}: cannot be read: {reason}") from error
     if not data:
         raise UnreadableFileError(
             f"{path}: the file is empty; either writing it was interrupted, or the run was not "
             "traced (trace_level NO_TRACE leaves TensorFlow's metadata empty)"
         )
-    reader = next(reader for reader in READERS if reader.recognises(path, data))
-    return reader.read(path, data)
+    return data
 
 
-def _load_directory(directory: Path) -> list[RunMetadata]:
-    files = sorted(
-        (file for file in directory.rglob(_PATTERN) if file.is_file() and file.name[0] != "."),
-        key=lambda file: _natural(str(file.relative_to(directory))),
-    )
-    if not files:
-        raise UnreadableFileError(
-            f"{directory}: no run in this directory; looked for {_PATTERN} at any depth"
-        )
-    runs: list[RunMetadata] = []
+def _is_event_file(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return event_file.recognises(path, file.read(12))
+    except OSError:
+        return False
+
+
+def _runs_below(directory: Path) -> Iterator[LoadedRun]:
+    files = _files_below(directory)
+    records = [file for file in files if any(file.match(pattern) for pattern in _RECORDS)]
+    found = False
+    for file in records:
+        for run in _runs_of_one(directory, file):
+            found = True
+            yield run
+    if found:
+        return
     for file in files:
-        found = _load_file(file)
-        runs.extend(found if isinstance(found, list) else [found])
-    return runs
+        if any(file.match(pattern) for pattern in _TRACES):
+            try:
+                for run in _runs_in(file, _relative(directory, file)):
+                    found = True
+                    yield run
+            except UnreadableFileError:
+                # Any other JSON may lie in a directory.
+                continue
+    if not found:
+        wanted = ", ".join((*_RECORDS[1:], *_TRACES))
+        raise UnreadableFileError(
+            f"{directory}: no run in this directory; looked for {wanted} at any depth"
+        )
+
+
+def _runs_of_one(directory: Path, file: Path) -> Iterator[LoadedRun]:
+    name = _relative(directory, file)
+    try:
+        yield from _runs_in(file, name)
+    except UnreadableFileError as error:
+        # Most event files hold scalars and graphs only.
+        if not _is_event_file(file):
+            yield LoadedRun(name or file.stem, _unread(str(error)))
+
+
+def _unread(reason: str) -> RunMetadata:
+    metadata = RunMetadata()
+    loss = Loss("run", 1, reason)
+    metadata.record(Recording(engine="", completeness=Completeness((loss,))))
+    return metadata
+
+
+def _files_below(directory: Path) -> list[Path]:
+    found: list[Path] = []
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(folder, name) for name in names if not name.startswith(".")]
+    return sorted(found, key=lambda file: _natural(str(file.relative_to(directory))))
+
+
+def _relative(directory: Path, file: Path) -> str:
+    """What to call the runs of a file below a directory."""
+    place = file.relative_to(directory)
+    parts = [part for part in place.parent.parts if part]
+    own = _name_of(file.name)
+    return "/".join([*parts, own] if own else parts)
+
+
+def _name_of(file: str) -> str:
+    """What a file's name says of its runs: nothing, where every such file is called the same."""
+    if file == "run_metadata.pb" or ".tfevents." in file:
+        return ""
+    for suffix in (".json.gz", ".xplane.pb", ".json", ".pb"):
+        if file.endswith(suffix):
+            return file.removesuffix(suffix)
+    return file
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """A key under which run_2 comes before run_10."""
     return [
-        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        (0, int(part[:300]), part) if part.isdecimal() else (1, 0, part)
         for part in re.split(r"(\d+)", text)
     ]

@@ -1,0 +1,102 @@
+"""Records anew the runs that the pages in this directory look at: python docs/questions/record.py
+
+The programs run for real, with `stepscope run`; what they write goes to `recorded/`. The text of
+the pages speaks of what is seen there: read it again afterwards (`make docs` writes the output).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from stepscope.metadata import RunMetadata
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded"
+STEPSCOPE = [sys.executable, "-m", "stepscope"]
+RUNS_TO_COMPARE = 30
+
+
+def main():
+    shutil.rmtree(RECORDED, ignore_errors=True)
+    RECORDED.mkdir()
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place).resolve()
+        for program in (HERE / "programs").glob("*.py"):
+            shutil.copy(program, work)
+        record(work, "classify", "embedded")
+        record(work, "towers", "embedded")
+        record(work, "batches", "embedded", fails=True)
+        record(work, "optimised", "tensorflow")
+        for side, passes in (("base", "2"), ("new", "4")):
+            many = ["--batches", str(RUNS_TO_COMPARE + 1), "--passes", passes]
+            # The first two make the variables and warm up.
+            run(work, "run", "--engine", "embedded", "--trace", "full", "--steps", "2:",
+                "--out", side, "classify.py", *many)  # fmt: skip
+            clean(work, work / side)
+            run(work, "export", side, "--to", "tensorboard", "-o", RECORDED / side)
+            (log,) = (RECORDED / side).iterdir()
+            log.rename(log.with_name("events.out.tfevents.1700000000.example"))
+
+
+def record(work, name, engine, fails=False):
+    """Record a program; keep the metadata of its runs, and its graph once."""
+    run(work, "run", "--engine", engine, "--out", name, f"{name}.py", fails=fails)
+    clean(work, work / name)
+    for saved in (work / name).glob("run_*/run_metadata.pb"):
+        target = RECORDED / name / saved.parent.name
+        target.mkdir(parents=True)
+        shutil.copy(saved, target)
+    graphs = {path.read_bytes() for path in (work / name).glob("run_*/graph.pb")}
+    assert len(graphs) == 1, f"{name}: {len(graphs)} graphs"
+    (RECORDED / name / "graph.pb").write_bytes(*graphs)
+
+
+def clean(work, directory):
+    """Remove from every run where the programs happened to lie."""
+    for saved in directory.glob("run_*/run_metadata.pb"):
+        message = RunMetadata._message_class.FromString(saved.read_bytes())
+        message.ClearField("bytes_following")
+        without(message, f"{work}/")
+        RunMetadata.FromString(message.SerializeToString()).save(saved)
+
+
+def without(message, prefix):
+    """Remove a path from every text of a message."""
+    for field, value in message.ListFields():
+        repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == 3
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            entries = value if repeated else [value]
+            if field.message_type.GetOptions().map_entry:
+                for key in value:
+                    if isinstance(value[key], str):
+                        value[key] = value[key].replace(prefix, "")
+                continue
+            for entry in entries:
+                without(entry, prefix)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            if repeated:
+                value[:] = [text.replace(prefix, "") for text in value]
+            else:
+                setattr(message, field.name, value.replace(prefix, ""))
+
+
+def run(work, *arguments, fails=False):
+    done = subprocess.run(
+        [*STEPSCOPE, *map(str, arguments)],
+        cwd=work,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if (done.returncode == 0) == fails:
+        raise SystemExit(f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,352 @@
+"""One run of a TensorFlow session under the contract, whoever's session it is.
+
+Guarantees. A traced run is seen through the profiler, which disturbs it little; where the program
+profiles itself, through TensorFlow's own step stats. With a deadline the run goes to a thread of
+its own, so that control comes back in time whatever the ops do; a run that is left behind ends by
+itself. What was in flight is known from the trace; without one, as far as it was Python.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import tensorflow
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow import cancelling, session_graph
+from stepscope.adapters.tensorflow.capture import Capture
+from stepscope.adapters.tensorflow.deadline import timed_out
+from stepscope.adapters.tensorflow.failures import (
+    in_flight_unknown,
+    new_error,
+    nodes_missing,
+    status_of,
+)
+from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, sources_of
+from stepscope.adapters.tensorflow.memory_events import allocator_tells
+from stepscope.adapters.tensorflow.python_ops import PythonCalls
+from stepscope.adapters.tensorflow.run_memory import RunMemory
+from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
+from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
+
+GRACE_S: Final = 0.03
+"""How long after the deadline TensorFlow may take to cancel what it can."""
+_step_ids = itertools.count(1)
+v1 = tensorflow.compat.v1
+_STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
+"""How a run ends that was stopped from outside."""
+_NO_THREADS: Final = Loss(
+    "threads", 0,
+    "the profiler is in use by the program itself; TensorFlow's own step stats, which were used "
+    "instead, do not tell on which thread an op ran, and slow the run down far more",
+)  # fmt: skip
+
+
+class SharedByRuns:
+    """What the runs of one session have in common."""
+
+    def __init__(self, config: Any = None) -> None:
+        """`config` is the session's; TensorFlow's own sessions do not tell theirs."""
+        self.config = config if config is not None else v1.ConfigProto()
+        self.graphs: dict[session_graph.Kind, list[Any]] = {}
+        """The graphs as executed, by kind of run."""
+        self.resets: dict[tuple[session_graph.Kind, str], bool] = {}
+        """By kind of run and watches, whether the first such run reset the disk byte usage."""
+        self.nodes: dict[session_graph.Kind, Mapping[str, NodeInfo]] = {}
+        """The nodes of these graphs."""
+        self.waiting: set[threading.Event] = set()
+        """What wakes those who wait for a run with a deadline."""
+        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        """The threads of such runs."""
+        self.closed = False
+
+
+_shared: weakref.WeakKeyDictionary[Any, SharedByRuns] = weakref.WeakKeyDictionary()
+
+
+def shared_by_runs_of(session: Any, config: Any = None) -> SharedByRuns:
+    """What the runs of this session have in common; made the first time it is asked for."""
+    return _shared.setdefault(session, SharedByRuns(config))
+
+
+class SessionRun:
+    """A run: made before it, executed, then asked for its recording."""
+
+    def __init__(
+        self,
+        graph: Any,
+        native_run: Callable[..., Any],
+        shared: SharedByRuns,
+        fetches: Any,
+        feed_dict: Any,
+        asked: opts.RunOptions | None,
+    ) -> None:
+        """`native_run` is TensorFlow's own, or does as it does."""
+        self.graph = graph
+        self.native_run = native_run
+        self._shared = shared
+        self._fetches = fetches
+        self._feed_dict = feed_dict
+        self._asked = asked
+        self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
+        self._step_id = next(_step_ids)
+        self.memory = RunMemory(self._options, self._step_id, self)
+        self.memory.given((str(getattr(k, "name", k)), v) for k, v in (feed_dict or {}).items())
+        self.capture = Capture(self.memory.level)
+        self.native = v1.RunMetadata()
+        """What TensorFlow itself tells of the run."""
+        self._kind = session_graph.Kind(fetches, feed_dict)
+        self._has_nodes = False
+        self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
+        self._deadline_epoch = 0
+        self._python: PythonCalls | None = None
+        self._outcomes: tuple[InFlight, ...] = ()
+        self._ineffective: list[Loss] = []
+
+    # -- executing -----------------------------------------------------------------------------
+
+    def execute(self) -> Any:
+        """Run it; what it raises is TensorFlow's error, or that its time is up."""
+        check_watches(self._options.debug_options, self.graph)
+        self._ineffective = self._reset_without_effect()
+        timeout_ms = self._timeout_ms
+        if timeout_ms <= 0:
+            return self._execute_here()
+        self._deadline_epoch = time.time_ns() + timeout_ms * 1_000_000
+        self._python = PythonCalls()
+        if self._options.inter_op_thread_pool != -1:
+            return self._execute_elsewhere(timeout_ms / 1000)
+        look = threading.Timer(timeout_ms / 1000, self._look)
+        look.name = "stepscope/deadline"
+        look.daemon = True
+        look.start()
+        try:
+            result = self._execute_here()
+        finally:
+            look.cancel()
+        if self.capture.ended - self.capture.started > timeout_ms * 1_000_000:
+            self._outcomes = self._at_deadline()
+            raise timed_out(timeout_ms)
+        return result
+
+    def _execute_here(self) -> Any:
+        try:
+            return self._execute()
+        except _STOPPED:
+            self._outcomes = self._at_deadline()
+            raise
+
+    def _execute(self) -> Any:
+        with self.capture:
+            options = self.native_options()
+            try:
+                return self.native_run(self._fetches, self._feed_dict, options, self.native)
+            except ValueError as error:
+                # TensorFlow stumbles over the name of a debug node in the error it has to raise.
+                hidden = error.__context__
+                if isinstance(hidden, tensorflow.errors.OpError):
+                    raise hidden from None
+                raise
+
+    def native_options(self) -> Any:
+        """TensorFlow's options for this run: tracing is ours unless the profiler is taken."""
+        asked, capture = self._asked, self.capture
+        data = asked.SerializeToString() if asked is not None else b""
+        options = v1.RunOptions.FromString(data)
+        options.trace_level = 0
+        if allocator_tells():
+            # Our report has all that TensorFlow's list has, from events that are there anyway.
+            options.report_tensor_allocations_upon_oom = False
+        if capture.level:
+            if capture.batch is None and self._options.trace_level:
+                options.trace_level = v1.RunOptions.SOFTWARE_TRACE
+            if self._kind not in self._shared.graphs:
+                options.output_partition_graphs = True
+        return options
+
+    def _execute_elsewhere(self, timeout_s: float) -> Any:
+        """On a thread of its own, given up on soon after the deadline, or when it is closed."""
+        box: list[Any] = []
+        graph = v1.get_default_graph()
+        over = threading.Event()
+
+        def work() -> None:
+            try:
+                with graph.as_default():
+                    box.append((self._execute(), None))
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                box.append((None, error))
+            over.set()
+
+        shared = self._shared
+        shared.waiting.add(over)
+        try:
+            thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
+            shared.threads.add(thread)
+            thread.start()
+            over.wait(timeout_s)
+            if not box:
+                self._look()
+                if shared.closed:
+                    over.clear()
+                over.wait(GRACE_S)  # what can be cancelled ends now
+        except BaseException:  # an interrupt: the run goes on without us
+            self._look()
+            self._give_up()
+            raise
+        finally:
+            shared.waiting.discard(over)
+        if not box:
+            self._give_up()
+            if shared.closed:
+                raise new_error("CancelledError", "The session was closed while the run was going.")
+            raise timed_out(self._timeout_ms)
+        result, error = box[0]
+        if error is not None:
+            if isinstance(error, _STOPPED):
+                self._outcomes = self._at_deadline()
+            raise error
+        return result
+
+    # -- what was in flight --------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """The time is up: see what Python is doing for the run."""
+        if self._python is not None:
+            self._python.look()
+
+    def _inside_python(self) -> list[str]:
+        if self._python is None:
+            return []
+        return self._python.among(session_graph.node_defs(self.graph, self._kind))
+
+    def _give_up(self) -> None:
+        """Leave the run to itself: what TensorFlow could cancel it did, the rest goes on."""
+        capture = self.capture
+        capture.abandon()
+        going: list[str] = []
+        if capture.level:
+            going = session_graph.due(self._known_nodes(), capture.done())
+        stopped = {row.name for row in capture.unfinished()}
+        self._outcomes = tuple(
+            InFlight(name, "cancelled" if name in stopped else "abandoned")
+            for name in going or self._inside_python()
+        )
+
+    def _at_deadline(self) -> tuple[InFlight, ...]:
+        """What the run was doing when its time was up."""
+        capture = self.capture
+        late = capture.ended - capture.started - self._timeout_ms * 1_000_000
+        inside = [InFlight(name, "waited_for", max(0, late)) for name in self._inside_python()]
+        if not capture.level:
+            return tuple(inside)
+        at = self._deadline_epoch
+        found = {
+            row.name: InFlight(row.name, "waited_for", row.end_ns - at)
+            for row in capture.rows()
+            if row.start_ns < at < row.end_ns
+        }
+        stopped = [row.name for row in capture.unfinished()]
+        if not found and not stopped:
+            stopped = session_graph.due(self._known_nodes(), capture.done())
+        found |= {name: InFlight(name, "cancelled") for name in stopped}
+        return tuple(found.values() or inside)
+
+    # -- what it was ---------------------------------------------------------------------------
+
+    def _graphs(self) -> list[Any]:
+        known = self._shared.graphs
+        if len(self.native.partition_graphs):
+            known[self._kind] = list(self.native.partition_graphs)
+        return known.get(self._kind, [])
+
+    def _nodes(self) -> Mapping[str, NodeInfo]:
+        known = self._shared.nodes
+        if self._kind not in known or (len(self.native.partition_graphs) and not self._has_nodes):
+            known[self._kind] = nodes_of(self._graphs())
+            self._has_nodes = True
+        return known[self._kind]
+
+    def _known_nodes(self) -> Mapping[str, NodeInfo]:
+        """The nodes as executed, or else those that the fetches need."""
+        return self._nodes() or session_graph.needed(self.graph, self._kind)
+
+    def recording(self, error: BaseException | None) -> Recording:
+        """The run as it ended."""
+        capture = self.capture
+        graphs = self._graphs()
+        traced = self._options.trace_level > 0
+        capture.failed = error is not None
+        self.memory.failed(error)
+        memory, memory_losses = self.memory.fields(capture, self._nodes, self._sources)
+        status = status_of(error, self._outcomes)
+        native = len(self.native.step_stats.dev_stats) > 0
+        losses = [_NO_THREADS] if native else [*capture.losses]
+        losses += without_effect(self._options, self._shared.config) + self._ineffective
+        if not status.ok:
+            losses += self._missing(status)
+        if self._options.output_partition_graphs and not graphs:
+            losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
+        asked_graphs = self._options.output_partition_graphs
+
+        def columns() -> Any:
+            if native:
+                return RunMetadata.FromString(self.native.SerializeToString()).ops
+            return capture.columns(self._step_id, self._nodes)
+
+        return Recording(
+            engine=SESSION,
+            step_id=self._step_id,
+            status=status,
+            completeness=lambda: Completeness((*losses, *memory_losses())),
+            overhead=capture.overhead,
+            ops=columns if traced else None,
+            partition_graphs=(lambda: graphs) if asked_graphs else None,
+            cost_graph=(
+                (lambda: self.native.cost_graph) if self.native.HasField("cost_graph") else None
+            ),
+            placements=(
+                (lambda: session_graph.placements(self.graph, self._nodes())) if traced else None
+            ),
+            sources=self._sources if traced else None,
+            run_options=self._asked,
+            **memory,
+        )
+
+    def _reset_without_effect(self) -> list[Loss]:
+        """TensorFlow keeps this option of the first run with the same watches."""
+        debug = self._options.debug_options
+        if debug is None or not len(debug.debug_tensor_watch_opts):
+            return []
+        watches = str(list(debug.debug_tensor_watch_opts))
+        asked = bool(debug.reset_disk_byte_usage)
+        first = self._shared.resets.setdefault((self._kind, watches), asked)
+        if first or not asked:
+            return []
+        why = "no effect: the first run with these watches and fetches did not ask for it"
+        return [Loss("debug_options.reset_disk_byte_usage", 0, why)]
+
+    def _sources(self) -> dict[str, str]:
+        return sources_of(self.graph)
+
+    def _missing(self, status: Status) -> list[Loss]:
+        """What a run that ended early did not come to."""
+        losses = []
+        traced = self._options.trace_level > 0
+        if traced:
+            missing = self._known_nodes().keys() - {row.name for row in self.capture.rows()}
+            if missing:
+                losses.append(nodes_missing(status, len(missing)))
+        if not status.in_flight:
+            why = "nothing named it" if traced else "nothing was traced"
+            nodes = session_graph.needed(self.graph, self._kind)
+            waiting = [name for name, info in nodes.items() if cancelling.may_wait(info.op)]
+            if waiting:
+                why += f"; of its ops these can wait for another run: {', '.join(waiting)}"
+            losses.append(in_flight_unknown(why))
+        return losses

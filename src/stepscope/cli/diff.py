@@ -1,0 +1,180 @@
+"""`stepscope diff`: is the new program slower or larger, and a gate on it for CI."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.cli.saved_runs import all_runs
+from stepscope.cli.tables import table_options
+
+if TYPE_CHECKING:
+    from stepscope.analysis import Diff, DiffRow
+    from stepscope.cli.tables import Choice
+
+_BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
+_REGRESSED = 1
+_PEAK = "peak of "
+
+
+def _bounds(_ctx: Any, _option: Any, value: str | None) -> dict[str, float] | None:
+    """The bounds in `time>5%,memory>1%`."""
+    if value is None:
+        return None
+    bounds = {}
+    for part in value.split(","):
+        match = _BOUND.match(part)
+        if match is None:
+            raise click.BadParameter(f"{part!r} is no bound; write 'time>5%,memory>1%'")
+        bounds[match[1]] = float(match[2]) / 100
+    return bounds
+
+
+@click.command(
+    name="diff", epilog="Example: stepscope diff --fail-on 'time>5%,memory>1%' base/ new/"
+)
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    type=click.Choice(["name", "op"]),
+    default="name",
+    show_default=True,
+    help="Compare nodes, or op types.",
+)
+@click.option(
+    "--fail-on",
+    "bounds",
+    callback=_bounds,
+    metavar="BOUNDS",
+    help="Exit with 1 on a significant regression beyond these, e.g. 'time>5%,memory>1%'.",
+)
+@click.option("--markdown", is_flag=True, help="Write a summary for a pull request.")
+@click.option(
+    "--level",
+    default=0.05,
+    show_default=True,
+    type=click.FloatRange(0, 1, True, True),
+    help="The accepted chance of any false alarm.",
+)
+@table_options
+def command(
+    base: Path, new: Path, by: Any, bounds: dict[str, float] | None, markdown: bool,
+    level: float, choice: Choice,
+) -> int:  # fmt: skip
+    """Compare the runs in BASE with those in NEW: time per op and in total, and peak memory.
+
+    A difference is significant if a distribution-free test says so after correction for the number
+    of ops, and if it is at least 3%. 30 runs on each side are a good number; fewer than 4 never
+    suffice. Exit codes: 0 no regression, 1 a regression (with --fail-on), 2 an error.
+    """
+    from stepscope.analysis import diff
+    from stepscope.cli import tables
+
+    sides = ([run.metadata for run in all_runs(path)] for path in (base, new))
+    found = diff(*sides, by=by, level=level)
+    worse: tuple[DiffRow, ...] = ()
+    if bounds is not None:
+        worse = found.regressions(time=bounds.get("time"), memory=bounds.get("memory"))
+    columns = [
+        tables.Column("name", by, style="bold"),
+        tables.Column("op", "type", rank=2),
+        tables.time_column("base", "base"),
+        tables.time_column("new", "new"),
+        tables.Column("change", "change", _percent, right=True, least=7),
+        tables.Column("low", "from", _percent, right=True, rank=1, least=7),
+        tables.Column("high", "to", _percent, right=True, rank=1, least=7),
+        tables.Column("p", "p", "{:.2g}".format, right=True, least=6),
+        tables.Column("effect", "effect", "{:+.2f}".format, right=True, rank=2),
+        tables.Column("significant", "", lambda yes: "significant" if yes else ""),
+    ]
+    every = (found.total, *found.rows, *found.memory)
+    if tables.write_for_programs(found, found.rows, columns, choice, csv_rows=every):
+        pass
+    elif markdown:
+        click.echo(_markdown(found, worse, bounds, choice.limit or tables.ROWS_SHOWN))
+    else:
+        _show(found, columns, choice)
+    _verdict(worse, bounds)
+    return _REGRESSED if worse else 0
+
+
+def _show(found: Diff, columns: Any, choice: Choice) -> None:
+    from stepscope.cli import tables, wording
+
+    screen = tables.console()
+    screen.print(f"{wording.number(found.base_runs, 'run')} against {found.new_runs}")
+    for row in (found.total, *found.memory):
+        screen.print(_sentence(row))
+    screen.print()
+    tables.show_table(found.rows, columns, choice, what="op")
+    for title, names in (("new", found.appeared), ("gone", found.gone)):
+        if names:
+            few = ", ".join(f"{name} ({wording.time(ns)})" for name, ns in list(names.items())[:5])
+            more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+            screen.print(f"{title}: {few}{more}")
+    for note in found.notes:
+        screen.print(f"note: {note}")
+
+
+def _sentence(row: DiffRow) -> str:
+    from stepscope.cli import wording
+
+    told = wording.time if row.metric == "time" else lambda value: wording.size(round(value))
+    sure = "significant" if row.significant else "not significant"
+    what = "time, all ops" if row.name == "total" and not row.op else _shortened(row.name)
+    return (
+        f"{what}: {told(row.base)} -> {told(row.new)}, {_percent(row.change)} "
+        f"({_percent(row.low)} to {_percent(row.high)}), {sure}"
+    )
+
+
+def _shortened(name: str) -> str:
+    """A peak's name with its device's short one."""
+    from stepscope.cli import wording
+
+    peak, device = name[: len(_PEAK)], name[len(_PEAK) :]
+    return f"{_PEAK}{wording.device(device)}" if peak == _PEAK else name
+
+
+def _verdict(worse: tuple[DiffRow, ...], bounds: dict[str, float] | None) -> None:
+    if bounds is None:
+        return
+    for row in worse:
+        click.echo(f"regression: {_sentence(row)}", err=True)
+    if not worse:
+        click.echo("no regression", err=True)
+
+
+def _markdown(
+    found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None, limit: int
+) -> str:
+    from stepscope.cli import wording
+
+    if bounds is None:
+        title = "Stepscope: comparison"
+    else:
+        title = "Stepscope: regression" if worse else "Stepscope: no regression"
+    lines = [f"### {title}", "", f"{found.base_runs} runs against {found.new_runs}.", ""]
+    lines += [f"- {_sentence(row)}" for row in (found.total, *found.memory)]
+    changed = [row for row in found.rows if row.significant]
+    if changed:
+        lines += ["", "| op | type | base | new | change | p |", "|---|---|--:|--:|--:|--:|"]
+        for row in changed[: limit or None]:
+            name = row.name.replace("|", "\\|").replace("`", "'")
+            lines.append(
+                f"| `{name}` | {row.op} | {wording.time(row.base)} | {wording.time(row.new)} "
+                f"| {_percent(row.change)} | {row.p:.2g} |"
+            )
+    else:
+        lines += ["", "No op changed significantly."]
+    if found.appeared or found.gone:
+        lines += ["", f"{len(found.appeared)} new ops, {len(found.gone)} gone."]
+    return "\n".join([*lines, *(f"\n_{note}_" for note in found.notes)])
+
+
+def _percent(change: float) -> str:
+    return f"{change:+.1%}"

@@ -1,0 +1,99 @@
+"""`stepscope memory`: live bytes over time, the peak, and who held it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.cli.held_memory import by_option
+from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.tables import table_options
+from stepscope.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepscope.analysis import DeviceMemory, MemoryProfile
+    from stepscope.cli.tables import Choice
+
+
+@click.command(name="memory", epilog="Example: stepscope memory --by scope stepscope-out/train")
+@runs_argument
+@every_run_option
+@click.option("--device", metavar="NAME", help="This device only, such as CPU:0.")
+@by_option
+@table_options
+def command(path: Path, number: int | None, device: str | None, by: Any, choice: Choice) -> None:
+    """How much memory the runs in PATH held over time, and who held it at the peak.
+
+    Several runs are shown one after the other in time; the table is of the one with the highest
+    peak. Its rows sum to the peak.
+    """
+    from stepscope.analysis import memory_profile
+    from stepscope.cli import held_memory, tables
+
+    profile = memory_profile([run[:2] for run in all_runs(path, number)], by)
+    if not profile.devices:
+        raise StepscopeError(
+            f"{path}: no memory was recorded; record it with `stepscope run --trace full`, or "
+            "trace_level=RunOptions.FULL_TRACE in the options of the run"
+        )
+    if device is not None:
+        profile = _only(profile, device)
+    if tables.write_for_programs(profile, profile.rows, held_memory.columns(by), choice):
+        return
+    for count, memory in enumerate(profile.devices):
+        if count:
+            tables.console().print()
+        _show(profile, memory, choice)
+
+
+def _only(profile: MemoryProfile, wanted: str) -> MemoryProfile:
+    from stepscope.cli.held_memory import device_named
+
+    device = device_named(wanted, [memory.device for memory in profile.devices])
+    return replace(
+        profile,
+        devices=tuple(memory for memory in profile.devices if memory.device == device),
+        rows=tuple(row for row in profile.rows if row.device == device),
+    )
+
+
+def _show(profile: MemoryProfile, memory: DeviceMemory, choice: Choice) -> None:
+    from rich.text import Text
+
+    from stepscope.cli import held_memory, tables, wording
+    from stepscope.cli.area_plot import Curve, area_plot
+
+    screen = tables.console()
+    start = int(memory.time_ns[0]) if len(memory.time_ns) else 0
+    when = f" after {wording.time(memory.peak_ns - start)}" if memory.peak_ns else ""
+    where = f", in {memory.run}" if profile.runs > 1 else ""
+    screen.print(
+        Text.assemble(
+            (wording.device(memory.device), "bold cyan"),
+            f"  peak {wording.size(memory.peak_bytes)} ({memory.peak_bytes:,} bytes){when}{where}",
+        ),
+        soft_wrap=True,
+    )
+    if not len(memory.time_ns):
+        screen.print(
+            "Single allocations were not recorded: there is no curve and nobody to name. "
+            "stepscope run --trace full records them.",
+            style="yellow",
+        )
+        return
+    lasting, passing = memory.persistent_at_peak, memory.temporary_at_peak
+    screen.print(
+        f"at the peak {wording.share(lasting / memory.peak_bytes)} was in variables, queues and "
+        f"feeds, {wording.share(passing / memory.peak_bytes)} in tensors of the run",
+        style="dim",
+    )
+    screen.print()
+    curve = Curve(memory.time_ns, memory.live_bytes, memory.persistent_bytes)
+    screen.print(area_plot(curve, screen.width))
+    screen.print()
+    rows = [row for row in profile.rows if row.device == memory.device]
+    held_memory.show(rows, profile.by, choice)

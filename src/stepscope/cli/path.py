@@ -1,0 +1,90 @@
+"""`stepscope path`: the chain of ops and waits that decided a run's length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stepscope.cli.saved_runs import one_run, run_option, runs_argument
+from stepscope.cli.tables import table_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepscope.analysis import CriticalPath
+    from stepscope.cli.tables import Choice
+
+_MEANINGS = {
+    "executing": "ops running",
+    "transfer": "tensors moving between devices",
+    "queue": "waiting in a queue",
+    "scheduled": "ready, but not running yet",
+    "waiting": "neither: the engine's own work, or not recorded",
+}
+
+
+@click.command(name="path", epilog="Example: stepscope path stepscope-out --sort time --limit 5")
+@runs_argument
+@run_option
+@table_options
+def command(path: Path, number: int | None, choice: Choice) -> None:
+    """The critical path of one run in PATH: what it was waiting for, from beginning to end.
+
+    Also says what a 10% faster op would save. --sort time shows the longest parts first.
+    """
+    from stepscope.analysis import critical_path
+    from stepscope.cli import tables, wording
+
+    run = one_run(path, number)
+    found = critical_path(run.metadata)
+    columns = [
+        tables.Column("name", "op", style="bold"),
+        tables.Column("op", "type", rank=1),
+        tables.Column("kind", "part"),
+        tables.time_column("ns", "time"),
+        tables.Column("device", "device", wording.device, rank=3),
+        tables.Column("blocked_by", "behind", rank=2),
+    ]
+    if tables.write_for_programs(found, found.rows, columns, choice):
+        return
+    screen = tables.console()
+    screen.print(f"{run.name} took {wording.time(found.length_ns)}")
+    _show_kinds(found)
+    what = "part of the path"
+    tables.show_table(
+        _with_share(found), columns, choice, bar="share", what=what, plural="parts of the path"
+    )
+    if found.savings:
+        screen.print("\nif an op were 10% faster, the run would be shorter by")
+        saving = [
+            tables.Column("name", "op", style="bold"),
+            tables.Column("op", "type", rank=1),
+            tables.time_column("path_ns", "on the path"),
+            tables.time_column("saved_ns", "saves"),
+        ]
+        screen.print(tables.grid(found.savings, saving, screen.width))
+
+
+def _show_kinds(found: CriticalPath) -> None:
+    from stepscope.cli import tables, wording
+
+    screen = tables.console()
+    for kind, ns in sorted(found.by_kind.items(), key=lambda item: -item[1]):
+        share = ns / found.length_ns if found.length_ns else 0.0
+        screen.print(f"{wording.share(share):>7}  {wording.time(ns):>7}  {_MEANINGS[kind]}")
+    screen.print()
+
+
+def _with_share(found: CriticalPath) -> list[object]:
+    """The parts with their length and their part of the whole, for the table to draw."""
+    from types import SimpleNamespace
+
+    whole = found.length_ns or 1
+    return [
+        SimpleNamespace(
+            name=part.name, op=part.op, kind=part.kind, ns=part.ns, device=part.device,
+            blocked_by=part.blocked_by, share=part.ns / whole,
+        )
+        for part in found.rows
+    ]  # fmt: skip

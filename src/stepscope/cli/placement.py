@@ -1,0 +1,57 @@
+"""`stepscope placement`: on which device each op ran, and what moved between devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stepscope.cli.saved_runs import one_run, run_option, runs_argument
+from stepscope.cli.tables import table_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepscope.cli.tables import Choice
+
+
+@click.command(name="placement", epilog="Example: stepscope placement stepscope-out --different")
+@runs_argument
+@run_option
+@click.option("--different", is_flag=True, help="Only ops that are not where asked for.")
+@table_options
+def command(path: Path, number: int | None, different: bool, choice: Choice) -> None:
+    """On which device each op of one run in PATH ran, what was asked for, and why they differ."""
+    from stepscope.analysis import placement
+    from stepscope.cli import tables, wording
+
+    report = placement(one_run(path, number).metadata)
+    rows = report.different if different else report.rows
+    columns = [
+        tables.Column("name", "op", style="bold"),
+        tables.Column("op", "type", rank=1),
+        tables.Column("assigned", "device", wording.device),
+        tables.Column("requested", "asked for", lambda name: wording.device(name) or "-"),
+        tables.Column("reason", "why"),
+        tables.count_column("calls", "calls", rank=2),
+    ]
+    if tables.write_for_programs(report, rows, columns, choice):
+        return
+    screen = tables.console()
+    for device, count in report.devices.items():
+        screen.print(f"{wording.device(device)}: {wording.number(count, 'execution')}")
+    away = wording.number(len(report.different), "op")
+    screen.print(f"{away} not where asked for\n")
+    tables.show_table(rows, columns, choice, what="op")
+    if report.transfers:
+        screen.print("\nmoved between devices")
+        moved = [
+            tables.Column("tensor", "tensor", style="bold"),
+            tables.Column("source", "from", wording.device),
+            tables.Column("target", "to", wording.device),
+            tables.count_column("calls", "calls"),
+            tables.size_column("bytes", "bytes"),
+            tables.time_column("ns", "time"),
+        ]
+        rows_shown = choice.cut(list(report.transfers), tables.ROWS_SHOWN)
+        screen.print(tables.grid(rows_shown, moved, screen.width))

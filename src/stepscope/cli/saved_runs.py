@@ -1,0 +1,154 @@
+"""The runs that a command is given: a file, a directory or a TensorBoard logdir.
+
+Runs are numbered from 0 in the order of their files; `--run` takes that number. While reading
+takes long, a bar on the terminal says how far it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from stepscope.metadata import LoadedRun, RunMetadata
+
+__all__ = [
+    "SavedRun",
+    "all_runs",
+    "every_run_option",
+    "one_run",
+    "run_option",
+    "runs",
+    "runs_argument",
+    "working",
+]
+
+_QUICK_S = 1.0
+
+runs_argument = click.argument("path", type=click.Path(path_type=Path), metavar="PATH")
+run_option = click.option(
+    "--run", "number", type=int, metavar="N",
+    help="Which of several runs, counted from 0; -1 is the last.  [default: the longest]",
+)  # fmt: skip
+every_run_option = click.option(
+    "--run", "number", type=int, metavar="N",
+    help="This one of several runs only, counted from 0; -1 is the last.  [default: all]",
+)  # fmt: skip
+
+
+class SavedRun(NamedTuple):
+    """A run, with what to call it: where it was found, and its number if there are several."""
+
+    name: str
+    metadata: RunMetadata
+    found: str
+    """What the file or directory calls it."""
+
+
+def all_runs(path: Path, number: int | None = None) -> list[SavedRun]:
+    """Every run in a file or below a directory, or the one of this number."""
+    found = []
+    for run in runs(path):
+        # Decoded here, where the bar sees it, rather than in the analysis.
+        _ = run.metadata.ops
+        found.append(run)
+    named = [
+        SavedRun(str(path) if len(found) == 1 else _numbered(i, run.name), run.metadata, run.name)
+        for i, run in enumerate(found)
+    ]
+    if number is None:
+        return named
+    try:
+        return [named[number]]
+    except IndexError:
+        raise click.BadParameter(
+            f"there is no run {number}; {path} holds {len(named)}", param_hint="--run"
+        ) from None
+
+
+def _numbered(number: int, name: str) -> str:
+    return f"run {number}" if name in ("", str(number)) else f"run {number} ({name})"
+
+
+def one_run(path: Path, number: int | None) -> SavedRun:
+    """The run of this number; without one the longest, as far as it was recorded."""
+    return max(all_runs(path, number), key=lambda run: _length(run.metadata))
+
+
+def _length(run: RunMetadata) -> int:
+    ops = run.ops
+    return int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else -1
+
+
+def runs(*paths: Path) -> Iterator[LoadedRun]:
+    """The runs in files or directories, one at a time, with a progress bar if it takes long."""
+    from stepscope.metadata import iter_runs
+
+    began = time.monotonic()
+    bar: Progress | None = None
+    task: Any = None
+    try:
+        count = 0
+        for path in paths:
+            for run in iter_runs(path):
+                count += 1
+                if bar is not None:
+                    bar.update(task, completed=count)
+                elif time.monotonic() - began > _QUICK_S and sys.stderr.isatty():
+                    bar = _progress()
+                    task = bar.add_task("reading runs", total=_expected(paths, count))
+                    bar.start()
+                yield run
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on the terminal that something is going on, if the block takes long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    bar = _progress(counts=False)
+    bar.add_task(what, total=None)
+    late = threading.Timer(_QUICK_S, bar.start)
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+        bar.stop()
+
+
+def _progress(*, counts: bool = True) -> Progress:
+    from rich import progress
+
+    from stepscope.cli.tables import console
+
+    numbers = (progress.MofNCompleteColumn(), progress.TimeRemainingColumn())
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        *(numbers if counts else (progress.TimeElapsedColumn(),)),
+        console=console(stderr=True),
+        transient=True,
+    )
+
+
+def _expected(paths: tuple[Path, ...], so_far: int) -> int | None:
+    """How many runs there will be, if each is a file of its own."""
+    files = sum(
+        sum(1 for _ in path.rglob("*run_metadata*.pb")) if path.is_dir() else 1 for path in paths
+    )
+    return files if files > so_far else None

@@ -1,0 +1,121 @@
+"""Which execution used the output of which: from the labels of a run, or from its graphs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from stepscope.export._label_table import parse_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from stepscope.metadata import OpColumns, RunMetadata
+
+    Ints: TypeAlias = NDArray[np.int64]
+
+
+_ROWS = 1 << 16
+_RECEIVED = re.compile(r"(/_|_S)\d+\Z")
+
+
+class Edges(NamedTuple):
+    """Rows of ops: `consumer[i]` used an output of `producer[i]`."""
+
+    producer: Ints
+    consumer: Ints
+
+
+def edges_of(metadata: RunMetadata, lanes: Ints, end: Ints) -> Iterator[Edges]:
+    """The edges between ops that are drawn on different lanes and took some time.
+
+    On one lane an arrow would run along it; and one cannot be drawn from or to a slice without
+    length. A node that ran several times gave what it had last put out when the other one began.
+    """
+    ops = metadata.ops
+    codes = ops.names.codes if ops.labels is None else ops.labels.codes
+    first, wanted = _inputs(ops, metadata)
+    if not len(wanted):
+        return
+    # Rows by node, those of a node by their end.
+    by_end = np.argsort(end, kind="stable")
+    rank = np.empty(len(ops), np.int64)
+    rank[by_end] = np.arange(len(ops))
+    keys = ops.names.codes.astype(np.int64) * (len(ops) + 1) + rank
+    del rank
+    rows_by_key = np.argsort(keys)
+    keys = keys[rows_by_key]
+    ends = end[by_end]
+    del by_end
+    lasts = end > ops.start_ns
+    for begin in range(0, len(ops), _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        counts = first[codes[rows] + 1] - first[codes[rows]]
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        at = wanted[np.repeat(first[codes[rows]], counts) + within].astype(np.int64)
+        ended_before = np.searchsorted(ends, ops.start_ns[rows], side="right")
+        sought = at * (len(ops) + 1) + np.repeat(ended_before, counts)
+        found = np.searchsorted(keys, sought) - 1
+        consumer = np.repeat(np.arange(begin, begin + len(counts)), counts)
+        producer = rows_by_key[np.maximum(found, 0)]
+        drawn = (found >= 0) & (ops.names.codes[producer] == at)
+        drawn &= (lanes[producer] != lanes[consumer]) & lasts[producer] & lasts[consumer]
+        yield Edges(producer[drawn], consumer[drawn])
+
+
+def _inputs(ops: OpColumns, metadata: RunMetadata) -> tuple[Ints, NDArray[np.int32]]:
+    """The nodes whose outputs each label (or, without labels, each node) names as its inputs.
+
+    Those of label `i` are `wanted[first[i] : first[i + 1]]`; all are numbers in the tables of the
+    columns.
+    """
+    number = dict(zip(ops.names.table, range(len(ops.names.table)), strict=True))
+    told = {} if ops.labels is not None else _inputs_in_graphs(metadata)
+    table = ops.names.table if ops.labels is None else ops.labels.table
+    counts = [np.zeros(1, np.int64)]
+    wanted = [np.empty(0, np.int32)]
+    for begin in range(0, len(table), _ROWS):
+        block = table[begin : begin + _ROWS]
+        if ops.labels is None:
+            inputs = [told.get(name, "") for name in block]
+        else:
+            inputs = parse_labels(block)[1]
+        of_label, nodes = _numbered(inputs, number)
+        known = nodes >= 0
+        counts.append(np.bincount(of_label[known], minlength=len(block)))
+        wanted.append(nodes[known].astype(np.int32))
+    return np.cumsum(np.concatenate(counts)), np.concatenate(wanted)
+
+
+def _numbered(inputs: list[str], number: dict[str, int]) -> tuple[Ints, Ints]:
+    """Each input of each label: which label, and the number of its node, -1 for an unknown one."""
+    counts = np.array([many.count(", ") + 1 if many else 0 for many in inputs], np.int64)
+    of_label = np.repeat(np.arange(len(inputs)), counts)
+    names = ", ".join(filter(None, inputs)).split(", ") if len(of_label) else []
+    nodes = np.array([number.get(name, -1) for name in names], np.int64)
+    for i in np.flatnonzero(nodes < 0).tolist():
+        if not names[i].startswith("^"):
+            nodes[i] = number.get(_node(names[i]), -1)
+    return of_label, nodes
+
+
+def _node(tensor: str) -> str:
+    """The node of a tensor: "a" of "a:1".
+
+    Partitioning puts unrecorded receive nodes between nodes of different devices and gives them the
+    producer's name with a suffix, `/_N` in one process and `_SN` between tasks; the edge is drawn
+    from the producer.
+    """
+    name, colon, slot = tensor.rpartition(":")
+    if not (colon and slot.isdecimal()):
+        name = tensor
+    return _RECEIVED.sub("", name)
+
+
+def _inputs_in_graphs(metadata: RunMetadata) -> dict[str, str]:
+    graphs = metadata.partition_graphs
+    return {node.name: ", ".join(node.input) for graph in graphs for node in graph.node}

@@ -1,0 +1,50 @@
+"""Many runs, steps and workers as one trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stepscope.export._accept import is_a
+from stepscope.export._run_sources import Source, sources_of
+from stepscope.export.chrome import write_trace
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+
+def merge(
+    runs: Any,
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int | None = None,
+    show_memory: bool = True,
+    show_dataflow: bool = True,
+) -> Path:
+    """Write the runs of one or more workers as one Chrome trace to `path`, and return the path.
+
+    `runs` and the options are those of `stepscope.export.chrome`: runs, or files and directories
+    of them (Chrome traces among them), which are read one at a time. A mapping is of workers:
+    `{"worker 0": "logs/0", "worker 1": [first, second]}`. The devices of each are processes of
+    their own, under the worker's name, so that equal names of devices do not meet.
+
+    Everything stands at its wall-clock time, as the clock of its machine had it. No two runs share
+    a lane where they would cross, and processes, lanes and arrows are numbered for the whole trace.
+    """
+    sources: list[Source] = []
+    if isinstance(runs, Mapping):
+        for worker, of_worker in runs.items():
+            named = [("run 0", of_worker)] if is_a(of_worker, "RunMetadata") else of_worker
+            sources += sources_of(named, str(worker))
+    else:
+        sources = sources_of(runs)
+    written = write_trace(
+        sources,
+        path,
+        max_bytes=max_bytes,
+        show_memory=show_memory,
+        show_dataflow=show_dataflow,
+    )
+    assert not isinstance(written, str)
+    return written

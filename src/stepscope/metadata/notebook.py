@@ -1,0 +1,70 @@
+"""How a run shows itself in a notebook: what it was, and which op types took its time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.metadata import html, readable
+
+__all__ = ["run_html"]
+
+_TYPES_SHOWN = 8
+
+
+def run_html(metadata: Any) -> str:
+    """A short table of facts, and a bar per op type."""
+    ops = metadata.ops
+    status = metadata.status
+    length = int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0
+    pairs = [
+        ("status", f"{status.code}: {status.message}" if status.message else status.code),
+        ("engine", metadata.engine or "not said"),
+        ("ops", f"{len(ops):,} executions within {readable.time(length)}"),
+    ]
+    if status.in_flight:
+        pairs.append(("in flight", ", ".join(status.in_flight)))
+    for device in dict.fromkeys(ops.devices.table):
+        peak, short = metadata.peak_bytes(device), readable.device(device)
+        pairs.append(("device", f"{short}, peak {readable.size(peak)}" if peak else short))
+    if metadata.overhead.ns:
+        cost = metadata.overhead
+        pairs.append(("overhead", f"{readable.time(cost.ns)} ({cost.fraction:.1%})"))
+    pairs += [
+        ("not measured", f"{f'{loss.count:,} ' if loss.count else ''}{loss.what}: {loss.reason}")
+        for loss in metadata.completeness.losses
+    ]
+    return html.section("RunMetadata", html.facts(pairs), _by_type(ops) if len(ops) else "")
+
+
+def _by_type(ops: Any) -> str:
+    spent = np.maximum(ops.end_ns - ops.start_ns, 0)
+    count = len(ops.ops.table)
+    times = np.bincount(ops.ops.codes, weights=spent, minlength=count)
+    calls = np.bincount(ops.ops.codes, minlength=count)
+    whole, longest = float(times.sum()) or 1.0, float(times.max()) or 1.0
+    order = [i for i in np.argsort(-times, kind="stable").tolist() if calls[i]]
+    rows = [
+        (
+            ops.ops.table[i],
+            f"{calls[i]:,}",
+            readable.time(float(times[i])),
+            f"{times[i] / whole:.1%}",
+            html.bar(times[i] / longest),
+        )
+        for i in order[:_TYPES_SHOWN]
+    ]
+    rest = order[_TYPES_SHOWN:]
+    if rest:
+        other = float(times[rest].sum())
+        rows.append(
+            (
+                f"{len(rest):,} more",
+                f"{int(calls[rest].sum()):,}",
+                readable.time(other),
+                f"{other / whole:.1%}",
+                html.bar(other / longest, html.COLOURS[-1]),
+            )
+        )
+    return html.table(("op", "calls", "time", "share", ""), rows, right=(1, 2, 3))

@@ -1,0 +1,42 @@
+"""Times, sizes and devices as people read them."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["device", "size", "three_digits", "time"]
+
+_LOCAL = "/job:localhost/replica:0/task:0"
+_TASK = re.compile(r"/job:(?P<job>[^/]+)(?:/replica:0)?/task:(?P<task>\d+)(?=/|\Z)")
+_TIME_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def time(ns: float) -> str:
+    """`1.23 ms`: three significant digits, in the unit that fits."""
+    # 999.5 of a unit would round to 1000 of it.
+    for unit_size, unit in _TIME_UNITS:
+        if abs(ns) >= unit_size * 0.9995:
+            return f"{three_digits(ns / unit_size)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def size(count: int) -> str:
+    """`3.81 MiB`: three significant digits, in the unit that fits."""
+    # 1023.9 of a unit would round to 1024 of it.
+    for unit_size, unit in _UNITS:
+        if abs(count) >= unit_size * 0.9995:
+            return f"{three_digits(count / unit_size)} {unit}"
+    return f"{count} B"
+
+
+def three_digits(value: float) -> str:
+    """`1.23`, `12.3`, `123`, `1,234`."""
+    whole = len(f"{abs(value):.0f}")
+    return f"{value:,.{max(0, 3 - whole)}f}"
+
+
+def device(name: str) -> str:
+    """`CPU:0` for a device of this process, `ps:0/CPU:0` for another task's; others as they are."""
+    local = name.removeprefix(_LOCAL)
+    return _TASK.sub(r"\g<job>:\g<task>", local).replace("/device:", "/").removeprefix("/")

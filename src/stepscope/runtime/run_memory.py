@@ -1,0 +1,307 @@
+"""What one run does to memory, while it runs.
+
+A run has a `RunMemory` only where somebody needs it. It *counts* when each op has to be charged as
+it runs (a limit it may not fit, or a pool, whose order nobody knows beforehand); otherwise it only
+notes what the plan could not know, and the rest is worked out from the plan afterwards.
+
+Guarantees. The methods may be called by any thread of the run. A request that does not fit raises
+`Refused` before its kernel runs, or right after it where only the kernel can tell the size. After
+`close` nothing is charged any more, whatever an abandoned op still does.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stepscope.metadata.allocations import ALLOCATE, FREE
+from stepscope.ops.resources import Holding, address_of
+from stepscope.ops.variable_cells import VariableCell
+from stepscope.runtime.accountant import Accountant, Found, Owner
+from stepscope.runtime.allocator import Account, Allocator
+from stepscope.runtime.memory_curve import Replaced
+from stepscope.runtime.memory_table import MemoryTable, Output, Port
+from stepscope.runtime.trace import clock
+
+
+class Refused(MemoryError):  # noqa: N818 - becomes an OpError
+    """A request that a device's limit has no room for."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(f"{request.bytes} bytes for {request.name} are above the limit")
+        self.request = request
+
+
+class Request(NamedTuple):
+    """What was asked for."""
+
+    name: str
+    slot: int
+    device: str
+    dtype: int
+    shape: tuple[int, ...] | None
+    bytes: int
+    limit: int | None
+    time: int
+    """A clock reading."""
+
+
+class Fed(NamedTuple):
+    """An array that was fed."""
+
+    step: int
+    shape: tuple[int, ...]
+    bytes: int
+    address: int
+
+
+class HeldEvent(NamedTuple):
+    """A change of what variables and queues hold."""
+
+    time: int
+    event: str
+    holding: Holding
+    ends: int = -1
+    """The step whose end it is part of."""
+
+
+class _Before(NamedTuple):
+    """A variable as it was when a step that changes it began."""
+
+    time: int
+    holdings: list[Holding]
+    array: Any
+    """A weak reference to its array, or None."""
+    charged: int
+
+
+class RunMemory:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        table: MemoryTable,
+        allocator: Allocator,
+        *,
+        step_id: int,
+        counts: bool,
+        forwards: Mapping[int, Port],
+    ) -> None:
+        self.table = table
+        self.counts = counts
+        self.forwards = forwards
+        self.step_id = step_id
+        self.notes: dict[Port, Found] = {}
+        self.held_events: list[HeldEvent] = []
+        self.replaced: list[Replaced] = []
+        self.opening: list[Holding] = []
+        """What variables and queues held when the run began, where somebody asked."""
+        self.feeds: list[Fed] = []
+        """What was fed, each array once."""
+        self.view_addresses: Sequence[int] = ()
+        """Where the views of the program's buffers lay, if it had them all from the start."""
+        self.refused: Request | None = None
+        self._allocator = allocator
+        self._account: Account | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+        self._before: dict[int, _Before] = {}
+        self._copied: dict[int, list[Holding]] = {}
+        """By thread, what its op took out of a queue and copies."""
+        self.accountant = Accountant(table, forwards, self._charge, self._release)
+
+    # -- the run as a whole --------------------------------------------------------------------
+
+    def open(self, feeds: Mapping[int, Any], account: Account | None, *, opening: bool) -> None:
+        """The run begins with these fed arrays (by step)."""
+        self._account = account
+        if opening:
+            self.opening = self._allocator.holdings()
+        seen: set[tuple[int, int]] = set()
+        for step, array in feeds.items():
+            key = (address_of(array), array.nbytes)
+            if key in seen:
+                continue
+            seen.add(key)
+            name, slot, dtype = self.table.feeds[step]
+            device = self.table.plan.nodes[step].device
+            self._request(name, slot, device, dtype, array.shape, array.nbytes)
+            self.feeds.append(Fed(step, array.shape, array.nbytes, key[0]))
+
+    def finish(self) -> None:
+        """Every step is done."""
+        if self.counts:
+            with self._lock:
+                self.accountant.finish(clock())
+
+    def close(self) -> None:
+        """The run is over, one way or the other: nothing of it counts any more."""
+        with self._lock:
+            self._closed = True
+            if self._account is not None:
+                self._account.close()
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def before(self, i: int, arguments: Sequence[Any] = ()) -> None:
+        """A step begins; `arguments` where it changes a variable or a queue."""
+        with self._lock:
+            if self._closed:
+                return
+            now = clock()
+            if arguments:
+                charged = self._special(i, arguments)
+                if self.table.specials[i] == "variable":
+                    self._remember(i, arguments[0], now, charged)
+                else:
+                    self._before[i] = _Before(now, [], None, charged)
+            if self.counts:
+                self.accountant.start(i, now)
+
+    def seen(
+        self, i: int, outputs: Sequence[Any], source: Any = None, cell: VariableCell | None = None
+    ) -> None:
+        """A step is done, and this is what it made (`source`: what its views are views of)."""
+        with self._lock:
+            if self._closed:
+                return
+            now = clock()
+            found = self._look(i, outputs, source) if self.table.looks[i] else {}
+            before = self._before.pop(i, None)
+            if before is not None:
+                if before.charged:
+                    self._release(self.table.plan.nodes[i].device, before.charged)
+                if cell is not None:
+                    self._compare(i, cell, before, now)
+            if self.counts:
+                if not found:
+                    found = self._addresses(i, outputs)
+                self.accountant.end(i, now, found)
+            else:
+                for slot, what in found.items():
+                    self.notes[i, slot] = what
+            for holding in self._copied.pop(threading.get_ident(), ()):
+                self.held_events.append(HeldEvent(clock(), FREE, holding, i))
+
+    def _look(self, i: int, outputs: Sequence[Any], source: Any) -> dict[int, Found]:
+        found = {}
+        for output in self.table.made[i]:
+            if output.source is not None and not output.may_copy:
+                continue
+            value = outputs[output.slot]
+            copied = output.may_copy and not _shares(value, source)
+            if output.source is None or copied:
+                size = int(getattr(value, "nbytes", 0))
+                found[output.slot] = Found(size, np.shape(value), address_of(value), copied)
+        return found
+
+    def _addresses(self, i: int, outputs: Sequence[Any]) -> dict[int, Found]:
+        return {
+            o.slot: Found(o.bytes, o.shape or (), address_of(outputs[o.slot]))
+            for o in self.table.made[i]
+            if o.source is None
+        }
+
+    # -- variables and queues ------------------------------------------------------------------
+
+    def _special(self, i: int, arguments: Sequence[Any]) -> int:
+        """Charge what a variable or a queue is going to take, for as long as the op runs."""
+        if self._account is None:
+            return 0
+        node = self.table.plan.nodes[i]
+        size, value = 0, arguments[-1]
+        if self.table.specials[i] == "enqueue":
+            size = sum(int(np.asarray(a).nbytes) for a in arguments[1:])
+        elif self.table.assigns(i):
+            cell: VariableCell = arguments[0]
+            stored = cell.stored
+            if stored is None or stored.shape != np.shape(value):
+                size = int(np.asarray(value).nbytes)
+        if size:
+            name, dtype = node.name, node.inputs[1][0].output_dtypes[node.inputs[1][1]]
+            if self.table.specials[i] == "variable":
+                name = arguments[0].op
+            self._request(
+                name, 0, node.device, dtype.base_dtype.as_datatype_enum, np.shape(value), size
+            )
+        return size
+
+    def _remember(self, i: int, cell: VariableCell, now: int, charged: int) -> None:
+        array = cell.stored
+        reference = weakref.ref(array) if array is not None else None
+        del array
+        self._before[i] = _Before(now, cell.holdings(), reference, charged)
+
+    def _compare(self, i: int, cell: VariableCell, before: _Before, now: int) -> None:
+        old = before.array() if before.array is not None else None
+        if old is not None and cell.stored is old:
+            return
+        current = cell.holdings()
+        if not current:
+            return
+        self.held_events.append(HeldEvent(before.time, ALLOCATE, current[0]))
+        if not before.holdings:
+            return
+        was = before.holdings[0]
+        self.held_events.append(HeldEvent(now, FREE, was, i))
+        if old is not None:
+            source, slot = self.table.plan.nodes[i].inputs[0]
+            variable = self.table.variable_of[source.index, slot]
+            self.replaced.append(Replaced(i, variable, was.bytes, was.address))
+            if self.counts:
+                self.accountant.replaced(variable, was.bytes, was.address, now)
+
+    def put(self, holdings: Sequence[Holding]) -> None:
+        """A queue took these in."""
+        now = clock()
+        self.held_events += [HeldEvent(now, ALLOCATE, h) for h in holdings]
+
+    def taken(self, holdings: Sequence[Holding], copied: bool) -> None:
+        """A queue gave these out; `copied` ones are held until the op of this thread ends."""
+        if copied:
+            self._copied.setdefault(threading.get_ident(), []).extend(holdings)
+            return
+        now = clock()
+        self.held_events += [HeldEvent(now, FREE, h) for h in holdings]
+
+    # -- the limit -----------------------------------------------------------------------------
+
+    def _charge(self, output: Output, size: int, shape: tuple[int, ...] | None) -> None:
+        self._request(output.name, output.slot, output.device, output.dtype, shape, size)
+
+    def _request(
+        self,
+        name: str,
+        slot: int,
+        device: str,
+        dtype: int,
+        shape: tuple[int, ...] | None,
+        size: int,
+    ) -> None:
+        if self._account is None or self._account.charge(device, size):
+            return
+        limit = self._allocator.limits[device]
+        self.refused = Request(name, slot, device, dtype, shape, size, limit, clock())
+        raise Refused(self.refused)
+
+    def _release(self, device: str, size: int) -> None:
+        if self._account is not None and not self._closed:
+            self._account.release(device, size)
+
+    def withdraw(self, i: int) -> None:
+        """A step failed because the machine had no memory for it."""
+        with self._lock:
+            self.accountant.withdraw(i)
+
+    def alive(self) -> list[Owner]:
+        """The temporaries that are live now, where the run counts them."""
+        with self._lock:
+            return list(self.accountant.alive())
+
+
+def _shares(value: Any, source: Any) -> bool:
+    return isinstance(source, np.ndarray) and np.may_share_memory(value, source)

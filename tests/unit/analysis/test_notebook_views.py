@@ -1,0 +1,116 @@
+"""Runs and analyses in a notebook: tables with what the analysis says, plots, and no markup in names."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from analysed_runs import run_of
+
+from stepscope import analysis
+from stepscope._messages import GraphDef
+from stepscope.metadata import AllocationColumns, Completeness, Loss, Status
+
+HOSTILE = "</td><script>alert('x')</script>&amp;\"quoted\""
+CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+T0 = 1_700_000_000_000_000_000
+
+
+def memory():
+    return AllocationColumns.build(
+        name=["w", HOSTILE, HOSTILE, "small"],
+        device=[CPU] * 4,
+        time_ns=[T0, T0 + 1_000, T0 + 500_000, T0 + 1_000_000],
+        bytes=[1_000, 3_000, -3_000, 500],
+        address=[1, 2, 2, 3],
+        kind=["variable", "temporary", "temporary", "temporary"],
+    )
+
+
+@pytest.fixture
+def run():
+    return run_of(
+        (HOSTILE, "MatMul", [], 1, 0, 0, 3_000_000),
+        ("b", "Relu", [HOSTILE], 2, 3_000_000, 4_000_000, 5_000_000),
+        names={1: f"pool {HOSTILE}"},
+        allocations=memory,
+        status=Status("INTERNAL", HOSTILE),
+        completeness=Completeness((Loss("events", 12, HOSTILE),)),
+    )
+
+
+def graph():
+    message = GraphDef()
+    message.node.add(name=HOSTILE, op="MatMul")
+    message.node.add(name="gone", op="Neg")
+    return message
+
+
+VIEWS = {
+    "run": lambda run: run,
+    "op_profile": lambda run: analysis.op_profile(run, "name"),
+    "memory_profile": analysis.memory_profile,
+    "critical_path": analysis.critical_path,
+    "parallelism": analysis.parallelism,
+    "placement": analysis.placement,
+    "coverage": lambda run: analysis.coverage(run, graph()),
+    "diff": lambda run: analysis.diff([run] * 4, [run] * 4),
+}
+
+
+def parsed(shown):
+    """The view as a tree: it is well-formed, as anything is that a name cannot break out of."""
+    return ET.fromstring(shown._repr_html_())
+
+
+def texts(tree):
+    return ["".join(cell.itertext()) for cell in tree.iter() if cell.tag in ("td", "th", "text")]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_names_are_text(name, run):
+    tree = parsed(VIEWS[name](run))
+    assert not list(tree.iter("script"))
+    assert any(HOSTILE[-25:] in text for text in texts(tree))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_an_empty_run_shows_too(name):
+    empty = run_of()
+    tree = parsed(VIEWS[name](empty))
+    assert "".join(tree.itertext())
+
+
+def test_a_run_says_how_it_ended_and_where_its_time_went(run):
+    tree = parsed(run)
+    rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
+    assert ["status", f"INTERNAL: {HOSTILE}"] in rows
+    assert ["not measured", f"12 events: {HOSTILE}"] in rows
+    assert ["MatMul", "1", "3.00 ms", "75.0%", ""] in rows
+    bars = [float(rect.get("width")) for rect in tree.iter("rect")]
+    assert bars == [120.0, 40.0]
+
+
+def test_the_plot_of_memory_reaches_the_peak(run):
+    tree = parsed(analysis.memory_profile(run))
+    live, lasting = tree.iter("polygon")
+    heights = [110 - float(point.split(",")[1]) for point in live.get("points").split()]
+    assert max(heights) == 110
+    assert heights[-2] == pytest.approx(1_500 / 4_000 * 110, abs=0.1)
+    lasting = [110 - float(point.split(",")[1]) for point in lasting.get("points").split()]
+    assert max(lasting) == pytest.approx(1_000 / 4_000 * 110, abs=0.1)
+
+
+def test_lanes_are_drawn_where_they_were_busy(run):
+    found = analysis.parallelism(run)
+    tree = parsed(found)
+    drawn = [rect for rect in tree.iter("rect") if rect.get("fill") != "currentColor"]
+    first = [float(r.get("x")) for r in drawn if r.get("y") == "1"]
+    assert min(first) == 170
+    assert max(first) == pytest.approx(170 + 470 * 0.6, abs=10)
+    assert len(list(tree.iter("text"))) == len(found.rows)
+
+
+def test_many_rows_are_cut_and_counted():
+    run = run_of(*[(f"op_{i}", "Mul", [], 1, i, i, i + 1) for i in range(100)])
+    tree = parsed(analysis.op_profile(run, "name"))
+    assert len(list(tree.iter("tr"))) == 31
+    assert "and 70 more rows" in "".join(tree.itertext())

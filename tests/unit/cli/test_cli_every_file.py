@@ -1,0 +1,164 @@
+"""Every command on every kind of file that can be read: it works, and says what the file holds."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+
+from stepscope.cli.command_line import COMMANDS
+from stepscope.metadata import iter_runs
+from stepscope.metadata.xplane import XSpace
+
+READS_RUNS = [c for c in COMMANDS if c not in ("run", "completion", "coverage", "oom")]
+
+
+def xplane(path):
+    """A profile: one step on one thread, of two ops."""
+    message = XSpace()
+    host = message.planes.add(name="/host:CPU")
+    for key, name in enumerate(("ExecutorState::Process", "mm:MatMul", "a/b:AddV2"), 1):
+        host.event_metadata[key].name = name
+    host.stat_metadata[1].name = "id"
+    line = host.lines.add(id=42, name="worker", timestamp_ns=5_000)
+    step = line.events.add(metadata_id=1, offset_ps=0, duration_ps=9_000_000)
+    step.stats.add(metadata_id=1, int64_value=7)
+    line.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=2_000_000)
+    line.events.add(metadata_id=3, offset_ps=4_000_000, duration_ps=1_000_000)
+    path.write_bytes(message.SerializeToString())
+
+
+def tensorflow_metadata(place, data_dir, recorded, command):
+    shutil.copy(data_dir / "mlp_adam_refvars" / "run_metadata.pb", place / "run_metadata.pb")
+    return place / "run_metadata.pb"
+
+
+def distributed(place, data_dir, recorded, command):
+    return data_dir / "distributed_ps_worker"
+
+
+def own_run(place, data_dir, recorded, command):
+    return recorded / "classify" / "run_000002" / "run_metadata.pb"
+
+
+def run_directory(place, data_dir, recorded, command):
+    return recorded / "classify"
+
+
+def tensorflow_run(place, data_dir, recorded, command):
+    return recorded / "optimised"
+
+
+def event_file(place, data_dir, recorded, command):
+    (file,) = (recorded / "base").iterdir()
+    return file
+
+
+def logdir(place, data_dir, recorded, command):
+    shutil.copytree(recorded / "base", place / "logs" / "train")
+    shutil.copytree(recorded / "new", place / "logs" / "eval")
+    return place / "logs"
+
+
+def chrome_trace(place, data_dir, recorded, command):
+    assert command("timeline", recorded / "classify", "-o", place / "trace.json")[0] == 0
+    return place / "trace.json"
+
+
+def compressed_timeline(place, data_dir, recorded, command):
+    file = data_dir / "rnn_while_v1" / "run_metadata.pb"
+    assert command("timeline", "--tf1", file, "-o", place / "old.json")[0] == 0
+    (place / "old.json.gz").write_bytes(gzip.compress((place / "old.json").read_bytes()))
+    return place / "old.json.gz"
+
+
+def profile(place, data_dir, recorded, command):
+    xplane(place / "vm.xplane.pb")
+    return place / "vm.xplane.pb"
+
+
+KINDS = [
+    tensorflow_metadata, distributed, own_run, run_directory, tensorflow_run, event_file, logdir,
+    chrome_trace, compressed_timeline, profile,
+]  # fmt: skip
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def file(request, tmp_path, data_dir, recorded, command):
+    (tmp_path / "in").mkdir()
+    return request.param(tmp_path / "in", data_dir, recorded, command)
+
+
+def said(command, *arguments):
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    return out
+
+
+def test_each_command_says_something_true(file, command, tmp_path):
+    runs = [run.metadata for run in iter_runs(file)]
+    ops = sum(len(run.ops) for run in runs)
+    assert ops
+    longest = max(runs, key=lambda run: int(run.ops.end_ns.max() - run.ops.start_ns.min()))
+    names = set(longest.ops.name)
+
+    profile = json.loads(said(command, "top", file, "--by", "name", "--json"))
+    assert (profile["calls"], profile["runs"]) == (ops, len(runs))
+    assert f"{ops:,} ops" in said(command, "top", file)
+
+    path = json.loads(said(command, "path", file, "--json"))
+    assert {part["name"] for part in path["rows"]} <= names
+    assert "took" in said(command, "path", file)
+
+    placed = json.loads(said(command, "placement", file, "--json"))
+    assert sum(placed["devices"].values()) == len(longest.ops)
+    assert "not where asked for" in said(command, "placement", file)
+
+    lanes = json.loads(said(command, "parallelism", file, "--json"))["rows"]
+    devices = {lane["name"]: lane["ops"] for lane in lanes if lane["kind"] == "device"}
+    assert devices == {d: list(longest.ops.device).count(d) for d in set(longest.ops.device)}
+    assert "ops at once" in said(command, "parallelism", file)
+
+    assert f"{len(runs)} run" in said(command, "diff", file, file, "--limit", "3")
+    rows = json.loads(said(command, "info", file, "--json"))["rows"]
+    assert sum(row["ops"] for row in rows) == ops
+
+    for name in ("timeline", "merge"):
+        assert "wrote" in said(command, name, file, "-o", "trace.json")
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+        assert names <= {event["name"] for event in events if event["ph"] == "X"}
+    said(command, "export", file, "--to", "csv", "-o", "ops.csv")
+    assert len((tmp_path / "ops.csv").read_text().splitlines()) == ops + 1
+
+
+def test_memory_and_oom_answer_or_say_what_is_missing(file, command):
+    runs = [run.metadata for run in iter_runs(file)]
+    known = max(run.peak_bytes(d) for run in runs for d in set(run.ops.device))
+    code, out, err = command("memory", file)
+    if known:
+        assert code == 0
+        assert "peak" in out
+    else:
+        assert code == 2
+        assert "no memory was recorded" in err
+    code, _, err = command("oom", file)
+    assert code == 2
+    assert "out of memory" in err or "out-of-memory" in err
+
+
+@pytest.mark.parametrize("name", READS_RUNS)
+def test_a_file_that_is_not_there_is_named(name, command):
+    arguments = ["nowhere", "nowhere"] if name == "diff" else ["nowhere"]
+    more = ["--to", "csv"] if name == "export" else []
+    code, out, err = command(name, *arguments, *more)
+    assert (code, out) == (2, "")
+    assert "nowhere" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example(name, command):
+    code, out, _ = command(name, "--help", columns=80)
+    assert code == 0
+    assert "Example: " in out
+    assert "stepscope" in out.split("Example: ")[1]

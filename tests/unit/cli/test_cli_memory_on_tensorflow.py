@@ -1,0 +1,87 @@
+"""`stepscope run --memory`: allocations followed from the start of an unchanged script."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import stepscope
+
+SCRIPT = """
+import tensorflow as tf
+
+weights = tf.Variable(tf.random.uniform([512, 1024]), name="weights")
+kept = []
+
+@tf.function
+def layer(x):
+    return tf.nn.relu(tf.matmul(x, weights))
+
+@tf.function
+def wide(columns):
+    return tf.reduce_sum(tf.random.uniform(tf.stack([1024, columns]), name="wide"))
+
+for step in range(3):
+    kept.append(layer(tf.random.uniform([256, 512])))
+    wide(tf.constant(16))
+try:
+    wide(tf.constant(8192))
+except tf.errors.ResourceExhaustedError as error:
+    print(type(error).__module__, str(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tensorflow, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("memory")
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    command = ["-m", "stepscope", "run", "--memory", "--memory-limit", "32", "--out", "out"]
+    done = subprocess.run(
+        [sys.executable, *command, str(script)],
+        cwd=folder, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
+        capture_output=True, text=True, timeout=110, check=True,
+    )  # fmt: skip
+    return folder / "out", done
+
+
+def test_the_report_accounts_for_every_byte(recorded):
+    folder, done = recorded
+    failed = stepscope.load(folder / "run_000007" / "run_metadata.pb")
+    chunks = re.findall(r"InUse at [0-9a-f]+ of size (\d+)", done.stderr)
+    report = failed.out_of_memory
+    assert report.live == sum(map(int, chunks))
+    assert report.live == sum(row.bytes for row in report.rows)
+    assert report.limit == 32 << 20
+    assert report.request.op == "wide/RandomUniform"
+    assert ("weights", "variable") in {(row.op, row.kind) for row in report.rows}
+    unattributed = sum(row.bytes for row in report.rows if row.kind == "unattributed")
+    assert unattributed <= report.live / 100
+
+
+def test_runs_that_fit_have_the_variable_among_what_they_hold(recorded):
+    folder, _ = recorded
+    run = stepscope.load(folder / "run_000006" / "run_metadata.pb")
+    held = run.alive_at_peak()
+    assert ("weights", 512 * 1024 * 4) in set(zip(held.name, held.bytes, strict=True))
+    assert run.peak_bytes() == int(held.bytes.sum())
+
+
+def test_the_script_gets_what_tensorflow_raises(recorded):
+    _, done = recorded
+    assert done.stdout.startswith("tensorflow.python.framework.errors_impl")
+    assert "add report_tensor_allocations_upon_oom to RunOptions" in done.stdout
+
+
+def test_it_is_for_tensorflow_alone(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print('never')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "run", "--memory", str(script)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--memory and --memory-limit are for TensorFlow" in done.stderr
+    assert "never" not in done.stdout

@@ -1,0 +1,87 @@
+"""`stepscope run` saves the graph beside the runs, so that `stepscope coverage` works by itself."""
+
+import json
+
+import pytest
+
+from stepscope._messages import GraphDef
+from stepscope.cli.saved_graphs import SavedGraphs
+
+TWO_GRAPHS = """
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+for name in ("first", "second"):
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [], name="x")
+        y = tf.multiply(x, 2.0, name=name)
+        unused = tf.negative(x, name="unused")
+        for value in (1.0, 2.0):
+            session.run(y, {x: value})
+        if name == "second":
+            session.run(tf.add(y, y, name="later"), {x: 1.0})
+"""
+FUNCTION = """
+import tensorflow as tf
+@tf.function
+def step(x):
+    unused = tf.math.negative(x, name="unused")
+    return tf.matmul(x, x, name="product")
+x = tf.ones([8, 8])
+for _ in range(3):
+    step(x)
+"""
+
+
+def graph_at(path):
+    graph = GraphDef()
+    graph.ParseFromString(path.read_bytes())
+    return {node.name for node in graph.node}
+
+
+@pytest.mark.parametrize("engine", ["embedded", "tensorflow"])
+def test_runs_of_a_session_share_its_graph(engine, stepscope, script, command, tmp_path, request):
+    if engine == "tensorflow":
+        request.getfixturevalue("tensorflow")
+    done = stepscope("run", "--engine", engine, "--out", "out", script(TWO_GRAPHS))
+    assert done.returncode == 0, done.stderr
+    graphs = sorted((tmp_path / "out").glob("run_*/graph.pb"))
+    assert len(graphs) == 5
+    files = [graph.stat().st_ino for graph in graphs]
+    assert files[0] == files[1] != files[2] == files[3] != files[4]
+    assert {"x", "first", "unused"} <= graph_at(graphs[0])
+    assert "later" in graph_at(graphs[4])
+
+    for number, wanted in ((0, "first"), (2, "second")):
+        code, out, err = command("coverage", "out", "--run", number, "--json")
+        assert code == 0, err
+        fates = {row["name"]: row["state"] for row in json.loads(out)["rows"]}
+        assert (fates["x"], fates[wanted], fates["unused"]) == ("fed", "measured", "pruned")
+
+    # A new recording in the same place leaves nothing of the old one.
+    stepscope("run", "--engine", engine, "--limit", 1, "--out", "out", script(TWO_GRAPHS))
+    assert len(list((tmp_path / "out").glob("run_*"))) == 1
+
+
+def test_a_function_has_its_graph(stepscope, script, command, tmp_path, tensorflow):
+    done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(FUNCTION))
+    assert done.returncode == 0, done.stderr
+    graphs = sorted((tmp_path / "out").glob("run_*/graph.pb"))
+    assert len(graphs) == 3
+    assert len({graph.stat().st_ino for graph in graphs}) == 1
+    assert "product" in graph_at(graphs[0])
+    code, out, err = command("coverage", "out", "--run", 1, "--json")
+    assert code == 0, err
+    fates = {row["name"]: row["state"] for row in json.loads(out)["rows"]}
+    assert fates["product"] == "measured"
+
+
+class Unwritable:
+    version = 1
+
+    def as_graph_def(self):
+        raise ValueError("Message too large")
+
+
+def test_a_graph_that_cannot_be_written_is_no_problem(tmp_path):
+    SavedGraphs().save(Unwritable(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
