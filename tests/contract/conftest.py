@@ -16,12 +16,54 @@ threads and pools for `embedded`.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from typing import Any
 
 import pytest
 from contract_engines import EmbeddedEngine, SessionEngine
 from contract_tensorflow import ENGINES
+
+_ALONE = "STEPSCOPE_TESTS_ALONE"
+_outcomes: dict[str, dict[str, str]] = {}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """A test marked `own_process(engine)` runs for that engine in another process.
+
+    All such tests of a file share one: the first of them starts it, the others look up how they
+    went.
+    """
+    mark = pyfuncitem.get_closest_marker("own_process")
+    if mark is None or os.environ.get(_ALONE) or mark.args[0] not in pyfuncitem.name:
+        return None
+    file = str(pyfuncitem.path)
+    if file not in _outcomes:
+        _outcomes[file] = _run_alone(pyfuncitem.path, mark.args[0])
+    problem = _outcomes[file].get(pyfuncitem.name, "it did not run there")
+    assert not problem, f"in a process of its own: {problem}"
+    return True
+
+
+def _run_alone(path: Path, engine: str) -> dict[str, str]:
+    """Per test of a file on one engine what went wrong, "" for nothing."""
+    report = Path(os.environ.get("TMPDIR", "/tmp")) / f"stepscope-alone-{os.getpid()}.xml"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path),
+             "-k", engine.replace(" ", " and "), f"--junitxml={report}"],
+            env=os.environ | {_ALONE: "1"}, capture_output=True, text=True, timeout=250,
+        )  # fmt: skip
+        assert report.is_file(), done.stdout + done.stderr
+        cases = ElementTree.parse(report).iter("testcase")
+        return {c.get("name", ""): "".join(part.text or "failed" for part in c) for c in cases}
+    finally:
+        report.unlink(missing_ok=True)
 
 
 def _started(kind):

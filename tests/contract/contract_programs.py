@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 FED = {"x": np.array([1.0, 2.0], np.float32)}
-"""The feeds of `around`."""
+"""The feeds of `around` and `on_three_devices`."""
 
 
 def around(function: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
@@ -45,3 +45,12 @@ def side_by_side(works: Iterable[Callable[[], None]], seconds: float = 120) -> N
         assert not thread.is_alive()
     for failure in failures:
         raise failure
+
+
+def on_three_devices(ops):
+    x = ops.placeholder(ops.float32, [2], name="x")
+    with ops.device("/cpu:1"):
+        y = ops.add(x, x, name="y")
+    with ops.device("/cpu:2"):
+        z = ops.multiply(y, y, name="z")
+    return {"x": x, "y": y, "z": z}

@@ -100,7 +100,7 @@ class Worker:
             self.program.run(fetch, self.fed(i), options, metadata)
         assert caught.value.run_metadata is metadata
         assert metadata.status.code == "DEADLINE_EXCEEDED"
-        assert set(self.program.outcomes(metadata)) <= {"asleep", "take", "before"}
+        assert set(self.program.outcomes(metadata)) <= {"asleep", "take", "before", "never_filled"}
         if self.engine.stops_between_ops and self.engine.counts_losses:
             (loss,) = metadata.completeness.losses
             assert loss.count >= 2
