@@ -13,11 +13,11 @@ def main(wanted: list[str]) -> int:
     import numpy as np
     import tensorflow
 
-    from benchmarks import adapter, engine, memory, memory_tensorflow, reading, timeline
+    from benchmarks import adapter, engine, memory, memory_tensorflow, reading, timeline, workers
     from benchmarks.harness import save, table
 
     tf = tensorflow.compat.v1
-    rooms = (engine, memory, adapter, memory_tensorflow, reading, timeline)
+    rooms = (engine, memory, adapter, memory_tensorflow, reading, timeline, workers)
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
     if unknown:

@@ -31,7 +31,6 @@ PAGES = (DOCS.parent / "README.md", DOCS / "commands.md", *sorted(QUESTIONS.glob
 PICTURES = {
     "top": "top recorded/classify --by name --limit 8",
     "oom": "oom recorded/batches --plot",
-    "diff": "diff --fail-on 'time>5%,memory>1%' recorded/base recorded/new --limit 5",
     "parallelism": "parallelism recorded/towers",
 }
 COLUMNS = 80

@@ -18,7 +18,12 @@ from stepscope.metadata import RunMetadata
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
 STEPSCOPE = [sys.executable, "-m", "stepscope"]
-RUNS_TO_COMPARE = 30
+ROUNDS, RUNS_PER_ROUND = 5, 6
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",  # its threads wait for each other where the machine is busy
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+}
 
 
 def main():
@@ -32,11 +37,16 @@ def main():
         record(work, "towers", "embedded")
         record(work, "batches", "embedded", fails=True)
         record(work, "optimised", "tensorflow")
-        for side, passes in (("base", "2"), ("new", "4")):
-            many = ["--batches", str(RUNS_TO_COMPARE + 1), "--passes", passes]
-            # The first two make the variables and warm up.
-            run(work, "run", "--engine", "embedded", "--trace", "full", "--steps", "2:",
-                "--out", side, "classify.py", *many)  # fmt: skip
+        sides = {"base": "2", "new": "4"}
+        # In turns: what else the machine does changes from minute to minute, and must not fall on
+        # one side only.
+        for number in range(ROUNDS):
+            for side, passes in sides.items():
+                many = ["--batches", str(RUNS_PER_ROUND + 1), "--passes", passes]
+                # The first two make the variables and warm up.
+                run(work, "run", "--engine", "embedded", "--trace", "full", "--steps", "2:",
+                    "--out", f"{side}/round_{number}", "classify.py", *many)  # fmt: skip
+        for side in sides:
             clean(work, work / side)
             run(work, "export", side, "--to", "tensorboard", "-o", RECORDED / side)
             (log,) = (RECORDED / side).iterdir()
@@ -58,7 +68,7 @@ def record(work, name, engine, fails=False):
 
 def clean(work, directory):
     """Remove from every run where the programs happened to lie."""
-    for saved in directory.glob("run_*/run_metadata.pb"):
+    for saved in directory.rglob("run_metadata.pb"):
         message = RunMetadata._message_class.FromString(saved.read_bytes())
         message.ClearField("bytes_following")
         without(message, f"{work}/")
@@ -89,7 +99,7 @@ def run(work, *arguments, fails=False):
     done = subprocess.run(
         [*STEPSCOPE, *map(str, arguments)],
         cwd=work,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"},
+        env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
         check=False,

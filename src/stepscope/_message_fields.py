@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.descriptor import FieldDescriptor
+
 from stepscope.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -24,6 +26,17 @@ __all__ = [
     "unknown_field",
 ]
 
+_WHOLE, _FRACTION = "a whole number", "a number"
+_TAKES = {
+    FieldDescriptor.CPPTYPE_INT32: _WHOLE,
+    FieldDescriptor.CPPTYPE_INT64: _WHOLE,
+    FieldDescriptor.CPPTYPE_UINT32: _WHOLE,
+    FieldDescriptor.CPPTYPE_UINT64: _WHOLE,
+    FieldDescriptor.CPPTYPE_DOUBLE: _FRACTION,
+    FieldDescriptor.CPPTYPE_FLOAT: _FRACTION,
+    FieldDescriptor.CPPTYPE_BOOL: "True or False",
+    FieldDescriptor.CPPTYPE_STRING: "text",
+}
 _FAMILIES = frozenset({"tensorflow", "tensorboard", "stepscope"})
 
 
@@ -101,6 +114,11 @@ def _set_scalar(message: Any, field: Any, value: Any) -> None:
         setattr(message, field.name, value)
     except ValueError as error:
         raise _value_error(message.DESCRIPTOR, field, value, error) from None
+    except TypeError:
+        raise TypeError(
+            f"{short_name(message.DESCRIPTOR)}.{field.name} takes {_TAKES[field.cpp_type]}, "
+            f"not {value!r} of type {type(value).__name__}"
+        ) from None
 
 
 def _value_error(

@@ -23,6 +23,17 @@ def _known() -> tuple[EntryPoint, ...]:
     return tuple(sorted(entry_points(group=GROUP), key=lambda e: e.name))
 
 
+def session_targets() -> dict[str, Any]:
+    """What the adapters run graphs of the embedded engine on: by target, or how targets begin.
+
+    An adapter says so in `SESSION_TARGETS`; what stands there is described in `runtime.targets`.
+    """
+    found: dict[str, Any] = {}
+    for entry in _known():
+        found |= getattr(entry.load(), "SESSION_TARGETS", {})
+    return found
+
+
 def adapter() -> Any:
     """The adapter of the package this program uses; an error that says what there is otherwise."""
     known = _known()

@@ -37,7 +37,7 @@ def test_a_changed_output_is_seen(pages):
     assert pages.written(page.replace("RESOURCE_EXHAUSTED", "OK")) == page
 
 
-@pytest.mark.parametrize("name", ["top", "oom", "diff", "parallelism"])
+@pytest.mark.parametrize("name", ["top", "oom", "parallelism"])
 def test_pictures_show_the_commands(pages, name):
     picture = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
     words = set(re.findall(r"[\w/]{4,}", pages.output_of(pages.PICTURES[name], 100)))

@@ -1,5 +1,6 @@
 """Functions over the model: they take runs and return values, and never print, draw or write."""
 
+from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
 from stepscope.analysis.diff import Diff, DiffRow, diff
@@ -11,13 +12,18 @@ from stepscope.analysis.memory import (
     memory_profile,
     oom,
 )
+from stepscope.analysis.network import Network, NetworkRow, network
 from stepscope.analysis.op_profile import OpProfile, OpRow, op_profile
 from stepscope.analysis.parallelism import Lane, Parallelism, Wait, parallelism
 from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, placement
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, named_runs
+from stepscope.analysis.straggler import Straggler
+from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
 
 __all__ = [
+    "Absence",
+    "Clocks",
     "Coverage",
     "CoverageRow",
     "CriticalPath",
@@ -28,6 +34,8 @@ __all__ = [
     "MemoryProfile",
     "MemoryRow",
     "NamedRun",
+    "Network",
+    "NetworkRow",
     "OpProfile",
     "OpRow",
     "OutOfMemoryProfile",
@@ -37,15 +45,22 @@ __all__ = [
     "PlacementReport",
     "Result",
     "Saving",
+    "Straggler",
+    "TaskClock",
     "Transfer",
     "Wait",
+    "Worker",
+    "WorkerRuns",
+    "clocks",
     "coverage",
     "critical_path",
     "diff",
     "memory_profile",
     "named_runs",
+    "network",
     "oom",
     "op_profile",
     "parallelism",
     "placement",
+    "workers_at",
 ]

@@ -37,7 +37,11 @@ _PIVOTS: Final = {"pivot_t": "then", "pivot_f": "else"}
 
 
 class Reasons:
-    """Finds a verdict for every place. `run_ended_early` and `lost_cheap_ops` come from the run."""
+    """Finds a verdict for every place.
+
+    `ended_early`, `in_flight` (the ops that it ended in) and `lost_cheap_ops` come from the run;
+    `fetches_known` says whether all that the run was asked for is among its fetches.
+    """
 
     def __init__(
         self,
@@ -47,11 +51,15 @@ class Reasons:
         *,
         ended_early: bool,
         lost_cheap_ops: bool,
+        in_flight: Iterable[str] = (),
+        fetches_known: bool = True,
     ) -> None:
         self.graph = graph
         self.run = run
         self.ended_early = ended_early
         self.lost_cheap_ops = lost_cheap_ops
+        self._in_flight = frozenset(map(path_of, in_flight))
+        self._fetches_known = fetches_known
         self.spaces = spaces
         self.constants_recorded = any(
             row.op == "Const" for rows in run.ran.values() for row in rows
@@ -77,6 +85,7 @@ class Reasons:
         self._share_out()
         self._trace_names()
         self.needed = self._find_needed()
+        self._come_by = self._find_come_by()
         self._dead = self._untaken()
         self._judge_kept()
         if any(verdict is None for verdict in self.verdicts):
@@ -193,16 +202,33 @@ class Reasons:
     # -- what was needed -------------------------------------------------------------------
 
     def _find_needed(self) -> bytearray:
+        """The places that the run needed, as far as it is known what it was asked for."""
+        executed = self._executed_places()
+        return self._behind([*executed, *filter(self.is_fetched, range(len(self.graph.places)))])
+
+    def _find_come_by(self) -> bytearray | None:
+        """The places that a run which ended early was done with; None where it is not in question.
+
+        With an executed graph, what did not run and is in that graph was not reached. Without one,
+        all that is known is what the ops that ran, or were running, depend on.
+        """
+        if not self.ended_early or 0 in self.spaces.known:
+            return None
+        places = self.graph.places
+        running = [at for at, place in enumerate(places) if place.path in self._in_flight]
+        return self._behind([*self._executed_places(), *running])
+
+    def _executed_places(self) -> list[int]:
+        return [
+            at
+            for at in range(len(self.graph.places))
+            if self.kept[at] is not None or at in self.made or at in self._control
+        ]
+
+    def _behind(self, stack: list[int]) -> bytearray:
+        """These places and all that they depend on."""
         places, fed = self.graph.places, self.run.fed
         needed = bytearray(len(places))
-        stack = [
-            at
-            for at in range(len(places))
-            if self.kept[at] is not None
-            or at in self.made
-            or at in self._control
-            or self.is_fetched(at)
-        ]
         while stack:
             at = stack.pop()
             if needed[at]:
@@ -258,10 +284,12 @@ class Reasons:
             dead = self._dead.get(id(scope))
             if scope.cluster:
                 self.verdicts[at] = Verdict("in XLA cluster", scope.cluster)
-            elif scope.space in self.spaces.apart:
-                self.verdicts[at] = self._outside(scope)
             elif scope.owner < 0 and self._is_fed(at):
                 self.verdicts[at] = summed("fed", "", rows)
+            elif kept is None and self._come_by is not None and (late := self._not_reached(at)):
+                self.verdicts[at] = late
+            elif scope.space in self.spaces.apart:
+                self.verdicts[at] = self._outside(scope)
             elif (
                 place.op in CONTROL
                 and (kept is None or kept.op not in CONTROL)
@@ -297,6 +325,18 @@ class Reasons:
                     # The runtime folds and merges once more after the graph was written down.
                     self.kept[at] = None
                     self.vanished.add(at)
+
+    def _not_reached(self, at: int) -> Verdict | None:
+        """Of a place without an execution, in a run that ended early and left no graph."""
+        if self.graph.places[at].path in self._in_flight:
+            return Verdict("not reached", "the run ended in it")
+        if self._come_by is None or self._come_by[at]:
+            return None
+        if self.needed[at]:
+            return Verdict("not reached")
+        if self._fetches_known:
+            return Verdict("pruned")
+        return Verdict("not reached", "whether it was needed is not known")
 
     def _outside(self, scope: Scope) -> Verdict:
         """Of a function that is executed as one, and has no row in the run's record."""

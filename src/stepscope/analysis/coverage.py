@@ -162,13 +162,15 @@ def coverage(metadata: RunMetadata, graph: Any) -> Coverage:
 
     With `metadata.partition_graphs` (ask for them with `output_partition_graphs`) the reasons come
     from comparing the two graphs. Without them only what names tell can be said, and more is
-    unknown.
+    unknown; of a run that ended early, what it had not come to is "not reached", also where nothing
+    tells whether it was needed.
     """
     definition = _definition(graph)
     run = executed(metadata)
+    results = _results(graph) if run.arguments else []
     if run.arguments:
         run.name_results(node.name for node in definition.node)
-        run.fetched.update((name, "") for name in _results(graph) if name not in run.fetched)
+        run.fetched.update((name, "") for name in results if name not in run.fetched)
 
     def survives(path: str, op: str, space: int) -> bool:
         if space:
@@ -185,6 +187,8 @@ def coverage(metadata: RunMetadata, graph: Any) -> Coverage:
         spaces_of(opened, run),
         ended_early=not metadata.status.ok,
         lost_cheap_ops=cheap,
+        in_flight=metadata.status.in_flight,
+        fetches_known=bool(results),
     )
     verdicts = reasons.find()
     rows = _rows(opened, verdicts)

@@ -1,8 +1,11 @@
 """The chain of ops and waits that decided how long a run took.
 
 From the op that ended last, back: each op began when the last of its inputs was there, so that
-input's end is what it waited for. The path fills the run from its first moment to its last; what
-lies between two ops of it is a wait.
+input's end is what it waited for. Of inputs that one thread made, which was last says only in which
+order the thread took them; the one with the most work behind it is what the op waited for. The path
+fills the run from its first moment to its last; what lies between two ops of it is a wait. Where no
+inputs are known (eager code), an op follows the one that was over on its thread before it was asked
+for.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from stepscope.analysis.edges import RECEIVES, SENDS, Edges
+from stepscope.analysis.messages import COLLECTIVE
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import named_runs
 
@@ -32,10 +36,10 @@ _SAVINGS = 10
 class PathPart:
     """A part of the path.
 
-    `kind` is "executing" (the op ran), "transfer" (a send or receive ran), "queue" (it waited in a
-    queue op), "scheduled" (the op was ready and not yet running: `blocked_by` names what ran on its
-    thread meanwhile) or "waiting" (its inputs were there, and it was not ready yet: the engine's
-    own work, or what was not recorded).
+    `kind` is "executing" (the op ran), "transfer" (a send, receive or collective ran), "queue" (it
+    waited in a queue op), "scheduled" (the op, or another input of it, was ready and not yet
+    running: `blocked_by` names what ran on its thread meanwhile) or "waiting" (its inputs were
+    there, and it was not ready yet: the engine's own work, or what was not recorded).
     """
 
     kind: Kind
@@ -112,13 +116,42 @@ def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:
     row = max(np.flatnonzero(ends == last).tolist(), key=lambda r: ends[r] - starts[r])
     path = [row]
     seen = {row}
-    while edges.before[row]:
-        row = max(edges.before[row], key=lambda r: (ends[r], ends[r] - starts[r]))
+    work = _work(ops, edges)
+    while before := edges.before[row] or _issued_after(ops, row):
+        latest = max(before, key=lambda r: (ends[r], ends[r] - starts[r]))
+        thread = ops.thread[latest]
+        together = [r for r in before if thread and ops.thread[r] == thread]
+        row = max(together or [latest], key=lambda r: (work[r], ends[r]))
         if row in seen:
             break
         seen.add(row)
         path.append(row)
     return path[::-1]
+
+
+def _issued_after(ops: OpColumns, row: int) -> list[int]:
+    """What was over on a thread before an op without known inputs was even asked for there.
+
+    Eager code has no edges: its ops follow each other because the program says so.
+    """
+    thread = ops.thread[row]
+    if not thread:
+        return []
+    over = (ops.thread == thread) & (ops.end_ns <= ops.scheduled_ns[row])
+    over &= ops.start_ns < ops.start_ns[row]
+    if not over.any():
+        return []
+    latest = ops.end_ns[over].max()
+    return np.flatnonzero(over & (ops.end_ns == latest)).tolist()
+
+
+def _work(ops: OpColumns, edges: Edges) -> list[int]:
+    """For each execution the most work on any way that leads through it: its own the last."""
+    lengths = np.maximum(ops.end_ns - ops.start_ns, 0).tolist()
+    work = [0] * len(lengths)
+    for row in np.lexsort((ops.start_ns, ops.end_ns)).tolist():
+        work[row] = lengths[row] + max((work[r] for r in edges.before[row]), default=0)
+    return work
 
 
 def _parts(
@@ -130,6 +163,8 @@ def _parts(
         name, op, device = str(ops.name[row]), str(ops.op[row]), str(ops.device[row])
         start, end = int(ops.start_ns[row]), int(ops.end_ns[row])
         ready = min(max(int(ops.scheduled_ns[row]), reached), start)
+        if ready > reached and parts and blocker(row, reached, ready):
+            ready = reached  # another input of it was still to be made
         if ready > reached:
             parts.append(PathPart("waiting", name, op, device, reached, ready))
         if start > ready:
@@ -145,7 +180,7 @@ def _parts(
 
 
 def _kind(op: str) -> Kind:
-    if op in SENDS or op in RECEIVES:
+    if op in SENDS or op in RECEIVES or COLLECTIVE.match(op):
         return "transfer"
     if "Dequeue" in op or "Enqueue" in op or op == "IteratorGetNext":
         return "queue"

@@ -1,12 +1,14 @@
 """Is the new program slower or larger than the old one, and where?
 
 Per node, and for the whole, the times of many runs on each side are compared with a test that
-assumes no distribution (see `rank_test`), corrected for the number of nodes, and a difference
-counts only if it is also large enough to matter.
+assumes no distribution (see `times_test`), corrected for the number of nodes. A difference counts
+only if it is also large enough to matter: in itself, and for the whole. Nodes that make up the last
+tenth of the time are listed and not tested: they are many, and hardly matter together.
 
-A machine is faster in one minute than in the next, and all ops with it. So the times of a node are
-compared after dividing each run by its speed: the median, over the nodes, of how its times relate
-to their usual ones. A change in most of the nodes at once is then a change of `total`, not of each.
+A machine is faster in one minute than in the next, and all ops with it. So a node's change is told
+against that of the median node. A change in most nodes at once is a change of `total`, if the sets
+were recorded in turns. If one was recorded after the other it may as well be the machine, and is
+told in `notes`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from stepscope.analysis.rank_test import Comparison, compare, holm
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
+from stepscope.analysis.times_test import Turns, compare_times, undisturbed
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 By: TypeAlias = Literal["name", "op"]
 _ENOUGH_FOR_SPEED = 10
+_TESTED_PART = 0.9
+_MATTERS = 0.1
+_MACHINE_TOLD = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,12 @@ class DiffRow:
     """One quantity on both sides.
 
     `base` and `new` are medians over the runs (nanoseconds or bytes); `change` is how much larger
-    new runs are (0.1 is 10%), `low` to `high` its confidence interval; `effect` is Cliff's delta.
-    `p` is corrected for the number of quantities. `significant` means that p is below the level
-    and the change at least the least that counts.
+    new runs are (0.1 is 10%), by their undisturbed times, `low` to `high` its confidence interval;
+    `effect` is Cliff's delta. A node's change is told against that of the median node. `p` is
+    corrected for the number of quantities; it is 1 for nodes too small to be tested.
+    `significant` means that p is below the level, that the change is at least the least that
+    counts, and that it matters for the whole: a node of average share must have changed by 10%, one
+    of twice that share by 5%.
     """
 
     name: str
@@ -108,31 +117,31 @@ def diff(
     old, young = table[:, : len(base)], table[:, len(base) :]
     in_base, in_new = (old > 0).any(axis=1), (young > 0).any(axis=1)
     both = np.flatnonzero(in_base & in_new)
+    found = _judge(table, both, len(base), _turns(base, new))
 
-    whole = table.sum(axis=0, keepdims=True)
-    speed = _speed(table[both])
-    adjusted = table[both] / speed
-    times = _compare(adjusted[:, : len(base)], adjusted[:, len(base) :])
-    total = _compare(whole[:, : len(base)], whole[:, len(base) :])
-    corrected = holm(np.concatenate([times.p, total.p]))
-
-    def row(name: str, op: str, values: Floats, found: Comparison, i: int, p: float) -> DiffRow:
-        before, after = np.median(values[: len(base)]), np.median(values[len(base) :])
-        change = float(np.expm1(found.shift[i]))
+    def row(name: str, op: str, values: Floats, i: int) -> DiffRow:
+        change, p = float(np.expm1(found.times.shift[i])), float(found.times.p[i])
         return DiffRow(
-            name=name, op=op, metric="time", base=float(before), new=float(after), change=change,
-            low=float(np.expm1(found.low[i])), high=float(np.expm1(found.high[i])),
-            effect=float(found.effect[i]), p=p, significant=p < level and abs(change) >= least,
-        )  # fmt: skip
+            name=name,
+            op=op,
+            metric="time",
+            base=float(np.median(values[: len(base)])),
+            new=float(np.median(values[len(base) :])),
+            change=change,
+            low=float(np.expm1(found.times.low[i])),
+            high=float(np.expm1(found.times.high[i])),
+            effect=float(found.times.effect[i]),
+            p=p,
+            significant=p < level
+            and abs(change) >= least
+            and abs(change) * found.weight[i] >= _MATTERS,
+        )
 
-    rows = [
-        row(keys[k], types[k], table[k], times, i, float(corrected[i]))
-        for i, k in enumerate(both.tolist())
-    ]
+    rows = [row(keys[k], types[k], table[k], i) for i, k in enumerate(both.tolist())]
     rows.sort(key=lambda r: (not r.significant, -abs(r.base * r.change), r.name))
     return Diff(
         rows=tuple(rows),
-        total=row("total", "", whole[0], total, 0, float(corrected[-1])),
+        total=row("total", "", table.sum(axis=0), len(both)),
         memory=_memory(base, new, level),
         appeared=_medians(keys, table, np.flatnonzero(in_new & ~in_base)),
         gone=_medians(keys, table, np.flatnonzero(in_base & ~in_new)),
@@ -140,8 +149,65 @@ def diff(
         new_runs=len(new),
         level=level,
         least=least,
-        notes=tuple(_notes(len(base), len(new), len(both))),
+        notes=(*_notes(len(base), len(new), len(both), found), *_memory_notes(base, new)),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """`times` and `weight` have an entry per node, and one for the total at the end.
+
+    `weight` is a node's share of the time, in shares of an average node that was tested.
+    """
+
+    times: Comparison
+    weight: Floats
+    machine: float
+    in_turns: bool
+
+
+def _judge(table: Floats, both: NDArray[np.intp], n: int, turns: Turns | None) -> _Judged:
+    whole = table.sum(axis=0, keepdims=True)
+    # A node that took no time in a run took half a nanosecond.
+    logs = np.log(np.maximum(np.concatenate([table[both], whole]), 0.5))
+    usual = np.exp([undisturbed(logs[:, :n]), undisturbed(logs[:, n:])])
+    share = (usual[:, :-1] / np.maximum(usual[:, :-1].sum(axis=1, keepdims=True), 1)).max(axis=0)
+    tested = _largest(usual[0, :-1]) | _largest(usual[1, :-1])
+    chosen, rest = np.flatnonzero(tested), np.flatnonzero(~tested)
+    total = len(both)
+    machine = 0.0
+    if len(chosen) >= _ENOUGH_FOR_SPEED:
+        machine = float(np.median(np.log(usual[1, chosen] / usual[0, chosen])))
+        # Where the sets did not take turns, what all nodes have in common is the machine's.
+        logs[: total + (turns is None), n:] -= machine
+
+    p, parts = np.ones(total + 1), np.zeros((4, total + 1))
+    for rows, sums in ((np.append(chosen, total), 1), (rest, 0)):
+        found = compare_times(logs[rows, :n], logs[rows, n:], turns, sums)
+        parts[:, rows] = found.effect, found.shift, found.low, found.high
+        if sums:
+            p[rows] = holm(found.p)
+    if turns is None:
+        parts[1:, total] += machine
+    weight = np.append(share * max(len(chosen), 1), np.inf)
+    return _Judged(Comparison(p, *parts), weight, machine, turns is not None)
+
+
+def _largest(times: Floats) -> NDArray[np.bool_]:
+    """The nodes that make up nine tenths of the time."""
+    order = np.argsort(-times, kind="stable")
+    before = np.cumsum(times[order]) - times[order]
+    chosen = np.zeros(len(times), bool)
+    chosen[order] = before < _TESTED_PART * times.sum()
+    return chosen
+
+
+def _turns(base: list[NamedRun], new: list[NamedRun]) -> Turns | None:
+    def times(runs: list[NamedRun]) -> NDArray[np.int64]:
+        columns = [run.metadata.ops for run in runs]
+        return np.array([ops.start_ns.min() if len(ops) else 0 for ops in columns], np.int64)
+
+    return Turns.of(times(base), times(new))
 
 
 def _times(runs: list[NamedRun], by: By) -> tuple[tuple[str, ...], list[str], Floats]:
@@ -160,27 +226,20 @@ def _times(runs: list[NamedRun], by: By) -> tuple[tuple[str, ...], list[str], Fl
     return names.table, kinds, table.reshape(count, len(runs))
 
 
-def _speed(table: Floats) -> Floats:
-    """How slow each run was, 1 being usual, by the median node that all runs have."""
-    everywhere = table[(table > 0).all(axis=1)]
-    if len(everywhere) < _ENOUGH_FOR_SPEED:
-        return np.ones(table.shape[1])
-    usual = np.median(everywhere, axis=1, keepdims=True)
-    factor: Floats = np.median(everywhere / usual, axis=0)
-    return factor
-
-
-def _compare(base: Floats, new: Floats) -> Comparison:
-    """On logarithms: a change is a factor. A node that took no time in a run took half a ns."""
-    return compare(np.log(np.maximum(base, 0.5)), np.log(np.maximum(new, 0.5)))
-
-
 def _medians(keys: tuple[str, ...], table: Floats, rows: NDArray[np.intp]) -> dict[str, float]:
     found = {keys[k]: float(np.median(table[k][table[k] > 0])) for k in rows.tolist()}
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
+def _with_memory(runs: list[NamedRun]) -> list[NamedRun]:
+    """The runs that recorded memory: without it a peak of nothing would look like a small one."""
+    return [run for run in runs if run.metadata.peak_bytes()]
+
+
 def _memory(base: list[NamedRun], new: list[NamedRun], level: float) -> tuple[DiffRow, ...]:
+    base, new = _with_memory(base), _with_memory(new)
+    if not base or not new:
+        return ()
     runs = [run.metadata for run in base + new]
     devices = sorted({device for run in runs for device in run.allocations.devices.table})
     if not devices:
@@ -191,7 +250,7 @@ def _memory(base: list[NamedRun], new: list[NamedRun], level: float) -> tuple[Di
         return ()
     peaks = peaks[known]
     old, young = peaks[:, : len(base)], peaks[:, len(base) :]
-    found = _compare(old, young)
+    found = compare(np.log(np.maximum(old, 0.5)), np.log(np.maximum(young, 0.5)))
     corrected = holm(found.p)
     rows = []
     for i, device in enumerate(known):
@@ -217,7 +276,17 @@ def _memory(base: list[NamedRun], new: list[NamedRun], level: float) -> tuple[Di
     return tuple(rows)
 
 
-def _notes(base: int, new: int, nodes: int) -> list[str]:
+def _memory_notes(base: list[NamedRun], new: list[NamedRun]) -> list[str]:
+    known = [len(_with_memory(base)), len(_with_memory(new))]
+    if known == [len(base), len(new)] or known == [0, 0]:
+        return []
+    return [
+        f"memory was recorded in {known[0]} of {len(base)} base runs and {known[1]} of "
+        f"{len(new)} new ones, and only these were compared; record all with FULL_TRACE"
+    ]
+
+
+def _notes(base: int, new: int, nodes: int, found: _Judged) -> list[str]:
     notes = []
     fewest = min(base, new)
     if fewest < 4:
@@ -235,4 +304,16 @@ def _notes(base: int, new: int, nodes: int) -> list[str]:
             f"only {nodes} nodes are on both sides: how fast the machine was in each run cannot "
             "be told apart from the nodes themselves"
         )
+    if not found.in_turns and fewest >= 4:
+        notes.append(
+            "the sets were not recorded in turns, so what changed on the machine in between cannot "
+            "be told from a change of the program; only large changes are significant. Record a "
+            "few runs of one, a few of the other, and so on"
+        )
+        if abs(found.machine) >= _MACHINE_TOLD:
+            how = "slower" if found.machine > 0 else "faster"
+            notes.append(
+                f"most nodes are {how} by about {abs(np.expm1(found.machine)):.0%}: that is taken "
+                "for the machine's doing, not the program's"
+            )
     return notes

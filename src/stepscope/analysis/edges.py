@@ -3,6 +3,7 @@
 The label of a node, as TensorFlow writes it, names the node's inputs. A receive has none: it waits
 for the send of the same tensor. Where a node ran several times (loops, several steps), an execution
 waited for the last one of its input that was over before it became ready, in the same step.
+Between tasks of a cluster `messages` tells who waited for whom; times must be by one clock.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.cluster_tasks import task_column
+from stepscope.analysis.messages import RECEIVES, SENDS, traffic
 from stepscope.metadata.labels import parse_label
 
 if TYPE_CHECKING:
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RECEIVES", "SENDS", "Edges", "input_node"]
 
-SENDS = frozenset({"_Send", "_HostSend"})
-RECEIVES = frozenset({"_Recv", "_HostRecv", "RecvTensor"})
 _NUMBERED = re.compile(r"(.*)/_(\d+)\Z", re.DOTALL)
 _TRANSFER = re.compile(r"edge_\d+_(.*?)(?::\d+)? from ", re.DOTALL)
 
@@ -48,30 +49,49 @@ class Edges:
         executions = _Executions(ops)
         inputs = _inputs_of_names(ops)
         names, steps = ops.names.codes.tolist(), ops.step.tolist()
+        tasks = task_column(ops).codes.tolist()
         # A receive begins to wait before its tensor was sent; it cannot end before that.
         receives = np.isin(ops.op, list(RECEIVES))
         until = np.where(receives, ops.end_ns, ops.start_ns).tolist()
-        return cls(
-            [
-                list(executions.latest(inputs[name], steps[row], until[row], row))
-                for row, name in enumerate(names)
-            ]
-        )
+        before = [
+            list(executions.latest(inputs[name], (steps[row], tasks[row]), until[row], row))
+            for row, name in enumerate(names)
+        ]
+        _cross_tasks(ops, before)
+        return cls(before)
+
+
+def _cross_tasks(ops: OpColumns, before: list[list[int]]) -> None:
+    """Add what executions waited for that ran in other tasks."""
+    found = traffic(ops)
+    for message in found.messages:
+        before[message.receive] = [message.producer] if message.producer >= 0 else []
+        for row in message.consumers:
+            before[row].append(message.receive)
+    for together in found.collectives:
+        # All waited until the last had come, and so for what that one had waited for.
+        last = together.rows[together.starts.index(max(together.starts))]
+        for row in together.rows:
+            if row != last:
+                before[row] += before[last]
 
 
 class _Executions:
-    """The executions of each node in each step, in order of their ends."""
+    """The executions of each node in each step of each task, in order of their ends."""
 
     def __init__(self, ops: OpColumns) -> None:
-        self._rows: dict[tuple[int, int], list[int]] = {}
+        self._rows: dict[tuple[int, tuple[int, int]], list[int]] = {}
         order = np.argsort(ops.end_ns, kind="stable").tolist()
-        names, steps = ops.names.codes.tolist(), ops.step.tolist()
+        names = ops.names.codes.tolist()
+        steps = list(zip(ops.step.tolist(), task_column(ops).codes.tolist(), strict=True))
         for row in order:
             self._rows.setdefault((names[row], steps[row]), []).append(row)
         ends = ops.end_ns.tolist()
         self._ends = {key: [ends[row] for row in rows] for key, rows in self._rows.items()}
 
-    def latest(self, names: list[int], step: int, until: int, row: int) -> Iterator[int]:
+    def latest(
+        self, names: list[int], step: tuple[int, int], until: int, row: int
+    ) -> Iterator[int]:
         """For each name its last execution that was over at `until`."""
         for name in names:
             rows = self._rows.get((name, step))

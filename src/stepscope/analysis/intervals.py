@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["covered", "merged", "self_times"]
+__all__ = ["merged", "self_times"]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -26,28 +25,6 @@ def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     first = np.flatnonzero(opens)
     last = np.concatenate([first[1:] - 1, [len(start) - 1]])
     return start[first], reach[last]
-
-
-def covered(start: Ints, end: Ints, group: NDArray[np.int32], groups: int) -> Ints:
-    """Per group the time in which at least one of its spans was open."""
-    total = np.zeros(groups, np.int64)
-    if not len(start):
-        return total
-    order = np.lexsort((start, group))
-    group, start, end = group[order], start[order], np.maximum(end[order], start[order])
-    # Groups are put one behind the other in time, so that one pass serves them all.
-    base = start.min()
-    span = int(end.max() - base) + 1
-    if span * (int(group.max()) + 1) < 2**62:
-        shift = group.astype(np.int64) * span
-        firsts, lasts = merged(start - base + shift, end - base + shift)
-        np.add.at(total, firsts // span, lasts - firsts)
-        return total
-    bounds = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1], [True]]))
-    for low, high in itertools.pairwise(bounds):
-        firsts, lasts = merged(start[low:high], end[low:high])
-        total[group[low]] = (lasts - firsts).sum()
-    return total
 
 
 def self_times(start: Ints, end: Ints, lane: Ints) -> Ints:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from stepscope.analysis.intervals import covered, merged, self_times
+from stepscope.analysis.intervals import self_times
+from stepscope.analysis.profile_sums import Batch, ProfileSums
 from stepscope.analysis.result import Result
-from stepscope.analysis.runs import NamedRun, Runs, named_runs
+from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints: TypeAlias = NDArray[np.int64]
-    Codes: TypeAlias = NDArray[np.int32]
 
 By: TypeAlias = Literal["op", "name", "scope", "device", "thread", "source"]
 GROUPINGS: tuple[str, ...] = get_args(By)
+_BATCH = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,62 +86,79 @@ def op_profile(runs: Runs, by: By = "op") -> OpProfile:
     """Sum up the executions of one run or of several.
 
     `by` groups them: "op" (type), "name", "scope" (the name without its last part), "device",
-    "thread" or "source" (the line that made the op).
+    "thread" or "source" (the line that made the op). Runs are looked at one after the other, so an
+    iterator that loads them needs memory for a few at a time.
     """
     if by not in GROUPINGS:
         raise ValueError(f"by must be one of {', '.join(GROUPINGS)}; it was {by!r}")
-    named = named_runs(runs)
-    columns = [run.metadata.ops for run in named]
-    types = StringColumn.joined([ops.ops for ops in columns])
-    devices = StringColumn.joined([ops.devices for ops in columns])
-    groups = _groups(by, named, types, devices)
-    keys, codes = groups.table, groups.codes
-    count = len(keys)
-
-    start, end = _joined([ops.start_ns for ops in columns]), _joined([o.end_ns for o in columns])
-    spent = np.maximum(end - start, 0)
-    run_of = np.repeat(np.arange(len(columns)), [len(ops) for ops in columns])
-    # Threads of different runs may share a number: nesting is within one run.
-    own = _joined([self_times(o.start_ns, o.end_ns, o.thread) for o in columns])
-    calls = np.bincount(codes, minlength=count)
-    total, own_total = _summed(codes, spent, count), _summed(codes, own, count)
-    longest = np.zeros(count, np.int64)
-    np.maximum.at(longest, codes, spent)
-    output = _summed(codes, _joined([ops.output_bytes for ops in columns]), count)
-    open_time = covered(start, end, codes, count)
-    p50, p90, p99 = _percentiles_per_run(codes, run_of, spent, count, (50, 90, 99))
-    type_of, device_of = _shared(codes, types, count), _shared(codes, devices, count)
-
-    whole = int(own_total.sum())
-    firsts, lasts = merged(start, end)
-    order = sorted(np.flatnonzero(calls).tolist(), key=lambda i: (-own_total[i], keys[i]))
+    sums = ProfileSums()
+    count = 0
+    for batch in _batches(iter_named_runs(runs)):
+        sums.add(_batch(by, batch, count))
+        count += len(batch)
+    open_time, covered_ns = sums.covered()
+    p50, p90, p99 = sums.percentiles_per_run((50, 90, 99))
+    whole = int(sums.own.sum())
+    keys = list(sums.keys)
+    used = np.flatnonzero(sums.calls).tolist()
     rows = tuple(
         OpRow(
             key=keys[i],
-            op=type_of[i],
-            device=device_of[i],
-            calls=int(calls[i]),
-            total_ns=int(total[i]),
-            self_ns=int(own_total[i]),
+            op=sums.type_of[i] or "",
+            device=sums.device_of[i] or "",
+            calls=int(sums.calls[i]),
+            total_ns=int(sums.total[i]),
+            self_ns=int(sums.own[i]),
             covered_ns=int(open_time[i]),
-            share=float(own_total[i] / whole) if whole else 0.0,
-            mean_ns=float(total[i] / calls[i]),
-            max_ns=int(longest[i]),
+            share=float(sums.own[i] / whole) if whole else 0.0,
+            mean_ns=float(sums.total[i] / sums.calls[i]),
+            max_ns=int(sums.longest[i]),
             p50_ns=float(p50[i]),
             p90_ns=float(p90[i]),
             p99_ns=float(p99[i]),
-            bytes=int(output[i]),
+            bytes=int(sums.bytes[i]),
         )
-        for i in order
+        for i in sorted(used, key=lambda i: (-sums.own[i], keys[i]))
     )
     return OpProfile(
         by=by,
         rows=rows,
-        runs=len(columns),
-        calls=len(codes),
-        total_ns=int(total.sum()),
+        runs=count,
+        calls=int(sums.calls.sum()),
+        total_ns=int(sums.total.sum()),
         self_ns=whole,
-        covered_ns=int((lasts - firsts).sum()),
+        covered_ns=covered_ns,
+    )
+
+
+def _batches(runs: Iterator[NamedRun]) -> Iterator[list[NamedRun]]:
+    """Runs together up to some number of executions: one by one, small runs would take long."""
+    batch: list[NamedRun] = []
+    rows = 0
+    for run in runs:
+        batch.append(run)
+        rows += len(run.metadata.ops) + 1
+        if rows > _BATCH:
+            yield batch
+            batch, rows = [], 0
+    if batch:
+        yield batch
+
+
+def _batch(by: By, runs: list[NamedRun], first: int) -> Batch:
+    columns = [run.metadata.ops for run in runs]
+    types = StringColumn.joined([ops.ops for ops in columns])
+    devices = StringColumn.joined([ops.devices for ops in columns])
+    return Batch(
+        keys=_groups(by, runs, types, devices),
+        types=types,
+        devices=devices,
+        run=np.repeat(np.arange(first, first + len(runs)), [len(ops) for ops in columns]),
+        start=_joined([ops.start_ns for ops in columns]),
+        end=_joined([ops.end_ns for ops in columns]),
+        # Threads of different runs may share a number: nesting is within one run.
+        own=_joined([self_times(o.start_ns, o.end_ns, o.thread) for o in columns]),
+        bytes=_joined([ops.output_bytes for ops in columns]),
     )
 
 
@@ -190,45 +208,3 @@ def _renamed(column: StringColumn, rename: Any) -> StringColumn:
 
 def _joined(parts: list[Any]) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _summed(codes: Codes, values: Ints, count: int) -> Ints:
-    """The sum of `values` per code, in integers throughout: a float would round large sums."""
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, codes, values)
-    return sums
-
-
-def _percentiles_per_run(
-    codes: Codes, run_of: Ints, spent: Ints, count: int, percentiles: tuple[int, ...]
-) -> list[NDArray[np.float64]]:
-    """Per code, percentiles of its time per run, over the runs that have it."""
-    runs = int(run_of.max()) + 1 if len(run_of) else 1
-    pairs, place = np.unique(codes.astype(np.int64) * runs + run_of, return_inverse=True)
-    per_run = _summed(place.astype(np.int32), spent, len(pairs))
-    group = pairs // runs
-    order = np.lexsort((per_run, group))
-    values = per_run[order].astype(np.float64)
-    size = np.bincount(group, minlength=count)
-    first = np.cumsum(size) - size
-    results = []
-    for percentile in percentiles:
-        position = (size - 1).clip(0) * (percentile / 100)
-        low = first + np.floor(position).astype(np.int64)
-        high = first + np.ceil(position).astype(np.int64)
-        if not len(values):
-            results.append(np.zeros(count))
-            continue
-        below, above = (values[p.clip(0, len(values) - 1)] for p in (low, high))
-        results.append(below + (above - below) * (position - np.floor(position)))
-    return results
-
-
-def _shared(codes: Codes, of: StringColumn, count: int) -> list[str]:
-    """For each code the one string its executions share, or "" where they have several."""
-    lowest = np.full(count, len(of.table), np.int64)
-    highest = np.full(count, -1, np.int64)
-    np.minimum.at(lowest, codes, of.codes)
-    np.maximum.at(highest, codes, of.codes)
-    pairs = zip(lowest.tolist(), highest.tolist(), strict=True)
-    return [of.table[low] if low == high else "" for low, high in pairs]

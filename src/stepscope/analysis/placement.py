@@ -12,6 +12,7 @@ import numpy as np
 from stepscope.analysis.edges import RECEIVES, SENDS
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import named_runs
+from stepscope.metadata.device_names import is_that_device
 
 if TYPE_CHECKING:
     from stepscope.metadata import OpColumns, RunMetadata
@@ -93,37 +94,13 @@ def placement(run: Any) -> PlacementReport:
                 reason=entry.reason if entry else "seen running there",
                 ran_on=tuple(devices),
                 calls=devices.total(),
-                differs=any(not _matches(requested, device) for device in [assigned, *devices]),
+                differs=any(not is_that_device(requested, d) for d in [assigned, *devices] if d),
             )
         )
     # Nodes of the engine's own, whose names begin with "_", say less than the user's.
     rows.sort(key=lambda r: (not r.differs, r.assigned, r.name.startswith("_"), r.name))
     counts = Counter(ops.device.tolist())
     return PlacementReport(tuple(rows), dict(sorted(counts.items())), _transfers(metadata))
-
-
-def _matches(requested: str, found: str) -> bool:
-    """Whether a device is one that was asked for; what the request leaves open may be anything."""
-    if not requested or not found:
-        return True
-    wanted, got = _parts(requested), _parts(found)
-    return all(got.get(part, value) == value for part, value in wanted.items())
-
-
-def _parts(device: str) -> dict[str, str]:
-    parts = {}
-    for piece in device.strip("/").split("/"):
-        key, _, value = piece.partition(":")
-        if key == "device":
-            key, value = "device", value.upper()
-        elif key.lower() in ("cpu", "gpu", "tpu"):
-            key, value = "device", f"{key.upper()}:{value or '0'}"
-        if value != "*":
-            parts[key] = value.removesuffix(":*")
-    kind = parts.get("device", "")
-    if kind and ":" not in kind:
-        parts["device"] = f"{kind}:0"
-    return parts
 
 
 def _transfers(metadata: RunMetadata) -> tuple[Transfer, ...]:

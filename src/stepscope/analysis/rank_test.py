@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Comparison", "compare", "holm"]
+__all__ = ["Comparison", "compare", "effects", "holm", "independence"]
 
 _EXACT_UP_TO = 16
 _QUANTILES = 64
@@ -56,7 +56,7 @@ def compare(base: Floats, new: Floats, confidence: float = 0.95) -> Comparison:
     u = ranks[:, n:].sum(axis=1) - m * (m + 1) / 2
     total = n + m
     spread = n * m / 12 * (total + 1 - ties / (total * (total - 1)))
-    inflation = 1 / np.minimum(_independence(ranks[:, :n]), _independence(ranks[:, n:]))
+    inflation = 1 / np.minimum(independence(ranks[:, :n]), independence(ranks[:, n:]))
     if total <= _EXACT_UP_TO:
         p = np.array([_exact(tuple(row), m) for row in (2 * ranks).astype(int).tolist()])
     else:
@@ -74,6 +74,15 @@ def holm(p: Floats) -> Floats:
     result = np.empty(len(p))
     result[order] = np.minimum(corrected, 1.0)
     return result
+
+
+def effects(base: Floats, new: Floats) -> Floats:
+    """Cliff's delta per row."""
+    n, m = base.shape[1], new.shape[1]
+    ranks, _ = _midranks(np.concatenate([base, new], axis=1))
+    u = ranks[:, n:].sum(axis=1) - m * (m + 1) / 2
+    delta: Floats = 2 * u / (n * m) - 1
+    return delta
 
 
 def _midranks(values: Floats) -> tuple[Floats, Floats]:
@@ -95,7 +104,7 @@ def _midranks(values: Floats) -> tuple[Floats, Floats]:
     return ranks, ties
 
 
-def _independence(ranks: Floats) -> Floats:
+def independence(ranks: Floats) -> Floats:
     """How many independent values a set is worth, per value in it: 1 where neighbours differ."""
     count = ranks.shape[1]
     if count < 8:

@@ -49,6 +49,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         # Views know all analyses, and analyses this class.
+        from stepscope.analysis import notebook_cluster  # noqa: F401 - registers its views
         from stepscope.analysis.notebook import view
 
         return view(self)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.errors import StepscopeError
+from stepscope.errors import OpError, StepscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,7 @@ COMMANDS = (
     "info",
     "memory",
     "merge",
+    "network",
     "oom",
     "parallelism",
     "path",
@@ -82,7 +83,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: stepscope run train.py --steps 10",
+    epilog="Example: stepscope run --steps 10:15 train.py",
 )
 @click.option(
     "--version",
@@ -122,7 +123,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
         return _fail(error.format_message())
     except click.ClickException as error:
         return _fail(error.format_message())
-    except StepscopeError as error:
+    except (StepscopeError, OpError) as error:
         return _fail(str(error))
     except click.Abort:
         return INTERRUPTED

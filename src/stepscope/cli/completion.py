@@ -10,7 +10,10 @@ _SHELLS = ("bash", "fish", "zsh")
 
 
 @click.command(
-    name="completion", epilog='Example: eval "$(stepscope completion bash)"', no_args_is_help=True
+    name="completion",
+    short_help="Completion for bash, zsh and fish.",
+    epilog='Example: eval "$(stepscope completion bash)"',
+    no_args_is_help=True,
 )
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:

@@ -11,12 +11,17 @@ from stepscope.cli.saved_runs import one_run, run_option, runs_argument
 from stepscope.cli.tables import table_options
 
 if TYPE_CHECKING:
+    from stepscope.cli.saved_runs import SavedRun
     from stepscope.cli.tables import Choice
 
 GRAPH_FILES = ("graph.pb", "graph.pbtxt")
 
 
-@click.command(name="coverage", epilog="Example: stepscope coverage stepscope-out/train --missing")
+@click.command(
+    name="coverage",
+    short_help="Why an op has no time of its own.",
+    epilog="Example: stepscope coverage stepscope-out/train --missing",
+)
 @runs_argument
 @click.argument("graph", type=click.Path(path_type=Path), required=False)
 @run_option
@@ -27,15 +32,16 @@ def command(
 ) -> None:
     """Account for every node of GRAPH in one run in PATH: measured, or the reason why not.
 
-    GRAPH is a GraphDef file (graph.pb, or .pbtxt); by default the one saved beside the run, as
-    `stepscope run` does.
+    GRAPH is a GraphDef file (graph.pb, or .pbtxt); by default the one that `stepscope run` saved
+    beside the run of a session, or in the run of a function.
     """
     from stepscope.analysis import coverage
     from stepscope.analysis.coverage import STATES
     from stepscope.cli import tables, wording
 
     run = one_run(path, number)
-    found = coverage(run.metadata, _graph_def(graph or _beside(path, run.found)))
+    wanted = _graph_def(graph) if graph is not None else _graph_of(path, run)
+    found = coverage(run.metadata, wanted)
     rows = [row for row in found.rows if not missing or row.state != "measured"]
     columns = [
         tables.Column("name", "node", style="bold"),
@@ -59,18 +65,28 @@ def command(
         screen.print(f"\nthe engine added {extra} of its own ({wording.time(found.added_ns)})")
 
 
-def _beside(path: Path, run: str) -> Path:
-    """The graph saved with a run: in its directory, or in one above."""
+def _graph_of(path: Path, run: SavedRun) -> Any:
+    """The graph of a run: saved beside it, or the one that its function's record holds."""
     directory = path if path.is_dir() else path.parent
-    for place in (directory / run, directory, *directory.absolute().parents[:2]):
-        for name in GRAPH_FILES:
-            if (place / name).is_file():
-                return place / name
+    own, above = directory / run.found, (directory, *directory.absolute().parents[:2])
+    if (found := _graph_in(own)) is not None:
+        return _graph_def(found)
+    written = [graphs.pre_optimization_graph for graphs in run.metadata.function_graphs]
+    if written:
+        # Functions that it calls are in the library of the outermost.
+        return max(written, key=lambda graph: len(graph.library.function))
+    for place in above:
+        if (found := _graph_in(place)) is not None:
+            return _graph_def(found)
     raise click.UsageError(
         f"there is no graph.pb beside {path}: give the graph's file as the second argument "
         "(stepscope run saves it; tf.io.write_graph, or graph.as_graph_def().SerializeToString(), "
         "writes one)"
     )
+
+
+def _graph_in(directory: Path) -> Path | None:
+    return next((directory / n for n in GRAPH_FILES if (directory / n).is_file()), None)
 
 
 def _graph_def(path: Path) -> Any:

@@ -61,7 +61,9 @@ FORMATS: dict[str, tuple[Callable[[Iterator[LoadedRun], Path], Path], str]] = {
 
 
 @click.command(
-    name="export", epilog="Example: stepscope export stepscope-out/train --to parquet -o tables"
+    name="export",
+    short_help="Runs as CSV, Parquet, TensorBoard or Chrome files.",
+    epilog="Example: stepscope export stepscope-out/train --to parquet -o tables",
 )
 @runs_argument
 @click.option(

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from stepscope.cli.tables import Choice
     from stepscope.metadata import RunMetadata
 
+_MESSAGE_LINES = 4
 
-@click.command(name="info", epilog="Example: stepscope info stepscope-out/train --run -1")
+
+@click.command(
+    name="info",
+    short_help="What a file or directory holds.",
+    epilog="Example: stepscope info stepscope-out/train --run -1",
+)
 @runs_argument
 @every_run_option
 @table_options
@@ -126,8 +132,12 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
         say("tag", f"{metadata.tag}, step {metadata.global_step}")
     say("engine", metadata.engine or "not said in the file")
     say("status", metadata.status.code)
-    for line in metadata.status.message.strip().splitlines():
+    lines = [line.strip() for line in metadata.status.message.strip().splitlines()]
+    for line in lines[:_MESSAGE_LINES]:
         say("", line)
+    if len(lines) > _MESSAGE_LINES:
+        rest = wording.number(len(lines) - _MESSAGE_LINES, "more line")
+        say("", f"({rest}{'; stepscope oom' if metadata.out_of_memory else ''})")
     for op in metadata.status.outcomes:
         say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
     spent = int((ops.end_ns - ops.start_ns).sum())

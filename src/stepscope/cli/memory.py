@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from stepscope.cli.tables import Choice
 
 
-@click.command(name="memory", epilog="Example: stepscope memory --by scope stepscope-out/train")
+@click.command(
+    name="memory",
+    short_help="Live bytes over time, and who held the peak.",
+    epilog="Example: stepscope memory --by scope stepscope-out/train",
+)
 @runs_argument
 @every_run_option
 @click.option("--device", metavar="NAME", help="This device only, such as CPU:0.")

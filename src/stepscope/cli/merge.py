@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stepscope.cli.saved_runs import working
 
+if TYPE_CHECKING:
+    from stepscope.analysis import Worker
+
 
 @click.command(
-    name="merge", epilog="Example: stepscope merge chief=logs/chief worker=logs/worker -o all.json"
+    name="merge",
+    short_help="Runs of several steps and workers as one timeline.",
+    epilog="Example: stepscope merge chief=logs/chief worker=logs/worker -o all.json",
 )
 @click.argument("files", nargs=-1, required=True, metavar="[WORKER=]FILE...")
 @click.option(
@@ -35,26 +40,50 @@ def command(
 ) -> None:
     """Write the runs of several files or directories as one Chrome trace.
 
-    Everything stands at its wall-clock time. Files are read one at a time, so any number of them
-    fits into memory. WORKER= before a file or directory keeps its devices apart from those of
-    the others, even if they have the same names.
+    Directories that workers of a cluster recorded into are joined by step and task: everything
+    stands at its wall-clock time by the first task's clock, and what is missing is said. Files are
+    read one at a time, so any number of them fits into memory. WORKER= before a file or directory
+    keeps its devices apart from those of the others, even if they have the same names.
     """
+    from stepscope.analysis import WorkerRuns, clocks
+    from stepscope.cli.cluster_runs import say_clocks, say_missing
     from stepscope.export import merge
 
-    workers = [_worker(file) for file in files]
-    runs: Any = [path for _, path in workers]
-    if any(worker for worker, _ in workers):
-        runs = {}
-        for worker, path in workers:
-            runs.setdefault(worker, []).append(path)
+    runs = WorkerRuns(_workers(files))
     try:
+        with working("comparing clocks"):
+            found = clocks(runs())
+        sources: dict[str, list[Path]] = {}
+        for task, worker in runs.named():
+            sources.setdefault(task, []).append(worker.path)
+        # One clock, and one that nothing relates to another, need no correction.
         with working(f"writing {out}"):
-            merge(runs, out, max_bytes=max_bytes, show_dataflow=dataflow, show_memory=memory)
+            merge(
+                sources,
+                out,
+                max_bytes=max_bytes,
+                show_dataflow=dataflow,
+                show_memory=memory,
+                clocks=found if len(found.rows) > 1 else None,
+            )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{out} could not be written: {error}") from error
     click.echo(f"wrote {out}  (open it in ui.perfetto.dev or chrome://tracing)")
+    say_clocks(found)
+    say_missing(runs)
+
+
+def _workers(files: tuple[str, ...]) -> list[Worker]:
+    """The workers in directories; those with a name of the user's as it says."""
+    from stepscope.analysis import Worker, workers_at
+
+    found: list[Worker] = []
+    for file in files:
+        name, path = _worker(file)
+        found += [Worker(name, path, name, name)] if name else workers_at(path)
+    return found
 
 
 def _worker(file: str) -> tuple[str, Path]:

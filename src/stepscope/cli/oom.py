@@ -27,7 +27,11 @@ _CURVES = {
 _GROWN_SHOWN = 10
 
 
-@click.command(name="oom", epilog="Example: stepscope oom --plot stepscope-out/train")
+@click.command(
+    name="oom",
+    short_help="Why a run ran out of memory.",
+    epilog="Example: stepscope oom --plot stepscope-out/train",
+)
 @runs_argument
 @every_run_option
 @click.option("--plot", is_flag=True, help="Also plot live bytes over time, up to the failure.")

@@ -21,7 +21,11 @@ _LABEL = 22
 _WAITS = 5
 
 
-@click.command(name="parallelism", epilog="Example: stepscope parallelism stepscope-out --run 3")
+@click.command(
+    name="parallelism",
+    short_help="How busy threads and devices were, and what waited.",
+    epilog="Example: stepscope parallelism stepscope-out --run 3",
+)
 @runs_argument
 @run_option
 @table_options
@@ -49,7 +53,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     if tables.write_for_programs(found, found.rows, columns, choice):
         return
     screen.print(
-        f"{run.name}: {found.average:.2f} ops at once over {wording.time(found.length_ns)}"
+        f"{run.name}: {found.average:.2f} ops at once over {wording.time(found.length_ns)}",
+        soft_wrap=True,
     )
     if not found.rows:
         return

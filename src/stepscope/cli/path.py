@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stepscope.cli.cluster_runs import one_step, say_clocks, say_missing
 from stepscope.cli.saved_runs import one_run, run_option, runs_argument
 from stepscope.cli.tables import table_options
 
@@ -24,20 +25,26 @@ _MEANINGS = {
 }
 
 
-@click.command(name="path", epilog="Example: stepscope path stepscope-out --sort time --limit 5")
+@click.command(
+    name="path",
+    short_help="What decided how long a run took.",
+    epilog="Example: stepscope path stepscope-out --sort time --limit 5",
+)
 @runs_argument
 @run_option
 @table_options
 def command(path: Path, number: int | None, choice: Choice) -> None:
     """The critical path of one run in PATH: what it was waiting for, from beginning to end.
 
-    Also says what a 10% faster op would save. --sort time shows the longest parts first.
+    Also says what a 10% faster op would save. --sort time shows the longest parts first. Where PATH
+    holds the directories of several workers, the run is a step of all of them, by one clock.
     """
-    from stepscope.analysis import critical_path
+    from stepscope.analysis import clocks, critical_path
     from stepscope.cli import tables, wording
 
-    run = one_run(path, number)
-    found = critical_path(run.metadata)
+    step = one_step(path, number)
+    run = one_run(path, number) if step is None else step[0]
+    found = critical_path(run.metadata if step else clocks(run.metadata).correct(run.metadata))
     columns = [
         tables.Column("name", "op", style="bold"),
         tables.Column("op", "type", rank=1),
@@ -49,7 +56,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     if tables.write_for_programs(found, found.rows, columns, choice):
         return
     screen = tables.console()
-    screen.print(f"{run.name} took {wording.time(found.length_ns)}")
+    screen.print(f"{run.name} took {wording.time(found.length_ns)}", soft_wrap=True)
     _show_kinds(found)
     what = "part of the path"
     tables.show_table(
@@ -64,6 +71,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
             tables.time_column("saved_ns", "saves"),
         ]
         screen.print(tables.grid(found.savings, saving, screen.width))
+    if step is not None:
+        say_clocks(step[1])
+        say_missing(step[2])
 
 
 def _show_kinds(found: CriticalPath) -> None:

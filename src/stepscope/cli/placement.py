@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from stepscope.cli.tables import Choice
 
 
-@click.command(name="placement", epilog="Example: stepscope placement stepscope-out --different")
+@click.command(
+    name="placement",
+    short_help="On which device each op ran, and why there.",
+    epilog="Example: stepscope placement stepscope-out --different",
+)
 @runs_argument
 @run_option
 @click.option("--different", is_flag=True, help="Only ops that are not where asked for.")
@@ -40,8 +44,10 @@ def command(path: Path, number: int | None, different: bool, choice: Choice) -> 
     screen = tables.console()
     for device, count in report.devices.items():
         screen.print(f"{wording.device(device)}: {wording.number(count, 'execution')}")
-    away = wording.number(len(report.different), "op")
-    screen.print(f"{away} not where asked for\n")
+    if any(row.requested for row in report.rows):
+        screen.print(f"{wording.number(len(report.different), 'op')} not where asked for\n")
+    else:
+        screen.print("no op was asked to be on a device, or the file does not say so\n")
     tables.show_table(rows, columns, choice, what="op")
     if report.transfers:
         screen.print("\nmoved between devices")

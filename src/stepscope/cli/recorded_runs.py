@@ -5,6 +5,7 @@ Layout of the directory:
     timeline.json                     all runs as one Chrome trace, written at the end
     run_000001/run_metadata.pb        the first run that ended, and so on
     run_000001/graph.pb               the graph it was a run of, where there is one
+    worker.json                       which task of a cluster this was, where TF_CONFIG says so
 
 Guarantees:
 
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.cli.saved_graphs import GRAPH_FILE, SavedGraphs
+from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
@@ -69,6 +71,7 @@ class RecordedRuns:
         try:
             self._absolute.mkdir(parents=True, exist_ok=True)
             _remove_earlier(self._absolute)
+            self._worker = WorkerFile.of_environment(self._absolute)
         except OSError as error:
             raise StepscopeError(
                 f"the output directory {directory} cannot be used: {error.strerror or error}; "
@@ -85,6 +88,8 @@ class RecordedRuns:
     def stop(self) -> None:
         """Take no more runs."""
         self._source.close()
+        if self._worker is not None and not self.in_child_process:
+            self._worker.ended()
 
     @property
     def in_child_process(self) -> bool:
@@ -113,6 +118,10 @@ class RecordedRuns:
                 kept = _without_bulk(metadata)
             except Exception as error:  # noqa: BLE001 - whatever it is, the script goes on
                 self.problem = f"{name} could not be written: {type(error).__name__}: {error}"
+            except BaseException:
+                # Interrupted half way: what is not counted must not be there.
+                _remove_run(place)
+                raise
             else:
                 self.runs.append((name, kept))
                 self._labels[name] = label
@@ -121,9 +130,14 @@ class RecordedRuns:
                 self._source.close()
 
     def write_timeline(self) -> Path | None:
-        """Write all runs as one Chrome trace; None, and `problem` set, where that fails."""
+        """Write all runs as one Chrome trace; None where there are none.
+
+        None as well, and `problem` set, where that fails.
+        """
         from stepscope.export import chrome
 
+        if not self.runs:
+            return None
         try:
             # From the files: what is in memory has no memory records, labels or source lines.
             files = [
@@ -168,9 +182,14 @@ def _without_bulk(metadata: RunMetadata) -> RunMetadata:
 def _remove_earlier(directory: Path) -> None:
     """Remove what a recording wrote; whatever else is in the directory stays."""
     (directory / TIMELINE_FILE).unlink(missing_ok=True)
+    (directory / WORKER_FILE).unlink(missing_ok=True)
     for place in directory.iterdir():
         if _RUN_DIRECTORY.fullmatch(place.name) and place.is_dir():
-            for name in (METADATA_FILE, GRAPH_FILE):
-                (place / name).unlink(missing_ok=True)
-            if not any(place.iterdir()):
-                place.rmdir()
+            _remove_run(place)
+
+
+def _remove_run(place: Path) -> None:
+    for name in (METADATA_FILE, GRAPH_FILE):
+        (place / name).unlink(missing_ok=True)
+    if place.is_dir() and not any(place.iterdir()):
+        place.rmdir()

@@ -24,6 +24,7 @@ DEFAULT_TOP = 20
 
 @click.command(
     name="run",
+    short_help="Run a script, unchanged, and record its runs.",
     epilog="Example: stepscope run --every 100 --out traces train.py --epochs 10",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
@@ -173,7 +174,7 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
             report.failures(runs.labelled),
             report.losses(runs.runs, engine.losses()),
             report.notes(_remarks(runs, len(table), trace)),
-            report.files(runs.directory, runs.runs, timeline, METADATA_FILE),
+            report.files(runs.directory, runs.runs, timeline, METADATA_FILE) if runs.runs else None,
         ],
         console,
     )

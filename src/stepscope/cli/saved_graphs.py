@@ -27,19 +27,21 @@ class SavedGraphs:
     """Writes graphs; not to be called by two threads at once."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakKeyDictionary[Any, tuple[int, Path]] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, tuple[tuple[int, int], Path]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._by_content: dict[bytes, Path] = {}
         self._serialised = 0
 
     def save(self, graph: Any, directory: Path) -> None:
-        """Put the graph, an object with `as_graph_def()`, into a run's directory."""
+        """Put a graph, TensorFlow's or ours, into a run's directory."""
         try:
             self._save(graph, directory / GRAPH_FILE)
         except Exception:  # noqa: BLE001 - see the module's text
             (directory / GRAPH_FILE).unlink(missing_ok=True)
 
     def _save(self, graph: Any, target: Path) -> None:
-        version = int(getattr(graph, "change_count", getattr(graph, "version", 0)))
+        version = int(graph.version), int(getattr(graph, "change_count", 0))
         known, path = self._known.get(graph, (None, None))
         if known != version or path is None:
             if self._serialised >= _MOST:

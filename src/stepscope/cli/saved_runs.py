@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "SavedRun",
     "all_runs",
+    "each_run",
     "every_run_option",
+    "no_such_run",
     "one_run",
     "run_option",
     "runs",
@@ -70,9 +72,7 @@ def all_runs(path: Path, number: int | None = None) -> list[SavedRun]:
     try:
         return [named[number]]
     except IndexError:
-        raise click.BadParameter(
-            f"there is no run {number}; {path} holds {len(named)}", param_hint="--run"
-        ) from None
+        raise no_such_run(path, number, len(named)) from None
 
 
 def _numbered(number: int, name: str) -> str:
@@ -80,8 +80,38 @@ def _numbered(number: int, name: str) -> str:
 
 
 def one_run(path: Path, number: int | None) -> SavedRun:
-    """The run of this number; without one the longest, as far as it was recorded."""
-    return max(all_runs(path, number), key=lambda run: _length(run.metadata))
+    """The run of this number; without one the longest, as far as it was recorded.
+
+    Of all runs only the one looked for is kept in memory.
+    """
+    count = 0
+    kept: list[tuple[int, LoadedRun]] = []
+    for run in runs(path):
+        last_few = number is not None and number < 0
+        if count == number or last_few:
+            kept = [*kept, (count, run)][-max(-(number or 0), 1) :]
+        elif number is None and (not kept or _length(run.metadata) > _length(kept[0][1].metadata)):
+            kept = [(count, run)]
+        count += 1
+    if number is not None and not -count <= number < count:
+        raise no_such_run(path, number, count)
+    place, found = kept[0]
+    name = str(path) if count == 1 else _numbered(place, found.name)
+    return SavedRun(name, found.metadata, found.name)
+
+
+def each_run(path: Path, number: int | None) -> Iterator[RunMetadata]:
+    """Every run in turn, none of them kept in memory; or the one of this number."""
+    if number is not None:
+        yield one_run(path, number).metadata
+        return
+    for run in runs(path):
+        yield run.metadata
+
+
+def no_such_run(path: Path, number: int, count: int) -> click.BadParameter:
+    """What to raise where a path holds fewer runs than that."""
+    return click.BadParameter(f"there is no run {number}; {path} holds {count}", param_hint="--run")
 
 
 def _length(run: RunMetadata) -> int:

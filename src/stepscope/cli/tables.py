@@ -212,6 +212,11 @@ def grid(
     }
     widths = _widths(columns, cells, width)
     shown = [column for column in columns if column.field in widths]
+    folded = {c.field: [_folded(cell, widths[c.field]) for cell in cells[c.field]] for c in shown}
+    for column in shown:
+        # Folded after a separator, a name may need less than it was given.
+        lines = [cell_len(line) for cell in folded[column.field] for line in cell]
+        widths[column.field] = max([cell_len(column.title), column.least, *lines])
     used = sum(widths.values()) + _GAP * (len(shown) - 1)
     drawn = min(_BAR[-1], width - used - _GAP) if bar else 0
     if drawn not in _BAR:
@@ -223,10 +228,10 @@ def grid(
     _line(text, shown, widths, heads, 0, lambda _column: "bold")
     text.append("\n" + "─" * (used + (_GAP + drawn if drawn else 0)))
     for number, row in enumerate(rows):
-        folded = [_folded(cells[c.field][number], widths[c.field]) for c in shown]
-        for part in range(max(map(len, folded))):
+        lines_of = [folded[column.field][number] for column in shown]
+        for part in range(max(map(len, lines_of))):
             text.append("\n")
-            end = _line(text, shown, widths, folded, part, lambda column: column.style)
+            end = _line(text, shown, widths, lines_of, part, lambda column: column.style)
             drawing = bar_of(getattr(row, bar), top, drawn) if drawn and part == 0 else Text()
             if drawing:
                 text.append(" " * (used - end + _GAP))

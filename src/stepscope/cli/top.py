@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.analysis.op_profile import GROUPINGS
-from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.saved_runs import each_run, every_run_option, runs_argument
 from stepscope.cli.tables import table_options
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 _ROWS = {"op": "op type", "name": "op", "source": "line"}
 
 
-@click.command(name="top", epilog="Example: stepscope top stepscope-out --by name --limit 10")
+@click.command(
+    name="top",
+    short_help="Which ops took the time.",
+    epilog="Example: stepscope top stepscope-out --by name --limit 10",
+)
 @runs_argument
 @every_run_option
 @click.option(
@@ -34,7 +38,7 @@ def command(path: Path, number: int | None, by: Any, choice: Choice) -> None:
     from stepscope.analysis import op_profile
     from stepscope.cli import tables, wording
 
-    profile = op_profile([run.metadata for run in all_runs(path, number)], by)
+    profile = op_profile(each_run(path, number), by)
     columns = _columns(by)
     if tables.write_for_programs(profile, profile.rows, columns, choice):
         return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from stepscope.export._json_rows import escaped, interleave
+from stepscope.export._json_rows import escape_all, escaped, interleave, needs_escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,9 +93,11 @@ class LabelTable:
     def _add(self, labels: list[str], ops: list[str], inputs: list[str]) -> None:
         give = self._input_codes.setdefault
         codes = range(len(self.heads), len(self.heads) + len(labels))
-        for op, many in zip(map(escaped, ops), inputs, strict=True):
+        plain = not needs_escape(inputs)
+        for op, many in zip(escape_all(ops), inputs, strict=True):
             parts = many.split(", ") if many else []
-            named = "".join(f'","input{i}":"{escaped(part)}' for i, part in enumerate(parts))
+            texts = parts if plain else map(escaped, parts)
+            named = "".join([f'","input{i}":"{text}' for i, text in enumerate(texts)])
             self.heads.append(f'{{"ph":"X","cat":"Op","name":"{op}')
             self.tails.append(f'","op":"{op}{named}"}}}},')
             self._input_counts.append(len(parts))

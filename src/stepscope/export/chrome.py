@@ -115,11 +115,12 @@ def write_trace(
     max_bytes: int | None,
     show_memory: bool,
     show_dataflow: bool,
+    told: dict[str, Any] | None = None,
 ) -> str | Path:
-    """As `chrome`, of runs from sources."""
+    """As `chrome`, of runs from sources; `told` stands in `otherData` too."""
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be a number of bytes above 0; it was {max_bytes!r}")
-    trace = _Trace(RunStore(sources), max_bytes, show_memory=show_memory)
+    trace = _Trace(RunStore(sources), max_bytes, told or {}, show_memory=show_memory)
     detail = Detail(flows=show_dataflow)
     if max_bytes is not None:
         detail = trace.fitting(detail)
@@ -139,8 +140,11 @@ class _TooLongError(Exception):
 class _Trace:
     """One trace in the making: which runs, and what to show of them."""
 
-    def __init__(self, store: RunStore, max_bytes: int | None, *, show_memory: bool) -> None:
+    def __init__(
+        self, store: RunStore, max_bytes: int | None, told: dict[str, Any], *, show_memory: bool
+    ) -> None:
         self._store = store
+        self._told = told
         self._max_bytes = max_bytes
         self._show_memory = show_memory
 
@@ -173,6 +177,7 @@ class _Trace:
             "base_epoch_ns": str(self._store.base_ns),
             "runs": len(self._store.spans),
             "ops": sum(span.rows for span in self._store.spans),
+            **self._told,
         }
         if (said := told.text(detail, self._max_bytes)) is not None:
             other["folded"] = said

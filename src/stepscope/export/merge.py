@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from stepscope.analysis.runs import NamedRun
 from stepscope.export._accept import is_a
 from stepscope.export._run_sources import Source, sources_of
 from stepscope.export.chrome import write_trace
@@ -12,6 +13,8 @@ from stepscope.export.chrome import write_trace
 if TYPE_CHECKING:
     import os
     from pathlib import Path
+
+    from stepscope.analysis.clock import Clocks
 
 
 def merge(
@@ -21,6 +24,7 @@ def merge(
     max_bytes: int | None = None,
     show_memory: bool = True,
     show_dataflow: bool = True,
+    clocks: Clocks | None = None,
 ) -> Path:
     """Write the runs of one or more workers as one Chrome trace to `path`, and return the path.
 
@@ -29,8 +33,11 @@ def merge(
     `{"worker 0": "logs/0", "worker 1": [first, second]}`. The devices of each are processes of
     their own, under the worker's name, so that equal names of devices do not meet.
 
-    Everything stands at its wall-clock time, as the clock of its machine had it. No two runs share
-    a lane where they would cross, and processes, lanes and arrows are numbered for the whole trace.
+    Everything stands at its wall-clock time, as the clock of its machine had it; with `clocks`
+    (of `stepscope.analysis.clocks`) by the clock of the first task, and `otherData["clocks"]` says
+    by how much each was moved. A worker's runs are those of the task of its name where devices do
+    not say the task. No two runs share a lane where they would cross, and processes, lanes and
+    arrows are numbered for the whole trace.
     """
     sources: list[Source] = []
     if isinstance(runs, Mapping):
@@ -39,12 +46,26 @@ def merge(
             sources += sources_of(named, str(worker))
     else:
         sources = sources_of(runs)
+    told = {}
+    if clocks is not None:
+        sources = [_by_one_clock(source, clocks) for source in sources]
+        told["clocks"] = clocks.to_dict()
     written = write_trace(
         sources,
         path,
         max_bytes=max_bytes,
         show_memory=show_memory,
         show_dataflow=show_dataflow,
+        told=told,
     )
     assert not isinstance(written, str)
     return written
+
+
+def _by_one_clock(source: Source, clocks: Clocks) -> Source:
+    def corrected(runs: Iterable[NamedRun]) -> Iterator[NamedRun]:
+        for run in runs:
+            yield NamedRun(run.name, clocks.correct(run.metadata, source.worker))
+
+    held = None if source.held is None else list(corrected(source.held))
+    return Source(lambda: corrected(source.open()), source.worker, held)

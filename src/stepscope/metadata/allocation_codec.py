@@ -58,7 +58,7 @@ def decode_allocations(log: Any) -> AllocationColumns:
 
     def strings_of(field: str) -> StringColumn | None:
         column = strings[field]
-        return None if column is None else column[rows]
+        return None if column is None else _own_table(column[rows])
 
     def numbers_of(field: str, kind: Any, missing: int) -> NDArray[Any]:
         values = np.full(count, missing, dtype=kind)
@@ -80,6 +80,12 @@ def decode_allocations(log: Any) -> AllocationColumns:
         step=numbers_of("step", np.int64, 0),
         shape=[shapes[row] if row < len(shapes) else None for row in rows.tolist()],
     )
+
+
+def _own_table(column: StringColumn) -> StringColumn:
+    """The column with a table of its own strings alone: a log has one table for all columns."""
+    used, codes = np.unique(column.codes, return_inverse=True)
+    return StringColumn(codes.astype(np.int32), tuple(column.table[code] for code in used.tolist()))
 
 
 def _shapes(ranks: Sequence[int], dims: Sequence[int]) -> Iterator[tuple[int, ...] | None]:

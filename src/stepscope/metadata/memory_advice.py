@@ -35,6 +35,9 @@ class BatchHint:
     size: int
     feed: str = ""
     scaling: Collection[str] | None = None
+    whole: Sequence[tuple[int, int]] | None = None
+    """Where the engine knows the whole run beforehand: at each moment of it the bytes that do not
+    depend on the batch, and those that do."""
 
 
 def advice(
@@ -115,9 +118,31 @@ def _smaller_batch(
             f"{known}not even a batch of 1{feed} would fit: {fixed:,} of the live bytes do not "
             "depend on it."
         )
+    if batch.whole is not None:
+        return _batch_of_the_whole_run(batch, limit, known, feed)
     return (
-        f"{known}a batch{feed} of at most {fits:,} instead of {batch.size:,} would fit: "
-        f"{held:,} of the live bytes and the request shrink with it."
+        f"{known}this request would fit with a batch{feed} of at most {fits:,} instead of "
+        f"{batch.size:,}: {held:,} of the live bytes and the request shrink with it. What later "
+        "ops need is not known here and may ask for a smaller one."
+    )
+
+
+def _batch_of_the_whole_run(batch: BatchHint, limit: int, known: str, feed: str) -> str:
+    """The largest batch with which no moment of the run exceeds the limit."""
+    fits = batch.size - 1
+    fixed_most = 0
+    for fixed, scaling in batch.whole or ():
+        fixed_most = max(fixed_most, fixed)
+        if scaling:
+            fits = min(fits, (limit - fixed) // -(-scaling // batch.size))
+    if fits < 1 or fixed_most > limit:
+        return (
+            f"{known}not even a batch of 1{feed} would fit: up to {fixed_most:,} bytes of the run "
+            "do not depend on it."
+        )
+    return (
+        f"{known}a batch{feed} of at most {fits:,} instead of {batch.size:,} would fit, the ops "
+        "after this one included."
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from stepscope import _messages as pb
 from stepscope._message_backed import MessageBacked
 from stepscope.errors import InvalidOptionError
+from stepscope.metadata.device_names import named_device
 from stepscope.metadata.extras import OWN_FIELDS
 from stepscope.metadata.state import TENSORFLOW_FIELDS, State
 from stepscope.metadata.strings import StringColumn
@@ -138,10 +139,13 @@ class RunMetadata(MessageBacked):
     def peak_bytes(self, device: str | None = None) -> int:
         """The most bytes that were live at once, on one device or on all of them together.
 
+        A device may be named in short ("/cpu:0").
+
         Exact where the engine counted (embedded runs at FULL_TRACE). Else from the allocations
         and frees in the record, which tell what the run itself allocated and nothing that was
         live before; else the highest peak of a single op; 0 where no memory was recorded.
         """
+        device = self._device(device)
         peaks = self._held.peaks()
         if peaks:
             if device is not None:
@@ -159,8 +163,14 @@ class RunMetadata(MessageBacked):
 
     def alive_at_peak(self, device: str | None = None) -> AllocationColumns:
         """The allocations that were live when the most bytes were, the rows of `allocations`."""
+        device = self._device(device)
         allocations = self.allocations
         return allocations.alive_at(allocations.peak_row(device), device)
+
+    def _device(self, device: str | None) -> str | None:
+        known = [name for name in self._held.peaks() if name]
+        known = known or list(self.allocations.devices.table) or list(self.ops.devices.table)
+        return named_device(device, known)
 
     def to_pandas(self, table: Literal["ops", "allocations"] = "ops") -> Any:
         """The executions, or the allocations and frees, as a pandas `DataFrame`, one row each."""

@@ -97,6 +97,7 @@ _ITEM_BYTES: Mapping[int, int] = {
 }
 _REFERENCE_OFFSET = 100
 _INT64 = np.iinfo(np.int64)
+_DAY_NS = 86_400_000_000_000
 _LIMIT_US = int(_INT64.max) // 1000
 
 
@@ -223,6 +224,7 @@ class StepStatsTable:
         scheduled = np.where(
             scheduled != 0, scheduled, _nanoseconds(self.number("scheduled_micros"))
         )
+        scheduled = _unwrapped(scheduled, start)
         # A kernel that has no end of its own ended when the row did.
         kernel_end = np.where(op_end >= op_start, op_end, end)
         return (
@@ -240,6 +242,20 @@ def _nanoseconds(micros: Ints) -> Ints:
     if beyond.any():
         nanos[beyond] = np.where(micros[beyond] < 0, _INT64.min, _INT64.max)
     return nanos
+
+
+def _unwrapped(scheduled: Ints, start: Ints) -> Ints:
+    """The times at which rows were ready, where a version of TensorFlow multiplied them too often.
+
+    TensorFlow 2.15 writes nanoseconds times a thousand, cut to 64 bits. How far that lies before
+    the start, times a thousand, is what is left when both are cut alike.
+    """
+    late = (scheduled - _DAY_NS > start) | (scheduled < 0)
+    if not late.any():
+        return scheduled
+    before = start.astype(np.uint64) * np.uint64(1000) - scheduled.astype(np.uint64)
+    meant = late & (before % 1000 == 0) & (before < 1000 * _DAY_NS)
+    return np.where(meant, start - (before // 1000).astype(np.int64), scheduled)
 
 
 def _add(left: Ints, right: Ints) -> Ints:

@@ -12,9 +12,26 @@ from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelFactory, KernelNode, register
-from stepscope.ops import constants, conversion, elementwise, joining, shaping, unary
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    register,
+)
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops import (
+    comparison,
+    constants,
+    conversion,
+    elementwise,
+    joining,
+    shaping,
+    unary,
+)
+from stepscope.ops.broadcasting import conjugate
 from stepscope.ops.signatures import (
     COMPLEX,
     FLOATS,
@@ -23,6 +40,7 @@ from stepscope.ops.signatures import (
     at_least_rank,
     limited,
     one_name,
+    output_of,
     same_shape,
 )
 
@@ -187,6 +205,150 @@ for _name, _output, _call in (
         shape=limited(lambda ctx: at_least_rank(ctx.input(0), 1), FLOATS),
         kernel=lambda _node, call=_call: Kernel(call, out="positional", forwards=(0,)),  # type: ignore[misc]
     )
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _both_shape(ctx: ShapeContext) -> TensorShape:
+    return ctx.input(0).merge_with(ctx.input(1))
+
+
+def _gradient_op(
+    name: str,
+    second: str,
+    kernel: KernelFactory,
+    allowed: tuple[DType, ...] = FLOATS,
+    attrs: tuple[str, ...] = ("T: type",),
+) -> None:
+    register(
+        name,
+        inputs=("gradients: T", f"{second}: T"),
+        outputs=("backprops: T",),
+        attrs=attrs,
+        shape=limited(_both_shape, allowed),
+        kernel=kernel,
+    )
+
+
+def _relu_gradient_kernel(node: KernelNode) -> Kernel:
+    zero, greater, multiply = _numbers(node)(0), np.greater, np.multiply
+
+    def back(grad: Array, y: Array, out: Array | None = None) -> Any:
+        return multiply(grad, greater(y, zero), out)
+
+    return Kernel(back, out="positional", forwards=(0,))
+
+
+def _relu6_gradient_kernel(node: KernelNode) -> Kernel:
+    number = _numbers(node)
+    zero, six = number(0), number(6)
+
+    def back(grad: Array, y: Array, out: Array | None = None) -> Any:
+        return np.multiply(grad, np.logical_and(np.greater(y, zero), np.less(y, six)), out)
+
+    return Kernel(back, out="positional", forwards=(0,))
+
+
+def _exponential_gradient_kernel(above: float, below: float) -> KernelFactory:
+    """Of a unit that is `above` times x above zero and `below` times (exp(x) - 1) below."""
+
+    def factory(node: KernelNode) -> Kernel:
+        number = _numbers(node)
+        zero, high, low = number(0), number(above), number(below)
+
+        def back(grad: Array, y: Array, out: Array | None = None) -> Any:
+            slope = np.where(np.less(y, zero), np.add(y, low), high)
+            return np.multiply(grad, slope, out)
+
+        return Kernel(back, out="positional", forwards=(0,))
+
+    return factory
+
+
+def _leaky_relu_gradient_kernel(node: KernelNode) -> Kernel:
+    number = _numbers(node)
+    zero, one, alpha = number(0), number(1), number(node.attr("alpha"))
+
+    def back(grad: Array, x: Array, out: Array | None = None) -> Any:
+        return np.multiply(grad, np.where(np.greater(x, zero), one, alpha), out)
+
+    return Kernel(back, out="positional", forwards=(0,))
+
+
+def _softplus_gradient_kernel(node: KernelNode) -> Kernel:
+    one = _numbers(node)(1)
+
+    def back(grad: Array, x: Array, out: Array | None = None) -> Any:
+        return np.divide(grad, np.add(np.exp(np.negative(x)), one), out)
+
+    return Kernel(back, out="positional", forwards=(0,))
+
+
+def _softsign_gradient_kernel(node: KernelNode) -> Kernel:
+    one = _numbers(node)(1)
+
+    def back(grad: Array, x: Array, out: Array | None = None) -> Any:
+        return np.divide(grad, np.square(np.add(np.abs(x), one)), out)
+
+    return Kernel(back, out="positional", forwards=(0,))
+
+
+_ALPHA = ("alpha: float = 0.20000000298023224", "T: type = float32")
+_gradient_op("ReluGrad", "features", _relu_gradient_kernel, REALS)
+_gradient_op("Relu6Grad", "features", _relu6_gradient_kernel, REALS)
+_gradient_op("EluGrad", "outputs", _exponential_gradient_kernel(1, 1))
+_gradient_op(
+    "SeluGrad", "outputs", _exponential_gradient_kernel(_SELU_SCALE, _SELU_SCALE * _SELU_ALPHA)
+)
+_gradient_op("LeakyReluGrad", "features", _leaky_relu_gradient_kernel, FLOATS, _ALPHA)
+_gradient_op("SoftplusGrad", "features", _softplus_gradient_kernel)
+_gradient_op("SoftsignGrad", "features", _softsign_gradient_kernel)
+
+for _name in ("Relu", "Relu6", "Elu", "Selu"):
+    gradient(_name)(lambda op, grad: output_of(f"{op.type}Grad", grad, op.outputs[0]))
+for _name in ("Softplus", "Softsign"):
+    gradient(_name)(lambda op, grad: output_of(f"{op.type}Grad", grad, op.inputs[0]))
+gradient("Sigmoid")(lambda op, grad: output_of("SigmoidGrad", conjugate(op.outputs[0]), grad))
+
+
+@gradient("LeakyRelu")
+def _leaky_relu_gradient(op: Operation, grad: Tensor) -> Tensor:
+    return output_of("LeakyReluGrad", grad, op.inputs[0], alpha=op.get_attr("alpha"))
+
+
+@gradient("ReluGrad", "Relu6Grad", "LeakyReluGrad")
+def _straight_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    x = op.inputs[1]
+    attrs = {"alpha": op.get_attr("alpha")} if op.type == "LeakyReluGrad" else {}
+    return [output_of(op.type, grad, x, **attrs), constants.zeros_like(x)]
+
+
+@gradient("EluGrad", "SeluGrad")
+def _exponential_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    before, y = op.inputs
+    below = comparison.less(y, 0)
+    bent = comparison.where(below, grad * before, constants.zeros_like(y))
+    return [output_of(op.type, grad, y), bent]
+
+
+@gradient("SoftplusGrad")
+def _softplus_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    before, x = op.inputs
+    curve = unary.exp(-x) + 2.0 + unary.exp(x)
+    return [output_of("SoftplusGrad", grad, x), grad * before / curve]
+
+
+@gradient("Softmax")
+def _softmax_gradient(op: Operation, grad: Tensor) -> Tensor:
+    y = op.outputs[0]
+    return (grad - output_of("Sum", grad * y, [-1], keep_dims=True)) * y
+
+
+@gradient("LogSoftmax")
+def _log_softmax_gradient(op: Operation, grad: Tensor) -> Tensor:
+    total = output_of("Sum", grad, [-1], keep_dims=True)
+    return grad - total * unary.exp(op.outputs[0])
 
 
 # -- functions ---------------------------------------------------------------------------------

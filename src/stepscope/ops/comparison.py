@@ -11,9 +11,17 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
-from stepscope.graph.operation import Tensor, define_operator
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor, define_operator
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, broadcast, unknown_shape
+from stepscope.ops.broadcasting import summed_to
 from stepscope.ops.signatures import (
     REALS,
     SIGNED,
@@ -190,6 +198,33 @@ register(
     shape=_where_shape,
     kernel=lambda _node: Kernel(lambda x: np.ascontiguousarray(np.argwhere(x))),
 )
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+no_gradient(
+    "Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr",
+    "LogicalNot", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+)  # fmt: skip
+
+
+@gradient("Select")
+def _select_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    condition = op.inputs[0]
+    zeros = apply_op("ZerosLike", grad).values()[0]
+    return [None, where(condition, grad, zeros), where(condition, zeros, grad)]
+
+
+@gradient("SelectV2")
+def _select_v2_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    condition, x, y = op.inputs
+    zero, result = convert_to_tensor(0, grad.dtype.base_dtype), op.outputs[0]
+    return [
+        None,
+        summed_to(where_v2(condition, grad, zero), x, result),
+        summed_to(where_v2(condition, zero, grad), y, result),
+    ]
 
 
 # -- functions ---------------------------------------------------------------------------------

@@ -10,8 +10,15 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, constant_op, convert_to_tensor
 from stepscope.graph.dtypes import DType, as_dtype, bool_, float32, int32, int64, string
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import TensorShape, as_shape, unknown_shape
 from stepscope.ops.conversion import cast
 from stepscope.ops.shaping import shape_tensor_of
@@ -371,3 +378,20 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
 
 lin_space = linspace
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+@gradient("Fill")
+def _fill_gradient(_op: Operation, grad: Tensor) -> list[Tensor | None]:
+    axes = range(0, apply_op("Rank", grad).values()[0])
+    return [None, apply_op("Sum", grad, axes).values()[0]]
+
+
+@gradient("PlaceholderWithDefault")
+def _default_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return grad
+
+
+no_gradient("Const", "LinSpace", "OnesLike", "Range", "ZerosLike")

@@ -16,7 +16,14 @@ from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import control_dependencies, graph_of, name_scope
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.conversion import identity
 
@@ -207,6 +214,11 @@ register(
 )  # fmt: skip
 
 
+@gradient("Print")
+def _print_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [grad, *[None] * (len(op.inputs) - 1)]
+
+
 def Print(
     input_: Any,
     data: Sequence[Any],
@@ -278,6 +290,8 @@ register(
     kernel=_assert_kernel,
     stateful=True,
 )
+
+no_gradient("Assert")
 
 
 def Assert(

@@ -11,8 +11,15 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import as_dtype, float32, float64, int32, int64
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import TensorShape, as_shape
 
 
@@ -57,6 +64,20 @@ register(
     shape=lambda c: c.inputs,
     kernel=_identity_n_kernel,
 )
+
+
+@gradient("Identity", "IdentityN")
+def _pass_back(_op: Operation, *grads: Tensor) -> list[Tensor]:
+    return list(grads)
+
+
+no_gradient("StopGradient")
+
+
+@gradient("PreventGradient")
+def _refuse_gradient(op: Operation, _grad: Tensor) -> Tensor:
+    message = op.get_attr("message").decode("utf-8", "replace")
+    raise LookupError(f"Gradient explicitly disabled. Reason: {message!r} (at {op.name!r})")
 
 
 def identity(input: Any, name: str | None = None) -> Tensor:
@@ -107,6 +128,14 @@ register(
     shape=lambda c: c.input(0),
     kernel=_cast_kernel,
 )
+
+
+@gradient("Cast")
+def _cast_gradient(op: Operation, grad: Tensor) -> Tensor | None:
+    source, target = op.inputs[0].dtype.base_dtype, grad.dtype.base_dtype
+    if all(d.is_floating or d.is_complex for d in (source, target)):
+        return cast(grad, source)
+    return None
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
@@ -218,6 +247,11 @@ register(
 )
 
 
+@gradient("EnsureShape")
+def _ensure_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return grad
+
+
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """The value, checked to have that shape when it runs."""
     return apply_op("EnsureShape", x, shape=as_shape(shape), name=name).values()[0]
@@ -246,6 +280,12 @@ register(
     kernel=_check_numerics_kernel,
     stateful=True,
 )
+
+
+@gradient("CheckNumerics")
+def _check_numerics_gradient(op: Operation, grad: Tensor) -> Tensor:
+    message = op.get_attr("message").decode("utf-8", "replace")
+    return check_numerics(grad, f"Not a number (NaN) or infinity in the gradient. {message}")
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:

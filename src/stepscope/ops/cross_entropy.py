@@ -9,12 +9,14 @@ import numpy as np
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
+from stepscope.graph.constants import constant_value
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import control_dependencies, name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, ShapeContext, gradient, register
 from stepscope.graph.shapes import TensorShape, broadcast
 from stepscope.ops import (
+    activations,
     comparison,
     constants,
     conversion,
@@ -25,7 +27,16 @@ from stepscope.ops import (
     slicing,
     unary,
 )
-from stepscope.ops.signatures import FLOATS, argument, exactly_rank, limited, merge_dims, one_name
+from stepscope.ops.broadcasting import summed_to
+from stepscope.ops.signatures import (
+    FLOATS,
+    argument,
+    exactly_rank,
+    limited,
+    merge_dims,
+    one_name,
+    output_of,
+)
 
 # -- op types ----------------------------------------------------------------------------------
 
@@ -102,6 +113,42 @@ register(
     shape=limited(_sparse_shape, FLOATS),
     kernel=lambda _node: Kernel(_sparse),
 )
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _per_row(grad: Tensor, rows: Tensor) -> Tensor:
+    return shaping.expand_dims(grad, -1) * rows
+
+
+def _is_zero(grad: Tensor) -> bool:
+    if grad.op.type == "ZerosLike":
+        return True
+    known = constant_value(grad)
+    return known is not None and not known.any()
+
+
+def _through_backprop(grad: Tensor, backprop_grad: Tensor, logits: Tensor) -> Tensor:
+    """The gradient of the logits where the backprop output was differentiated too."""
+    if _is_zero(backprop_grad):
+        return grad
+    y = activations.softmax(logits)
+    return grad + (backprop_grad - output_of("Sum", backprop_grad * y, [1], keep_dims=True)) * y
+
+
+@gradient("SoftmaxCrossEntropyWithLogits")
+def _dense_gradient(op: Operation, grad: Tensor, backprop_grad: Tensor) -> list[Tensor]:
+    logits, labels = op.inputs
+    for_logits = _through_backprop(_per_row(grad, op.outputs[1]), backprop_grad, logits)
+    for_labels = _per_row(grad, -activations.log_softmax(logits))
+    return [summed_to(for_logits, logits, labels), summed_to(for_labels, labels, logits)]
+
+
+@gradient("SparseSoftmaxCrossEntropyWithLogits")
+def _sparse_gradient(op: Operation, grad: Tensor, backprop_grad: Tensor) -> list[Tensor | None]:
+    through = _through_backprop(_per_row(grad, op.outputs[1]), backprop_grad, op.inputs[0])
+    return [through, None]
 
 
 # -- functions ---------------------------------------------------------------------------------

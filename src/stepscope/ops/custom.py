@@ -61,7 +61,9 @@ def register_op(
     - `shape`: likewise: a shape (None for an unknown axis), the name of an input, a list of these,
       or a function from the input shapes (`TensorShape`s) to the output's shape or a list of them.
       Unknown if left out.
-    - `gradient`: kept with the op type, for whoever makes gradients.
+    - `gradient`: how gradients go back: a function of the `Operation` and the gradient of each
+      output (tensors) that returns the gradient of each input, or None, in a list (a single one
+      needs none). Without it, gradients that meet the op are a LookupError.
     - `stateful`: calls with equal inputs may differ, so the node is never evaluated ahead.
 
     Keyword-only parameters of the function that have a bool, int, float or str default are the

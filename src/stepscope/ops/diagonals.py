@@ -10,10 +10,10 @@ from stepscope.errors import UnimplementedError
 from stepscope.graph.build import apply_op
 from stepscope.graph.dtypes import float32
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import UNKNOWN, TensorShape, unknown_shape
-from stepscope.ops.constants import ones, zeros
+from stepscope.ops.constants import ones, zeros, zeros_like
 
 
 def _offset(k: Any) -> int:
@@ -115,6 +115,70 @@ def matrix_set_diag(
 ) -> Tensor:
     """The matrices with their k-th diagonal replaced."""
     return apply_op("MatrixSetDiagV3", input, diagonal, k, align=align, name=name).values()[0]
+
+
+def _diag_part_shape(c: ShapeContext) -> TensorShape:
+    axes, k = c.input(0).axes, c.constant(1)
+    if axes is None:
+        return UNKNOWN
+    if len(axes) < 2:
+        raise ValueError(f"Shape must be at least rank 2 but is {c.input(0).brief()}")
+    rows, cols = axes[-2:]
+    length = None if k is None or rows is None or cols is None else _length(_offset(k), rows, cols)
+    return TensorShape((*axes[:-2], length))
+
+
+def _length(offset: int, rows: int, cols: int) -> int:
+    return min(rows + min(offset, 0), cols - max(offset, 0))
+
+
+def _diag_part_kernel(_node: KernelNode) -> Kernel:
+    def call(matrix: Any, k: Any, _padding: Any) -> Any:
+        return np.array(np.diagonal(matrix, _offset(k), -2, -1))
+
+    return Kernel(call)
+
+
+register(
+    "MatrixDiagPartV3",
+    inputs=["input: T", "k: int32", "padding_value: T"],
+    outputs=["diagonal: T"],
+    attrs=["T: type", "align: string = 'RIGHT_LEFT'"],
+    shape=_diag_part_shape,
+    kernel=_diag_part_kernel,
+)
+
+
+def matrix_diag_part(
+    input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Tensor:  # fmt: skip
+    """The k-th diagonal of each matrix."""
+    return apply_op("MatrixDiagPartV3", input, k, padding_value, align=align, name=name).values()[0]
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+@gradient("MatrixDiagV3")
+def _diag_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    part = matrix_diag_part(grad, k=op.inputs[1], align=op.get_attr("align"))
+    return [part, None, None, None, None]
+
+
+@gradient("MatrixSetDiagV3")
+def _set_diag_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    _matrix, diagonal, k = op.inputs
+    align = op.get_attr("align")
+    part = matrix_diag_part(grad, k=k, align=align)
+    return [matrix_set_diag(grad, zeros_like(diagonal), k=k, align=align), part, None]
+
+
+@gradient("MatrixDiagPartV3")
+def _diag_part_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    matrix, k, _padding = op.inputs
+    into = zeros_like(matrix)
+    return [matrix_set_diag(into, grad, k=k, align=op.get_attr("align")), None, None]
 
 
 def eye(

@@ -15,14 +15,17 @@ from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import (
+    Gradient,
     Kernel,
     KernelFactory,
     KernelNode,
     ShapeContext,
     gradient,
+    no_gradient,
     register,
 )
 from stepscope.graph.shapes import TensorShape
+from stepscope.ops.broadcasting import conjugate, for_both, summed_to
 from stepscope.ops.signatures import (
     COMPLEX,
     FLOATS,
@@ -33,6 +36,7 @@ from stepscope.ops.signatures import (
     broadcast_shape,
     define_binary_operator,
     limited,
+    output_of,
 )
 
 # -- kernels -----------------------------------------------------------------------------------
@@ -387,91 +391,101 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     return _apply("Identity", only, name=name) if name else only
 
 
-def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
-) -> Tensor:
-    """The values limited to the range; ValueError if the limits would widen the shape."""
-    with name_scope(name, "clip_by_value", [t, clip_value_min, clip_value_max]) as scope:
-        values = argument(t, "t")
-        below = minimum(values, clip_value_max)
-        values.shape.assert_is_compatible_with(below.shape)
-        result = maximum(below, clip_value_min, name=scope)
-        values.shape.assert_is_compatible_with(result.shape)
-        return result
-
-
 # -- gradients ---------------------------------------------------------------------------------
-
-
-def _broadcast_gradient_args(s0: Array, s1: Array) -> tuple[Array, Array]:
-    """The axes over which a gradient is summed, for each of two shapes that were broadcast."""
-    rank = max(len(s0), len(s1))
-    a, b = ([1] * (rank - len(s)) + list(s) for s in (s0, s1))
-    both_one = [i for i in range(rank) if a[i] == b[i] == 1]
-    result = []
-    for mine, other, own in ((a, b, len(s0)), (b, a, len(s1))):
-        axes = [
-            i
-            for i in range(rank)
-            if i < rank - own or (mine[i] == 1 and (other[i] != 1 or i in both_one))
-        ]
-        result.append(np.array(axes, dtype=s0.dtype))
-    return result[0], result[1]
-
-
-register(
-    "BroadcastGradientArgs",
-    inputs=("s0: T", "s1: T"),
-    outputs=("r0: T", "r1: T"),
-    attrs=("T: type = int32",),
-    shape=lambda _ctx: [TensorShape((None,))] * 2,
-    kernel=lambda _node: Kernel(_broadcast_gradient_args),
-)
-
-
-def summed_to(gradient_of_result: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The gradient of a broadcast result as one of `x`: summed over the axes x was widened along.
-
-    `y` is what x was broadcast against.
-    """
-    mine, result = x.shape.known, gradient_of_result.shape.known
-    if mine is not None and mine == result:
-        return gradient_of_result
-    if mine is not None and result is not None:
-        lead = len(result) - len(mine)
-        axes = [*range(lead), *(lead + i for i, n in enumerate(mine) if n == 1 != result[lead + i])]
-        total = apply_op("Sum", gradient_of_result, axes, keep_dims=False).values()[0]
-        return apply_op("Reshape", total, list(mine)).values()[0] if mine else total
-    shape_x, shape_y = (apply_op("Shape", t).values()[0] for t in (x, y))
-    axes_x = apply_op("BroadcastGradientArgs", shape_x, shape_y).values()[0]
-    total = apply_op("Sum", gradient_of_result, axes_x, keep_dims=False).values()[0]
-    return apply_op("Reshape", total, shape_x).values()[0]
-
-
-def conjugate(x: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor itself."""
-    return apply_op("Conj", x).values()[0] if x.dtype.is_complex else x
-
-
-def _of_both(op: Operation, for_x: Tensor, for_y: Tensor) -> list[Tensor]:
-    x, y = op.inputs
-    return [summed_to(for_x, x, y), summed_to(for_y, y, x)]
 
 
 @gradient("Add", "AddV2")
 def _add_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
-    return _of_both(op, grad, grad)
+    return for_both(op, grad, grad)
 
 
 @gradient("Sub")
 def _subtract_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
-    return _of_both(op, grad, _apply("Neg", grad, name=None))
+    return for_both(op, grad, output_of("Neg", grad))
 
 
 @gradient("Mul")
 def _multiply_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
     x, y = op.inputs
-    return _of_both(op, multiply(grad, conjugate(y)), multiply(grad, conjugate(x)))
+    return for_both(op, multiply(grad, conjugate(y)), multiply(grad, conjugate(x)))
+
+
+def _quotient_gradient(divide_type: str) -> Gradient:
+    def back(op: Operation, grad: Tensor) -> list[Tensor]:
+        x, y = (conjugate(t) for t in op.inputs)
+        down = output_of(divide_type, output_of(divide_type, output_of("Neg", x), y), y)
+        return for_both(op, output_of(divide_type, grad, y), multiply(grad, down))
+
+    return back
+
+
+gradient("Div", "RealDiv")(_quotient_gradient("RealDiv"))
+gradient("DivNoNan")(_quotient_gradient("DivNoNan"))
+no_gradient("FloorDiv", "TruncateDiv")
+
+
+@gradient("FloorMod")
+def _remainder_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    return for_both(op, grad, multiply(grad, output_of("Neg", floor_div(x, y))))
+
+
+@gradient("Pow")
+def _power_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, y = (conjugate(t) for t in op.inputs)
+    base = multiply(multiply(grad, y), pow(x, subtract(y, 1)))
+    # A negative base has no real logarithm: its exponent gets no gradient.
+    is_complex = x.dtype.is_complex
+    defined = output_of("NotEqual" if is_complex else "Greater", x, 0)
+    safe = output_of("Select", defined, x, output_of("OnesLike", x))
+    log = output_of("Select", defined, output_of("Log", safe), output_of("ZerosLike", x))
+    exponent = multiply(multiply(grad, conjugate(op.outputs[0])), log)
+    return for_both(op, base, exponent)
+
+
+def _extreme_gradient(chooses_x: str) -> Gradient:
+    def back(op: Operation, grad: Tensor) -> list[Tensor]:
+        x, y = op.inputs
+        chosen, zero = output_of(chooses_x, x, y), convert_to_tensor(0, grad.dtype.base_dtype)
+        return for_both(
+            op, output_of("SelectV2", chosen, grad, zero), output_of("SelectV2", chosen, zero, grad)
+        )
+
+    return back
+
+
+gradient("Maximum")(_extreme_gradient("GreaterEqual"))
+gradient("Minimum")(_extreme_gradient("LessEqual"))
+
+
+@gradient("SquaredDifference")
+def _squared_difference_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    both = multiply(multiply(grad, convert_to_tensor(2, grad.dtype.base_dtype)), subtract(x, y))
+    return for_both(op, both, output_of("Neg", both))
+
+
+@gradient("Atan2")
+def _atan2_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    y, x = op.inputs
+    scaled = realdiv(grad, add(output_of("Square", x), output_of("Square", y)))
+    return for_both(op, multiply(x, scaled), multiply(output_of("Neg", y), scaled))
+
+
+@gradient("AddN")
+def _add_n_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return [grad] * len(op.inputs)
+
+
+@gradient("ClipByValue")
+def _clip_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, low, high = op.inputs
+    zero = convert_to_tensor(0, grad.dtype.base_dtype)
+    below, above = output_of("Less", x, low), output_of("Greater", x, high)
+    inside = output_of("SelectV2", output_of("LogicalOr", below, above), zero, grad)
+    at_low = output_of("SelectV2", below, grad, zero)
+    at_high = output_of("SelectV2", above, grad, zero)
+    return [inside, summed_to(at_low, low, x), summed_to(at_high, high, x)]
 
 
 # -- operators ---------------------------------------------------------------------------------

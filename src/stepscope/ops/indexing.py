@@ -8,12 +8,29 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.graph.build import apply_op, convert_to_tensor
-from stepscope.graph.dtypes import as_dtype, float32, int32, string
+from stepscope.graph.constants import constant_value
+from stepscope.graph.dtypes import as_dtype, float32, string
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.indexed_slices import IndexedSlices
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import UNKNOWN, TensorShape, unknown_shape
-from stepscope.ops.shaping import resolve_axis
+from stepscope.ops.shaping import (
+    expand_dims,
+    reshape,
+    resolve_axis,
+    shape,
+    size,
+    transpose,
+)
+from stepscope.ops.signatures import output_of
 
 # -- Gather, GatherV2 --------------------------------------------------------------------------
 
@@ -337,60 +354,83 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
     return gather(params, indices, name=name, axis=last, batch_dims=last)
 
 
-# -- Unique ------------------------------------------------------------------------------------
+# -- gradients ---------------------------------------------------------------------------------
 
 
-def _unique_kernel(node: KernelNode) -> Kernel:
-    kind = node.attr("out_idx").numpy
-    counts = node.op.type == "UniqueWithCounts"
-
-    def call(x: Any) -> Any:
-        values, first, inverse, count = np.unique(
-            x, return_index=True, return_inverse=True, return_counts=True
+@gradient("Gather", "GatherV2")
+def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    params, indices, *axis = op.inputs
+    where = constant_value(axis[0]) if axis else np.int32(0)
+    batch = int(op.get_attr("batch_dims")) if axis else 0
+    rest: list[None] = [None] * (len(op.inputs) - 1)
+    if where is not None and int(where) == 0:
+        return [rows_of(params, indices, grad), *rest]
+    if where is None or params.shape.rank is None or indices.shape.rank is None:
+        raise LookupError(
+            f"The gradient of {op.name!r} (GatherV2) along an axis other than 0 needs a constant "
+            "axis and inputs of known rank; set_shape gives them one."
         )
-        order = np.argsort(first, kind="stable")
-        place = np.empty(len(order), dtype=kind)
-        place[order] = np.arange(len(order), dtype=kind)
-        result = values[order], place[inverse]
-        return (*result, count[order].astype(kind)) if counts else result
-
-    return Kernel(call)
+    batch = batch + indices.shape.rank if batch < 0 else batch
+    at = resolve_axis(int(where), params.shape.rank)
+    return [_gathered_along(params, indices, grad, at, batch), *rest]
 
 
-def _unique_shape(c: ShapeContext) -> list[TensorShape]:
-    if c.input(0).rank not in (None, 1):
-        raise ValueError(f"Shape must be rank 1 but is {c.input(0).brief()}")
-    shapes = [unknown_shape(1), c.input(0).with_rank(1)]
-    return [*shapes, unknown_shape(1)] if c.op_type == "UniqueWithCounts" else shapes
+def rows_of(params: Any, indices: Tensor, grad: Tensor) -> IndexedSlices:
+    """The gradient of a lookup of rows of `params`: those rows alone."""
+    dense = shape(params)
+    count = reshape(size(indices), [1])
+    values = reshape(grad, output_of("ConcatV2", [count, dense[1:]], 0))
+    return IndexedSlices(values, reshape(indices, [-1]), dense)
 
 
-register(
-    "Unique",
-    inputs=["x: T"],
-    outputs=["y: T", "idx: out_idx"],
-    attrs=["T: type", "out_idx: type = int32"],
-    shape=_unique_shape,
-    kernel=_unique_kernel,
-)
-register(
-    "UniqueWithCounts",
-    inputs=["x: T"],
-    outputs=["y: T", "idx: out_idx", "count: out_idx"],
-    attrs=["T: type", "out_idx: type = int32"],
-    shape=_unique_shape,
-    kernel=_unique_kernel,
-)
+def _gathered_along(params: Tensor, indices: Tensor, grad: Tensor, axis: int, batch: int) -> Tensor:
+    """The gradient of params gathered along an axis, after axes shared with the indices.
+
+    Batch axes and the gathered one become a single axis of rows, into which the slices of the
+    gradient are added.
+    """
+    assert params.shape.rank is not None
+    assert indices.shape.rank is not None
+    lengths = shape(params)
+    lead, gathered, outer = lengths[:batch], lengths[axis], params.shape.rank
+    inner = indices.shape.rank - batch
+    between = list(range(batch, axis))
+    # From (batch, between, indices, after) to (batch, indices, between, after).
+    moved = [
+        *range(batch), *range(axis, axis + inner), *between,
+        *range(axis + inner, outer - 1 + inner),
+    ]  # fmt: skip
+    tail = output_of("ConcatV2", [lengths[batch:axis], lengths[axis + 1 :]], 0)
+    batches = output_of("Prod", lead, [0])
+    rows = output_of("ConcatV2", [[-1], tail], 0)
+    kind = indices.dtype.base_dtype
+    starts = output_of("Range", 0, batches, 1) * gathered
+    flat = reshape(indices, output_of("Pack", [batches, -1]))
+    places = flat + output_of("Cast", expand_dims(starts, -1), DstT=kind)
+    total = output_of(
+        "UnsortedSegmentSum",
+        reshape(transpose(grad, moved), rows),
+        reshape(places, [-1]),
+        batches * gathered,
+    )
+    full = output_of("ConcatV2", [lead, reshape(gathered, [1]), tail], 0)
+    back = [*range(batch), *(batch + 1 + i for i in range(len(between))), batch]
+    return transpose(reshape(total, full), [*back, *range(axis + 1, outer)])
 
 
-def unique(x: Any, out_idx: Any = int32, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """The distinct values in order of first appearance, and each element's place among them."""
-    y, idx = apply_op("Unique", x, out_idx=as_dtype(out_idx), name=name).values()
-    return y, idx
+@gradient("GatherNd")
+def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    params, indices = op.inputs
+    dense = shape(params, out_type=indices.dtype.base_dtype)
+    if indices.shape.rank == 2 and indices.shape.as_list()[-1] == 1:
+        rows = output_of("Squeeze", indices, squeeze_dims=[-1])
+        return [IndexedSlices(grad, rows, dense), None]
+    return [scatter_nd(indices, grad, dense), None]
 
 
-def unique_with_counts(
-    x: Any, out_idx: Any = int32, name: str | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`unique`, and how often each value appears."""
-    y, idx, count = apply_op("UniqueWithCounts", x, out_idx=as_dtype(out_idx), name=name).values()
-    return y, idx, count
+@gradient("ScatterNd")
+def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [None, gather_nd(grad, op.inputs[0]), None]
+
+
+no_gradient("OneHot")

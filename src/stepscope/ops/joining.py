@@ -10,13 +10,16 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, convert_to_tensor
+from stepscope.graph.constants import constant_value
 from stepscope.graph.dtypes import int32, string
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import UNKNOWN, Dimension, TensorShape, unknown_shape
+from stepscope.ops import shaping
 from stepscope.ops.conversion import identity
 from stepscope.ops.shaping import resolve_axis
+from stepscope.ops.signatures import output_of
 
 # -- ConcatV2, Concat --------------------------------------------------------------------------
 
@@ -349,3 +352,54 @@ def split(
     if num is None:
         raise ValueError(f"Cannot infer `num` from {num_or_size_splits!r}; pass num.")
     return list(apply_op("SplitV", value, sizes, axis, num_split=num, name=name).values())
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _parts_of(grad: Tensor, values: Sequence[Tensor], axis: Tensor) -> list[Tensor]:
+    """The gradient of a concatenation, cut where its values meet."""
+    where = constant_value(axis)
+    known = [v.shape.axes for v in values]
+    sizes: Any
+    if where is not None and all(s is not None and s[int(where)] is not None for s in known):
+        sizes = [s[int(where)] for s in known if s is not None]
+    else:
+        place = output_of("FloorMod", output_of("Cast", axis, DstT=int32), shaping.rank(values[0]))
+        sizes = [output_of("GatherV2", shaping.shape(v), place, 0) for v in values]
+    axis = output_of("Cast", axis, DstT=int32) if axis.dtype.base_dtype is not int32 else axis
+    lengths = convert_to_tensor(sizes, int32)
+    op = apply_op("SplitV", grad, lengths, axis, num_split=len(values))
+    return [shaping.reshape(p, shaping.shape(v)) for p, v in zip(op.values(), values, strict=True)]
+
+
+@gradient("ConcatV2")
+def _concat_v2_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    *values, axis = op.inputs
+    return [*_parts_of(grad, values, axis), None]
+
+
+@gradient("Concat")
+def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    axis, *values = op.inputs
+    return [None, *_parts_of(grad, values, axis)]
+
+
+@gradient("Pack")
+def _pack_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return unstack(grad, op.get_attr("N"), op.get_attr("axis"))
+
+
+@gradient("Unpack")
+def _unpack_gradient(op: Operation, *grads: Tensor) -> Tensor:
+    return stack(grads, op.get_attr("axis"))
+
+
+@gradient("Split")
+def _split_gradient(op: Operation, *grads: Tensor) -> list[Tensor | None]:
+    return [None, concat(list(grads), op.inputs[0])]
+
+
+@gradient("SplitV")
+def _split_v_gradient(op: Operation, *grads: Tensor) -> list[Tensor | None]:
+    return [concat(list(grads), op.inputs[2]), None, None]

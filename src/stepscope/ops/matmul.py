@@ -10,10 +10,11 @@ import numpy as np
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import UNKNOWN, TensorShape, broadcast
 from stepscope.ops import indexing, joining, shaping
+from stepscope.ops.broadcasting import conjugate
 from stepscope.ops.reductions import reduce_prod
 from stepscope.ops.signatures import (
     NUMBERS,
@@ -23,6 +24,7 @@ from stepscope.ops.signatures import (
     exactly_rank,
     limited,
     merge_dims,
+    output_of,
 )
 from stepscope.ops.unary import conj
 
@@ -95,6 +97,26 @@ register(
 )
 
 
+@gradient("MatMul")
+def _matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    a, b = (conjugate(t) for t in op.inputs)
+    flip_a, flip_b = op.get_attr("transpose_a"), op.get_attr("transpose_b")
+
+    def product(x: Tensor, y: Tensor, flip_x: bool, flip_y: bool, which: str) -> Tensor:
+        attrs: dict[str, Any] = {"transpose_a": flip_x, "transpose_b": flip_y, which: True}
+        return output_of("MatMul", x, y, **attrs)
+
+    if flip_a:
+        for_a = product(b, grad, flip_b, True, "grad_a")
+    else:
+        for_a = product(grad, b, False, not flip_b, "grad_a")
+    if flip_b:
+        for_b = product(grad, a, True, flip_a, "grad_b")
+    else:
+        for_b = product(a, grad, not flip_a, False, "grad_b")
+    return [for_a, for_b]
+
+
 # -- batches of matrices -----------------------------------------------------------------------
 
 
@@ -148,6 +170,34 @@ for _name in ("BatchMatMul", "BatchMatMulV2"):
         shape=limited(_batch_matmul_shape, NUMBERS),
         kernel=_batch_matmul_kernel,
     )
+
+
+@gradient("BatchMatMul", "BatchMatMulV2")
+def _batch_matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, y = op.inputs
+    flip_x, flip_y = op.get_attr("adj_x"), op.get_attr("adj_y")
+
+    def product(a: Tensor, b: Tensor, flip_a: bool, flip_b: bool) -> Tensor:
+        return output_of(op.type, a, b, adj_x=flip_a, adj_y=flip_b)
+
+    for_x = product(y, grad, flip_y, True) if flip_x else product(grad, y, False, not flip_y)
+    for_y = product(grad, x, True, flip_x) if flip_y else product(x, grad, not flip_x, False)
+    if op.type == "BatchMatMul":
+        return [for_x, for_y]
+    return [_summed_over_batches(for_x, x, y), _summed_over_batches(for_y, y, x)]
+
+
+def _summed_over_batches(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
+    """The gradient summed over the batch axes along which x was broadcast."""
+    mine, others = x.shape.axes, other.shape.axes
+    if mine is not None and others is not None:
+        if mine[:-2] == others[:-2] and None not in mine[:-2]:
+            return grad
+        if len(mine) >= len(others) and all(n == 1 for n in others[:-2]):
+            return grad
+    shape = shaping.shape(x)
+    axes = output_of("BroadcastGradientArgs", shape[:-2], shaping.shape(other)[:-2])
+    return shaping.reshape(output_of("Sum", grad, axes), shape)
 
 
 # -- functions ---------------------------------------------------------------------------------

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepscope.errors import InvalidArgumentError
+from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
-from stepscope.graph.shapes import TensorShape
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
+from stepscope.graph.shapes import TensorShape, unknown_shape
 from stepscope.ops import (
     activations,
     comparison,
+    constants,
     conversion,
     elementwise,
+    indexing,
+    joining,
     random,
     reductions,
     shaping,
@@ -34,6 +38,7 @@ from stepscope.ops.signatures import (
     limited,
     merge_dims,
     one_name,
+    output_of,
 )
 
 # -- bias --------------------------------------------------------------------------------------
@@ -69,6 +74,50 @@ register(
     shape=limited(_bias_shape, NUMBERS),
     kernel=_bias_kernel,
 )
+
+
+def _bias_gradient_shape(ctx: ShapeContext) -> TensorShape:
+    shape = at_least_rank(ctx.input(0), 2)
+    if shape.axes is None:
+        return unknown_shape(1)
+    return TensorShape((shape.axes[1 if ctx.attr("data_format") == b"NCHW" else -1],))
+
+
+def _bias_gradient_kernel(node: KernelNode) -> Kernel:
+    first = node.attr("data_format") == b"NCHW"
+    total: Callable[..., Any] = np.add.reduce
+
+    def back(grad: Array, out: Array | None = None) -> Any:
+        rank = grad.ndim
+        axes = (0, *range(2, rank)) if first else tuple(range(rank - 1))
+        return total(grad, axes, grad.dtype, out)
+
+    return Kernel(back, out="positional")
+
+
+register(
+    "BiasAddGrad",
+    inputs=("out_backprop: T",),
+    outputs=("output: T",),
+    attrs=("T: type", "data_format: string = 'NHWC'"),
+    shape=limited(_bias_gradient_shape, NUMBERS),
+    kernel=_bias_gradient_kernel,
+)
+
+
+@gradient("BiasAdd")
+def _bias_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return [grad, output_of("BiasAddGrad", grad, data_format=op.get_attr("data_format"))]
+
+
+@gradient("BiasAddGrad")
+def _bias_second(op: Operation, grad: Tensor) -> Tensor:
+    x = op.inputs[0]
+    shape = shaping.shape(x)
+    if op.get_attr("data_format") == b"NCHW":
+        ones = output_of("OnesLike", shape[2:])
+        grad = shaping.reshape(grad, joining.concat([[-1], ones], 0))
+    return shaping.broadcast_to(grad, shape)
 
 
 # -- the largest elements ----------------------------------------------------------------------
@@ -120,6 +169,20 @@ register(
     shape=limited(_top_k_shape, REALS),
     kernel=_top_k_kernel,
 )
+
+
+@gradient("TopKV2")
+def _top_k_gradient(op: Operation, grad: Tensor, _indices: Tensor) -> list[Tensor | None]:
+    lengths = shaping.shape(op.inputs[0])
+    chosen = output_of("Cast", op.outputs[1], DstT="int32")
+    # Every row's indices as places in the flat input.
+    outer = output_of("Prod", lengths[:-1], [0], keep_dims=True)
+    rows = shaping.reshape(chosen, joining.concat([outer, shaping.shape(chosen)[-1:]], 0))
+    starts = constants.range(outer[0]) * lengths[-1]
+    places = shaping.reshape(rows + shaping.expand_dims(starts, -1), [-1, 1])
+    size = shaping.reshape(output_of("Prod", lengths, [0]), [1])
+    flat = output_of("ScatterNd", places, shaping.reshape(grad, [-1]), size)
+    return [shaping.reshape(flat, lengths), None]
 
 
 def _in_top_k_shape(ctx: ShapeContext) -> TensorShape:
@@ -215,6 +278,51 @@ def moments(
         if is_half:
             return conversion.cast(mean, dt.float16), conversion.cast(variance, dt.float16)
         return mean, variance
+
+
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    offset: Any,
+    scale: Any,
+    variance_epsilon: Any,
+    name: str | None = None,
+) -> Tensor:
+    """X with this mean and variance brought to 0 and 1, then scaled and shifted where given."""
+    with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
+        inverse = unary.rsqrt(convert_to_tensor(variance) + variance_epsilon)
+        if scale is not None:
+            inverse = inverse * scale
+        values = argument(x, "x")
+        kind = values.dtype.base_dtype
+        product = values * conversion.cast(inverse, kind)
+        shift: Tensor = convert_to_tensor(mean) * inverse
+        shift = -shift if offset is None else offset - shift
+        return product + conversion.cast(shift, kind)
+
+
+def embedding_lookup(
+    params: Any,
+    ids: Any,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    validate_indices: bool = True,
+    max_norm: Any = None,
+) -> Tensor:
+    """The rows of `params` at `ids`; its gradient holds those rows alone."""
+    del partition_strategy, validate_indices
+    if isinstance(params, (list, tuple)):
+        if len(params) != 1:
+            raise UnimplementedError(
+                None, None,
+                f"embedding_lookup in a table of {len(params)} parts; concatenate them first.",
+            )  # fmt: skip
+        params = params[0]
+    if max_norm is not None:
+        raise UnimplementedError(None, None, "embedding_lookup(max_norm=...); use clip_by_norm.")
+    with name_scope(name, "embedding_lookup", [params, ids]) as scope:
+        return conversion.identity(indexing.gather(params, ids, name=scope))
 
 
 def l2_normalize(

@@ -9,10 +9,11 @@ import numpy as np
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op
 from stepscope.graph.dtypes import string
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import TensorShape, unknown_shape
-from stepscope.ops.shaping import resolve_axis
+from stepscope.ops.shaping import reshape, resolve_axis, shape, transpose
+from stepscope.ops.signatures import output_of
 
 # -- Tile, Pad, PadV2, MirrorPad, ReverseV2 ----------------------------------------------------
 
@@ -202,3 +203,79 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 reverse_v2 = reverse
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+@gradient("Tile")
+def _tile_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, multiples = op.inputs
+    lengths = shape(x, out_type=multiples.dtype.base_dtype)
+    # Every axis becomes two, the repetitions and the elements, and the repetitions are summed.
+    pairs = reshape(transpose(output_of("Pack", [multiples, lengths])), [-1])
+    axes = output_of("Range", 0, output_of("Size", pairs), 2)
+    total = output_of("Sum", reshape(grad, pairs), axes)
+    total.set_shape(x.shape)
+    return [total, None]
+
+
+@gradient("Pad", "PadV2")
+def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, paddings = op.inputs[:2]
+    begin = paddings[:, 0]
+    inner = output_of("Slice", grad, begin, shape(x, out_type=paddings.dtype.base_dtype))
+    return [inner, *[None] * (len(op.inputs) - 1)]
+
+
+@gradient("ReverseV2")
+def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [reverse(grad, op.inputs[1]), None]
+
+
+def _unmirrored_shape(c: ShapeContext) -> TensorShape:
+    axes, paddings = c.input(0).axes, c.constant(1)
+    if axes is None or paddings is None:
+        return c.input(0) if axes is None else unknown_shape(len(axes))
+    return TensorShape(
+        [None if a is None else a - int(p[0] + p[1]) for a, p in zip(axes, paddings, strict=True)]
+    )
+
+
+def _unmirror_kernel(node: KernelNode) -> Kernel:
+    skip = 1 if node.attr("mode") == b"REFLECT" else 0
+
+    def call(x: Any, paddings: Any) -> Any:
+        for axis, (before, after) in enumerate(paddings):
+            length = x.shape[axis] - int(before) - int(after)
+            turned = np.moveaxis(x, axis, 0)
+            inner = np.array(turned[before : before + length])
+            # What was mirrored out comes back in, the other way round.
+            inner[skip : skip + before] += turned[:before][::-1]
+            end = length - skip
+            inner[end - after : end] += turned[before + length :][::-1]
+            x = np.moveaxis(inner, 0, axis)
+        return np.ascontiguousarray(x).reshape(x.shape)
+
+    return Kernel(call)
+
+
+register(
+    "MirrorPadGrad",
+    inputs=["input: T", "paddings: Tpaddings"],
+    outputs=["output: T"],
+    attrs=["T: type", "Tpaddings: type = int32", "mode: string"],
+    shape=_unmirrored_shape,
+    kernel=_unmirror_kernel,
+)
+
+
+@gradient("MirrorPad")
+def _mirror_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    back = output_of("MirrorPadGrad", grad, op.inputs[1], mode=op.get_attr("mode"))
+    return [back, None]
+
+
+@gradient("MirrorPadGrad")
+def _mirror_second(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [output_of("MirrorPad", grad, op.inputs[1], mode=op.get_attr("mode")), None]

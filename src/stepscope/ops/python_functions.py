@@ -28,7 +28,7 @@ from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import Array, DType, as_dtype, string
 from stepscope.graph.graph import Graph
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.registry import Kernel, KernelNode, register
+from stepscope.graph.registry import Kernel, KernelNode, no_gradient, register
 from stepscope.graph.tensor_proto import as_bytes
 
 
@@ -51,6 +51,12 @@ def _register_function(graph: Graph, function: Callable[..., Any]) -> str:
     _registered[token] = entry
     vars(graph).setdefault("_python_functions", []).append(entry)
     return token
+
+
+def function_of_token(token: str) -> Callable[..., Any] | None:
+    """The function that the nodes with this token call; None where it is gone."""
+    entry = _registered.get(token)
+    return entry.function if entry is not None else None
 
 
 # -- calling user code -------------------------------------------------------------------------
@@ -160,6 +166,7 @@ for _name, _stateful in (("PyFunc", True), ("PyFuncStateless", False)):
         kernel=_py_func_kernel,
         stateful=_stateful,
     )
+no_gradient("PyFunc", "PyFuncStateless")
 
 
 def py_func(

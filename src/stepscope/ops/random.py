@@ -24,7 +24,7 @@ from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import as_dtype, float32, int32, int64
 from stepscope.graph.graph import Graph, name_scope
 from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
 from stepscope.graph.shapes import TensorShape
 
 DEFAULT_GRAPH_SEED: Final = 87654321
@@ -389,3 +389,8 @@ def _categorical(
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """The value with its first axis in random order."""
     return _op("RandomShuffle", value, **_seed_attrs(seed), name=name)
+
+
+no_gradient(
+    "Multinomial", "RandomShuffle", "RandomStandardNormal", "RandomUniform", "TruncatedNormal",
+)  # fmt: skip

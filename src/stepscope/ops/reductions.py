@@ -10,18 +10,28 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, constant_op, convert_to_tensor
+from stepscope.graph.constants import constant_value
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelFactory, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    register,
+)
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, unknown_shape
 from stepscope.ops import constants, shaping
+from stepscope.ops.broadcasting import conjugate
 from stepscope.ops.signatures import (
     FLOATS,
     NUMBERS,
     REALS,
     limited,
     one_name,
+    output_of,
 )
 
 # -- axes --------------------------------------------------------------------------------------
@@ -213,6 +223,100 @@ register(
     shape=limited(lambda _ctx: SCALAR, FLOATS),
     kernel=_l2_loss_kernel,
 )
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _kept_shape(op: Operation) -> Tensor:
+    """The shape of a reduction's result with the reduced axes left at length 1."""
+    x, axes = op.inputs
+    known, decided = x.shape.axes, constant_value(axes)
+    if known is not None and decided is not None:
+        gone = _normalised(decided, len(known))
+        if all(n is not None or i in gone for i, n in enumerate(known)):
+            kept = [1 if i in gone else n for i, n in enumerate(known)]
+            return constant_op(np.array(kept, np.int32))
+    # Ones scattered over the shape at the reduced axes: position by position, 1 or the length.
+    rank = shaping.rank(x)
+    places = output_of("FloorMod", output_of("Cast", axes, DstT="int32") + rank, rank)
+    places = shaping.reshape(places, [-1, 1])
+    marks = output_of(
+        "ScatterNd", places, constants.ones_like(shaping.reshape(places, [-1])),
+        shaping.reshape(rank, [1]),
+    )  # fmt: skip
+    reduced = output_of("Greater", marks, 0)
+    lengths = shaping.shape(x)
+    return output_of("Select", reduced, constants.ones_like(lengths), lengths)
+
+
+def _spread(op: Operation, value: Tensor) -> Tensor:
+    """A reduction's result, or its gradient, repeated over what was reduced."""
+    x = op.inputs[0]
+    kept = value if op.get_attr("keep_dims") else shaping.reshape(value, _kept_shape(op))
+    result = shaping.broadcast_to(kept, shaping.shape(x))
+    result.set_shape(x.shape)
+    return result
+
+
+@gradient("Sum")
+def _sum_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [_spread(op, grad), None]
+
+
+@gradient("Mean")
+def _mean_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    before, after = op.inputs[0].shape.num_elements(), op.outputs[0].shape.num_elements()
+    kind = grad.dtype.base_dtype
+    if before is not None and after is not None:
+        count = constant_op(before // max(after, 1), kind)
+    else:
+        sizes = [output_of("Size", t) for t in (op.inputs[0], op.outputs[0])]
+        whole = output_of("FloorDiv", sizes[0], output_of("Maximum", sizes[1], 1))
+        count = output_of("Cast", whole, DstT=kind)
+    # Divided before it is spread: there is less to divide.
+    return [_spread(op, output_of("RealDiv", grad, count)), None]
+
+
+@gradient("Max", "Min")
+def _extreme_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, axes = op.inputs
+    kept = _kept_shape(op)
+    y, grad = (shaping.reshape(t, kept) for t in (op.outputs[0], grad))
+    # Where several elements are the extreme, they share the gradient.
+    chosen = output_of("Cast", output_of("Equal", y, x), DstT=grad.dtype.base_dtype)
+    count = shaping.reshape(output_of("Sum", chosen, axes), kept)
+    return [chosen / count * grad, None]
+
+
+@gradient("Prod")
+def _product_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, axes = op.inputs
+    if x.shape.rank == 0:
+        return [grad, None]
+    rank = shaping.rank(x)
+    axes = shaping.reshape(output_of("Cast", axes, DstT="int32"), [-1])
+    axes = output_of("FloorMod", axes + rank, rank)
+    # The reduced axes go to the front and become one, along which each element's gradient is the
+    # product of all the others: of those before it and of those after it.
+    others = output_of("ListDiff", constants.range(rank), axes)
+    order = output_of("ConcatV2", [axes, others], 0)
+    lengths = shaping.shape(x)
+    sizes = [
+        output_of("Prod", output_of("GatherV2", lengths, part, 0), [0]) for part in (axes, others)
+    ]
+    turned = shaping.transpose(x, order)
+    flat = shaping.reshape(turned, output_of("Pack", sizes))
+    before = output_of("Cumprod", flat, 0, exclusive=True)
+    after = output_of("Cumprod", flat, 0, exclusive=True, reverse=True)
+    rest = shaping.reshape(conjugate(before) * conjugate(after), shaping.shape(turned))
+    back = shaping.transpose(rest, output_of("InvertPermutation", order))
+    return [shaping.reshape(_spread(op, grad) * back, lengths), None]
+
+
+@gradient("L2Loss")
+def _l2_loss_gradient(op: Operation, grad: Tensor) -> Tensor:
+    return op.inputs[0] * grad
 
 
 # -- functions ---------------------------------------------------------------------------------

@@ -11,8 +11,16 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelFactory, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, unknown_shape
 from stepscope.ops.signatures import NUMBERS, limited, one_name, same_shape
 
@@ -68,9 +76,10 @@ def _position_shape(ctx: ShapeContext) -> TensorShape:
     return TensorShape([d for i, d in enumerate(shape.axes) if i != axis % rank])
 
 
-def _cumsum_kernel(node: KernelNode) -> Kernel:
+def _scan_kernel(node: KernelNode, step: np.ufunc) -> Kernel:
     exclusive, backwards = node.attr("exclusive"), node.attr("reverse")
     dtype = node.output_dtypes[0].numpy
+    start = dtype.type(0 if step is np.add else 1)
 
     def running(x: Array, axis: Array) -> Array:
         rank = np.ndim(x)
@@ -80,17 +89,17 @@ def _cumsum_kernel(node: KernelNode) -> Kernel:
                 None, None, f"Expected scan axis in the range [{-rank}, {rank}), but got {index}"
             )
         if rank == 0:
-            return np.zeros((), dtype) if exclusive else np.array(x)
+            return np.array(start) if exclusive else np.array(x)
         turned = np.moveaxis(x, index, 0)
         turned = turned[::-1] if backwards else turned
         result = np.empty(x.shape, dtype)
         target = np.moveaxis(result, index, 0)
         target = target[::-1] if backwards else target
         if not exclusive:
-            np.add.accumulate(turned, 0, dtype, target)
+            step.accumulate(turned, 0, dtype, target)
         elif len(turned):
-            target[0] = 0
-            np.add.accumulate(turned[:-1], 0, dtype, target[1:])
+            target[0] = start
+            step.accumulate(turned[:-1], 0, dtype, target[1:])
         return result
 
     return Kernel(running)
@@ -110,19 +119,39 @@ for _name, _method, _extreme_of in (
         shape=_position_shape,
         kernel=_position(_method, _extreme_of),
     )
-register(
-    "Cumsum",
-    inputs=("x: T", "axis: Tidx"),
-    outputs=("out: T",),
-    attrs=(
-        "exclusive: bool = false",
-        "reverse: bool = false",
-        "T: type",
-        "Tidx: type = int32",
-    ),
-    shape=limited(same_shape, NUMBERS),
-    kernel=_cumsum_kernel,
-)
+for _name, _step in (("Cumsum", np.add), ("Cumprod", np.multiply)):
+    register(
+        _name,
+        inputs=("x: T", "axis: Tidx"),
+        outputs=("out: T",),
+        attrs=(
+            "exclusive: bool = false",
+            "reverse: bool = false",
+            "T: type",
+            "Tidx: type = int32",
+        ),
+        shape=limited(same_shape, NUMBERS),
+        kernel=lambda node, step=_step: _scan_kernel(node, step),  # type: ignore[misc]
+    )
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+no_gradient("ArgMax", "ArgMin")
+
+
+@gradient("Cumsum")
+def _cumsum_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    exclusive, backwards = op.get_attr("exclusive"), op.get_attr("reverse")
+    return [cumsum(grad, op.inputs[1], exclusive, not backwards), None]
+
+
+@gradient("Cumprod")
+def _cumprod_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, axis = op.inputs
+    exclusive, backwards = op.get_attr("exclusive"), op.get_attr("reverse")
+    products = cumprod(x, axis, exclusive, backwards)
+    return [cumsum(products * grad, axis, exclusive, not backwards) / x, None]
 
 
 # -- functions ---------------------------------------------------------------------------------
@@ -150,16 +179,25 @@ argmax = _position_function("ArgMax", "The index of the largest element along th
 argmin = _position_function("ArgMin", "The index of the smallest element along the axis (0).")
 
 
-def cumsum(
-    x: Any,
-    axis: Any = 0,
-    exclusive: bool = False,
-    reverse: bool = False,
-    name: str | None = None,
-) -> Tensor:
-    """Running sums along the axis; exclusive ones leave the element itself out."""
-    with name_scope(name, "Cumsum", [x]) as scope:
-        x = convert_to_tensor(x, name="x")
-        return apply_op(
-            "Cumsum", x, axis, exclusive=exclusive, reverse=reverse, name=scope
-        ).values()[0]
+def _scan_function(op_type: str, doc: str) -> Callable[..., Tensor]:
+    def call(
+        x: Any,
+        axis: Any = 0,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str | None = None,
+    ) -> Tensor:
+        with name_scope(name, op_type, [x]) as scope:
+            x = convert_to_tensor(x, name="x")
+            return apply_op(
+                op_type, x, axis, exclusive=exclusive, reverse=reverse, name=scope
+            ).values()[0]
+
+    call.__doc__ = doc
+    call.__name__ = call.__qualname__ = op_type.lower()
+    return call
+
+
+_SELF = " along the axis; exclusive ones leave the element itself out."
+cumsum = _scan_function("Cumsum", "Running sums" + _SELF)
+cumprod = _scan_function("Cumprod", "Running products" + _SELF)

@@ -9,12 +9,20 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, constant_op, convert_to_tensor
+from stepscope.graph.constants import constant_value
 from stepscope.graph.dtypes import DType, as_dtype, int32
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, unknown_shape
-from stepscope.ops.signatures import one_name
+from stepscope.ops.signatures import one_name, output_of
 
 
 def resolve_axis(axis: int, rank: int, what: str = "axis") -> int:
@@ -362,3 +370,61 @@ def rank(input: Any, name: str | None = None) -> Tensor:
         if tensor.shape.rank is not None:
             return constant_op(tensor.shape.rank, int32, name=scope)
         return apply_op("Rank", tensor, name=scope).values()[0]
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _inverse(perm: Any) -> Any:
+    order = np.asarray(perm)
+    if sorted(order.tolist()) != list(np.arange(len(order))):
+        raise InvalidArgumentError(None, None, f"{order.tolist()} is not a permutation")
+    result = np.empty_like(order)
+    result[order] = np.arange(len(order), dtype=order.dtype)
+    return result
+
+
+register(
+    "InvertPermutation",
+    inputs=["x: T"],
+    outputs=["y: T"],
+    attrs=["T: type = int32"],
+    shape=lambda c: c.input(0).with_rank(1),
+    kernel=lambda _node: Kernel(_inverse),
+)
+
+
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+    """The permutation that undoes `x`."""
+    return output_of("InvertPermutation", x, name=name)
+
+
+@gradient("Reshape", "ExpandDims")
+def _reshape_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [reshape(grad, shape(op.inputs[0])), None]
+
+
+@gradient("Squeeze")
+def _squeeze_gradient(op: Operation, grad: Tensor) -> Tensor:
+    return reshape(grad, shape(op.inputs[0]))
+
+
+@gradient("Transpose")
+def _transpose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    perm = op.inputs[1]
+    known = constant_value(perm)
+    if known is not None:
+        order = np.mod(known, max(len(known), 1))
+        return [transpose(grad, constant_op(_inverse(order))), None]
+    return [transpose(grad, invert_permutation(perm)), None]
+
+
+@gradient("BroadcastTo")
+def _broadcast_to_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, target = op.inputs
+    own = shape(x, out_type=target.dtype.base_dtype)
+    axes = output_of("BroadcastGradientArgs", own, target)
+    return [reshape(output_of("Sum", grad, axes, keep_dims=True), own), None]
+
+
+no_gradient("Shape", "ShapeN", "Size", "Rank", "InvertPermutation")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from stepscope.graph import dtypes as dt
-from stepscope.graph.build import convert_to_tensor
+from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import DType
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor, define_operator
@@ -69,6 +69,11 @@ def merge_dims(a: int | None, b: int | None) -> int | None:
     if a is not None and b is not None and a != b:
         raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
     return b if a is None else a
+
+
+def output_of(op_type: str, *args: Any, name: str | None = None, **attrs: Any) -> Tensor:
+    """The first output of a new node (`graph.build.apply_op`)."""
+    return apply_op(op_type, *args, name=name, **attrs).values()[0]
 
 
 def argument(value: Any, name: str, dtype: DType | None = None) -> Tensor:

@@ -13,12 +13,14 @@ from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.graph.build import apply_op, constant_op, convert_to_tensor
 from stepscope.graph.dtypes import bool_, int16, int32, int64, string
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor, define_operator
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.operation import Operation, Tensor, define_operator
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import UNKNOWN, Dimension, TensorShape, unknown_shape
 from stepscope.ops.constants import ones_like
 from stepscope.ops.joining import stack
 from stepscope.ops.masks import boolean_mask
+from stepscope.ops.shaping import rank, reshape, shape
+from stepscope.ops.signatures import output_of
 
 newaxis = None
 """In `t[...]`: a new axis of length 1."""
@@ -90,6 +92,15 @@ register(
 def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The block of `size` that starts at `begin`; a size of -1 means up to the end."""
     return apply_op("Slice", input_, begin, size, name=name).values()[0]
+
+
+@gradient("Slice")
+def _slice_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, begin, _size = op.inputs
+    kind = begin.dtype.base_dtype
+    after = shape(x, out_type=kind) - shape(op.outputs[0], out_type=kind) - begin
+    columns = [reshape(t, output_of("Pack", [rank(x), 1])) for t in (begin, after)]
+    return [output_of("Pad", grad, output_of("ConcatV2", columns, 1)), None, None]
 
 
 # -- StridedSlice ------------------------------------------------------------------------------
@@ -251,6 +262,57 @@ register(
 )
 
 
+def _strided_gradient_kernel(node: KernelNode) -> Kernel:
+    masks, dtype = _Masks.of(node.attr), node.output_dtypes[0].numpy
+
+    def call(lengths: Any, begin: Any, end: Any, strides: Any, dy: Any, out: Any = None) -> Any:
+        if out is None:
+            out = np.zeros(tuple(lengths), dtype)
+        else:
+            out.fill(0)
+        index = tuple(_spread(_strided_index(len(begin), begin, end, strides, masks), out.ndim))
+        out[index] = dy
+        return out
+
+    return Kernel(call, out="keyword")
+
+
+register(
+    "StridedSliceGrad",
+    inputs=["shape: Index", "begin: Index", "end: Index", "strides: Index", "dy: T"],
+    outputs=["output: T"],
+    attrs=[
+        "T: type",
+        "Index: type",
+        "begin_mask: int = 0",
+        "end_mask: int = 0",
+        "ellipsis_mask: int = 0",
+        "new_axis_mask: int = 0",
+        "shrink_axis_mask: int = 0",
+    ],
+    shape=lambda c: c.constant_as_shape(0),
+    kernel=_strided_gradient_kernel,
+)
+
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
+@gradient("StridedSlice")
+def _strided_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, begin, end, strides = op.inputs
+    lengths = shape(x, out_type=begin.dtype.base_dtype)
+    masks = {name: op.get_attr(name) for name in _MASKS}
+    back = output_of("StridedSliceGrad", lengths, begin, end, strides, grad, **masks)
+    return [back, None, None, None]
+
+
+@gradient("StridedSliceGrad")
+def _strided_second(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    _lengths, begin, end, strides, _dy = op.inputs
+    masks = {name: op.get_attr(name) for name in _MASKS}
+    return [None, None, None, None, strided_slice(grad, begin, end, strides, **masks)]
+
+
 def strided_slice(
     input_: Any,
     begin: Any,
@@ -313,9 +375,7 @@ def _getitem(tensor: Any, spec: Any) -> Tensor:
     begin: list[Any] = []
     end: list[Any] = []
     strides: list[Any] = []
-    masks: dict[str, Any] = dict.fromkeys(
-        ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0
-    )
+    masks: dict[str, Any] = dict.fromkeys(_MASKS, 0)
     tensor = convert_to_tensor(tensor)
     is_mask = getattr(spec, "dtype", None) in (bool_, np.dtype(bool))
     if is_mask or isinstance(spec, bool):

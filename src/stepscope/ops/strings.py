@@ -11,7 +11,7 @@ from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape
 from stepscope.ops.shaping import resolve_axis
 
@@ -176,3 +176,6 @@ def reduce_join(
         return apply_op(
             "ReduceJoin", tensor, axis, keep_dims=keep_dims, separator=separator
         ).values()[0]
+
+
+no_gradient("AsString", "StringJoin", "ReduceJoin")

@@ -16,7 +16,7 @@ from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, register
+from stepscope.graph.registry import Kernel, KernelNode, no_gradient, register
 from stepscope.graph.shapes import SCALAR
 from stepscope.graph.tensor_proto import as_bytes, make_tensor_proto
 
@@ -168,3 +168,6 @@ def merge_all(
     """One summary with the values of all in a collection of the graph; None if it is empty."""
     summaries = get_collection(key, scope=scope)
     return merge(summaries, name=name) if summaries else None
+
+
+no_gradient("ScalarSummary", "TensorSummaryV2", "MergeSummary")

@@ -12,15 +12,28 @@ from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.graph import name_scope
-from stepscope.graph.operation import Tensor, define_operator
-from stepscope.graph.registry import Kernel, KernelFactory, KernelNode, register
+from stepscope.graph.operation import Operation, Tensor, define_operator
+from stepscope.graph.registry import (
+    Gradient,
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops.broadcasting import conjugate, for_both
 from stepscope.ops.signatures import (
     COMPLEX,
     FLOATS,
     NUMBERS,
     SIGNED,
     UNSIGNED,
+    broadcast_shape,
     limited,
+    output_of,
     same_shape,
 )
 
@@ -142,6 +155,37 @@ for _name, _part in (("Real", np.real), ("Imag", np.imag)):
         shape=limited(same_shape, COMPLEX),
         kernel=lambda _node, part=_part: Kernel(part, views=(0,)),  # type: ignore[misc]
     )
+
+
+def _complex_shape(ctx: ShapeContext) -> TensorShape:
+    wanted = dt.complex128 if ctx.dtypes[0].base_dtype is dt.float64 else dt.complex64
+    if ctx.attr("Tout") is not wanted:
+        raise TypeError(
+            f"Complex makes {wanted.name} of {ctx.dtypes[0].name}, not {ctx.attr('Tout').name}."
+        )
+    return broadcast_shape(ctx)
+
+
+def _complex_kernel(node: KernelNode) -> Kernel:
+    dtype = node.output_dtypes[0].numpy
+
+    def call(real: Array, imag: Array, out: Array | None = None) -> Array:
+        if out is None:
+            out = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), dtype)
+        out.real, out.imag = real, imag
+        return out
+
+    return Kernel(call, out="keyword")
+
+
+register(
+    "Complex",
+    inputs=("real: T", "imag: T"),
+    outputs=("out: Tout",),
+    attrs=("T: type = float32", "Tout: type = complex64"),
+    shape=limited(_complex_shape, (dt.float32, dt.float64)),
+    kernel=_complex_kernel,
+)
 
 
 def _test(name: str, call: Callable[..., Any]) -> None:
@@ -271,6 +315,157 @@ def _invert_operator(x: Tensor) -> Tensor:
     if x.dtype.base_dtype is dt.bool_:
         return apply_op("LogicalNot", x).values()[0]
     return apply_op("Invert", x).values()[0]
+
+
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    """The complex numbers with these real and imaginary parts."""
+    with name_scope(name, "Complex", [real, imag]) as scope:
+        real = convert_to_tensor(real, name="real")
+        imag = convert_to_tensor(imag, name="imag")
+        wide = real.dtype.base_dtype is dt.float64
+        kind = dt.complex128 if wide else dt.complex64
+        return output_of("Complex", real, imag, Tout=kind, name=scope)
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _of_result(name: str, call: Callable[..., Any]) -> None:
+    """A gradient op: `call(y, dy, out=None)` from an op's result and its gradient."""
+    register(
+        name,
+        inputs=("y: T", "dy: T"),
+        outputs=("z: T",),
+        attrs=("T: type",),
+        shape=limited(same_shape, _FLOATING),
+        kernel=lambda _node: Kernel(call, out="positional"),
+    )
+
+
+def _tanh_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
+    return np.multiply(dy, np.subtract(y.dtype.type(1), np.multiply(y, y)), out)
+
+
+def _sigmoid_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
+    return np.multiply(dy, np.multiply(y, np.subtract(y.dtype.type(1), y)), out)
+
+
+def _sqrt_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
+    return np.divide(np.multiply(dy, y.dtype.type(0.5)), np.conjugate(y), out)
+
+
+def _rsqrt_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
+    conjugated = np.conjugate(y)
+    cube = np.multiply(np.multiply(conjugated, conjugated), conjugated)
+    return np.multiply(np.multiply(dy, y.dtype.type(-0.5)), cube, out)
+
+
+def _reciprocal_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
+    conjugated = np.conjugate(y)
+    return np.negative(np.multiply(np.multiply(conjugated, conjugated), dy), out)
+
+
+_of_result("TanhGrad", _tanh_gradient)
+_of_result("SigmoidGrad", _sigmoid_gradient)
+_of_result("SqrtGrad", _sqrt_gradient)
+_of_result("RsqrtGrad", _rsqrt_gradient)
+_of_result("ReciprocalGrad", _reciprocal_gradient)
+_of_result("InvGrad", _reciprocal_gradient)
+
+for _name, _type in (
+    ("Sqrt", "SqrtGrad"),
+    ("Rsqrt", "RsqrtGrad"),
+    ("Reciprocal", "ReciprocalGrad"),
+    ("Inv", "ReciprocalGrad"),
+):
+    gradient(_name)(lambda op, grad, kind=_type: output_of(kind, op.outputs[0], grad))
+gradient("Tanh")(lambda op, grad: output_of("TanhGrad", conjugate(op.outputs[0]), grad))
+
+
+def _slope(slope: Callable[[Tensor], Tensor]) -> Gradient:
+    """The gradient of y = f(x) from f' as a function of x."""
+    return lambda op, grad: grad * conjugate(slope(op.inputs[0]))
+
+
+gradient("Neg")(lambda _op, grad: negative(grad))
+gradient("Conj")(lambda _op, grad: conj(grad))
+gradient("Abs")(lambda op, grad: grad * sign(op.inputs[0]))
+gradient("Exp")(lambda op, grad: grad * conjugate(op.outputs[0]))
+gradient("Square")(_slope(lambda x: x * 2))
+gradient("Expm1")(_slope(lambda x: exp(x)))
+gradient("Log")(_slope(lambda x: reciprocal(x)))
+gradient("Log1p")(_slope(lambda x: reciprocal(x + 1)))
+gradient("Sin")(_slope(lambda x: cos(x)))
+gradient("Cos")(_slope(lambda x: -sin(x)))
+gradient("Tan")(_slope(lambda x: square(reciprocal(cos(x)))))
+gradient("Asin")(_slope(lambda x: reciprocal(sqrt(1 - square(x)))))
+gradient("Acos")(_slope(lambda x: -reciprocal(sqrt(1 - square(x)))))
+gradient("Atan")(_slope(lambda x: reciprocal(square(x) + 1)))
+gradient("Sinh")(_slope(lambda x: cosh(x)))
+gradient("Cosh")(_slope(lambda x: sinh(x)))
+gradient("Erf")(_slope(lambda x: exp(-square(x)) * (2 / math.sqrt(math.pi))))
+gradient("Erfc")(_slope(lambda x: exp(-square(x)) * (-2 / math.sqrt(math.pi))))
+no_gradient("Floor", "Ceil", "Round", "Rint", "Invert")
+
+
+@gradient("Sign")
+def _no_slope(op: Operation, _grad: Tensor) -> Tensor:
+    return output_of("ZerosLike", op.inputs[0])
+
+
+@gradient("TanhGrad")
+def _tanh_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    y, dy = (conjugate(t) for t in op.inputs)
+    return [grad * -2 * dy * y, output_of("TanhGrad", y, grad)]
+
+
+@gradient("SigmoidGrad")
+def _sigmoid_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    y, dy = (conjugate(t) for t in op.inputs)
+    product = grad * dy
+    return [product - product * 2 * y, output_of("SigmoidGrad", y, grad)]
+
+
+@gradient("SqrtGrad")
+def _sqrt_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    ratio = grad / op.inputs[0]
+    return [-conjugate(ratio) * op.outputs[0], ratio * 0.5]
+
+
+@gradient("RsqrtGrad")
+def _rsqrt_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    y = conjugate(op.inputs[0])
+    bent = conjugate(grad) * -1.5 * op.inputs[1] * square(y)
+    return [bent, output_of("RsqrtGrad", y, grad)]
+
+
+@gradient("ReciprocalGrad", "InvGrad")
+def _reciprocal_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    y = conjugate(op.inputs[0])
+    bent = conjugate(grad) * -2 * op.inputs[1] * y
+    return [bent, output_of("ReciprocalGrad", y, grad)]
+
+
+@gradient("Real")
+def _real_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return complex(grad, convert_to_tensor(0, grad.dtype.base_dtype))
+
+
+@gradient("Imag")
+def _imag_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return complex(convert_to_tensor(0, grad.dtype.base_dtype), grad)
+
+
+@gradient("Complex")
+def _complex_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return for_both(op, real(grad), imag(grad))
+
+
+@gradient("ComplexAbs")
+def _magnitude_gradient(op: Operation, grad: Tensor) -> Tensor:
+    zero = output_of("ZerosLike", grad)
+    along = complex(grad, zero) * op.inputs[0]
+    return output_of("DivNoNan", along, complex(op.outputs[0], zero))
 
 
 define_operator("__neg__", negative)

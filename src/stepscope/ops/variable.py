@@ -296,6 +296,10 @@ class Variable:
         """The tensor that ops with a reference input take."""
         return self._variable
 
+    def _gradient_source(self) -> Tensor:
+        """What gradients are taken with respect to: all reads go back to it."""
+        return self._variable
+
     def _as_graph_element(self) -> Tensor:
         return self._snapshot if self._is_resource else self._variable
 

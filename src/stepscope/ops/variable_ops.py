@@ -8,9 +8,21 @@ from typing import Any
 import numpy as np
 
 from stepscope.errors import InvalidArgumentError
+from stepscope.graph.build import apply_op, constant_op
 from stepscope.graph.dtypes import Array
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
-from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape
+from stepscope.graph.indexed_slices import IndexedSlices
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
+from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, unknown_shape
+from stepscope.ops.shaping import reshape, size
+from stepscope.ops.signatures import output_of
 from stepscope.ops.variable_cells import KIND, VariableCell, brief_shape
 
 # -- the variables themselves ------------------------------------------------------------------
@@ -282,3 +294,75 @@ register(
     kernel=_resource_gather_kernel,
     stateful=True,
 )  # fmt: skip
+
+
+def _no_result(write: Callable[[Array, Array, Array], Any]) -> Callable[[KernelNode], Kernel]:
+    by_reference = _scatter_kernel(write)
+
+    def factory(node: KernelNode) -> Kernel:
+        scatter = by_reference(node).call
+
+        def call(cell: VariableCell, indices: Array, updates: Array) -> None:
+            scatter(cell, indices, updates)
+
+        return Kernel(call)
+
+    return factory
+
+
+for _name, _write in (
+    ("ResourceScatterUpdate", _put),
+    ("ResourceScatterAdd", np.add.at),
+    ("ResourceScatterSub", np.subtract.at),
+):
+    register(
+        _name,
+        inputs=["resource: resource", "indices: Tindices", "updates: dtype"],
+        attrs=["dtype: type", "Tindices: type"],
+        shape=_no_outputs,
+        kernel=_no_result(_write),
+        stateful=True,
+    )
+
+
+def add_to_rows(handle: Tensor, indices: Any, updates: Any) -> Operation:
+    """Add to the rows of a resource variable; a repeated index is added to each time."""
+    return apply_op("ResourceScatterAdd", handle, indices, updates)
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+no_gradient("Assign", "AssignAdd", "AssignSub", "ScatterAdd", "ScatterSub", "VarIsInitializedOp")
+
+
+def _variable_shape_kernel(node: KernelNode) -> Kernel:
+    dtype = node.output_dtypes[0].numpy
+    return Kernel(lambda cell: np.array(cell.read().shape, dtype))
+
+
+register(
+    "VariableShape",
+    inputs=["input: resource"],
+    outputs=["output: out_type"],
+    attrs=["out_type: type = int32"],
+    shape=lambda _c: unknown_shape(1),
+    kernel=_variable_shape_kernel,
+    stateful=True,
+)
+no_gradient("VariableShape")
+
+
+@gradient("ReadVariableOp")
+def _read_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return grad
+
+
+@gradient("ResourceGather")
+def _resource_gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    handle, indices = op.inputs
+    declared = handle.op.attrs.get("shape", UNKNOWN)
+    known = declared.known
+    dense = output_of("VariableShape", handle) if known is None else constant_op(list(known))
+    count = reshape(size(indices), [1])
+    values = reshape(grad, output_of("ConcatV2", [count, dense[1:]], 0))
+    return [IndexedSlices(values, reshape(indices, [-1]), dense), None]

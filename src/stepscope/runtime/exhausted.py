@@ -15,7 +15,7 @@ import numpy as np
 
 from stepscope.errors import OpError, ResourceExhaustedError
 from stepscope.graph.dtypes import Array, as_dtype
-from stepscope.metadata.allocations import HELD, AllocationColumns
+from stepscope.metadata.allocations import ALLOCATE, HELD, AllocationColumns
 from stepscope.metadata.dtype_names import dtype_name
 from stepscope.metadata.out_of_memory import (
     BatchHint,
@@ -45,6 +45,7 @@ class Accounted(Protocol):
 
     memory: RunMemory | None
     account: Account | None
+    inline: bool
 
 
 @dataclass(slots=True)
@@ -159,10 +160,10 @@ class Scene:
             limit=request.limit,
             cached=self.allocator.cached_bytes,
             last_fit=None if fit is None else fit.by_op(),
-            batch=self._batch(),
+            batch=self._batch(request.device),
         )
 
-    def _batch(self) -> BatchHint | None:
+    def _batch(self, device: str) -> BatchHint | None:
         """The feed whose leading dimension the graph leaves open."""
         for (tensor, _), array in zip(self.plan.plan.graph.args.items(), self.feeds, strict=True):
             axes = tensor.shape.axes
@@ -171,8 +172,36 @@ class Scene:
                     op.name for op in self.compiled.graph.placements
                     if any(t.shape.axes and t.shape.axes[0] is None for t in op.values())
                 }  # fmt: skip
-                return BatchHint(int(array.shape[0]), tensor.op.name, {*scaling, tensor.op.name})
+                scaling.add(tensor.op.name)
+                size = int(array.shape[0])
+                return BatchHint(
+                    size, tensor.op.name, scaling, self._moments(device, size, scaling)
+                )
         return None
+
+    def _moments(self, device: str, batch: int, scaling: set[str]) -> list[tuple[int, int]] | None:
+        """At each moment of the run, the device's bytes that do not depend on the batch, and those
+        that do; None where the plan does not fix them beforehand.
+        """
+        table = self.plan.memory()
+        if self.accounting is None or not self.accounting.inline or not table.known:
+            return None
+        if table.growth_bound() is None:
+            return None
+        live = [sum(h.bytes for h in self.allocator.holdings() if h.device == device), 0]
+        for fed in self._fed():
+            if self.plan.plan.nodes[fed.step].device == device:
+                live[bool(fed.shape and fed.shape[0] == batch)] += fed.bytes
+        for account in self.allocator.others(self.account):
+            live[0] += int(account.rows().bytes.sum())
+        moments = [(live[0], live[1])]
+        for _, event, owner in self.plan.curve().events({}):
+            if owner.output.device == device:
+                shape = owner.output.shape
+                grows = owner.output.name in scaling and bool(shape and shape[0] == batch)
+                live[grows] += owner.bytes if event == ALLOCATE else -owner.bytes
+                moments.append((live[0], live[1]))
+        return moments
 
     # -- the error -----------------------------------------------------------------------------
 

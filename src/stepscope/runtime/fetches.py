@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.graph import Graph, Operation, Tensor
 from stepscope.graph.dtypes import Array, string
+from stepscope.graph.indexed_slices import IndexedSlices, IndexedSlicesValue
 from stepscope.graph.tensor_proto import as_bytes
 
 Build = Callable[[Sequence[Any]], Any]
@@ -38,6 +39,8 @@ def _take_apart(
         return _take_apart_container(graph, fetch, tensors, targets)
     if fetch is None:
         raise TypeError(f'Argument `fetch` = {fetch} has invalid type "NoneType". Cannot be None')
+    if isinstance(fetch, IndexedSlices):
+        return _take_apart_slices(graph, fetch, tensors, targets)
     try:
         element = graph.as_graph_element(fetch)
     except TypeError as error:
@@ -54,6 +57,16 @@ def _take_apart(
         return _none
     index = tensors.setdefault(element, len(tensors))
     return lambda values: values[index]
+
+
+def _take_apart_slices(
+    graph: Graph, fetch: IndexedSlices, tensors: dict[Tensor, int], targets: dict[Operation, None]
+) -> Build:
+    values, indices, shape = (
+        _none if part is None else _take_apart(graph, part, tensors, targets)
+        for part in (fetch.values, fetch.indices, fetch.dense_shape)
+    )
+    return lambda found: IndexedSlicesValue(values(found), indices(found), shape(found))
 
 
 def _none(_values: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""`Session`: runs a graph on the embedded engine under the contract.
+"""`Session`: runs a graph under the contract, on the embedded engine unless a target says where.
 
 Guarantees. One session may be used from any number of threads at once. Options are checked before
 anything runs. Whatever happens to a run, its metadata is filled, the error carries it, and the
@@ -28,11 +28,17 @@ from stepscope.runtime.buffers import BufferCache
 from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.dispatch import Dispatcher
 from stepscope.runtime.execution import RunState
-from stepscope.runtime.fetches import FetchSpec, feed_tensor, fetch_key, flatten_feeds
+from stepscope.runtime.fetches import (
+    FeedSlot,
+    FetchSpec,
+    feed_tensor,
+    fetch_key,
+    flatten_feeds,
+)
 from stepscope.runtime.placement import Device, Placer, local_devices
 from stepscope.runtime.report import RunReport
 from stepscope.runtime.settings import SessionSettings, limits_by_device
-from stepscope.runtime.targets import session_for_target
+from stepscope.runtime.targets import engine_for
 from stepscope.runtime.trace import clock
 
 _step_ids = itertools.count(1)
@@ -44,14 +50,20 @@ class BaseSession:
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a stepscope.Graph, not {type(graph).__name__}.")
-        session_for_target(target)
         self._target = target
         self._graph = graph if graph is not None else get_default_graph()
-        self._settings = SessionSettings(opts.as_config(config))
+        self._specs: dict[Any, FetchSpec] = {}
+        checked = opts.as_config(config)
+        self._elsewhere = engine_for(target, self._graph, checked)
+        if self._elsewhere is None:
+            self._set_up(checked)
+        self._closed = False
+
+    def _set_up(self, config: opts.ConfigProto) -> None:
+        self._settings = SessionSettings(config)
         self._devices = local_devices(self._settings.cpu_count)
         self._placer = Placer(self._devices, soft=self._settings.soft_placement)
         self._resources = ResourceStore()
-        self._specs: dict[Any, FetchSpec] = {}
         self._compiled: dict[Any, CompiledRun] = {}
         self._compile_lock = threading.Lock()
         limits = limits_by_device(self._settings.memory_limits, self._devices)
@@ -62,7 +74,6 @@ class BaseSession:
         self._allocator = Allocator(self._resources, limits, BufferCache())
         self._dispatcher = Dispatcher(self._settings, self._allocator)
         self._active: set[RunState] = set()
-        self._closed = False
 
     @property
     def graph(self) -> Graph:
@@ -77,7 +88,7 @@ class BaseSession:
         return self._target.encode()
 
     def list_devices(self) -> list[Device]:
-        return list(self._devices)
+        return list(self._devices) if self._elsewhere is None else self._elsewhere.list_devices()
 
     # -- running -------------------------------------------------------------------------------
 
@@ -139,6 +150,8 @@ class BaseSession:
         entered: int,
     ) -> Any:
         self._check_open()
+        if self._elsewhere is not None:
+            return self._run_elsewhere(spec, tensors, values, options, run_metadata)
         asked = clock()
         watching = observers.current
         wanted = opts.as_run_options(options)
@@ -171,6 +184,38 @@ class BaseSession:
             self._active.discard(state)
         if target.asked_for or watching:
             self._deliver(target, report, None, watching)
+        return spec.build(results)
+
+    def _run_elsewhere(
+        self,
+        spec: FetchSpec,
+        tensors: tuple[Tensor, ...],
+        values: Sequence[Any],
+        options: Any,
+        run_metadata: Any,
+    ) -> Any:
+        """On the engine that serves the target; fetches and feeds are checked here all the same."""
+        feeds = {t.name: FeedSlot(t).accept(v) for t, v in zip(tensors, values, strict=True)}
+        names = [t.name for t in spec.tensors], [op.name for op in spec.targets]
+        watching = observers.current
+        if not watching:
+            return spec.build(self._elsewhere.run(*names, feeds, options, run_metadata))
+        # One run, one recording: where somebody watches, the caller's metadata has all of it too.
+        wanted = opts.RunOptions()
+        wanted.CopyFrom(opts.as_run_options(options) or wanted)
+        wanted.trace_level = max([wanted.trace_level, *(o.trace_level for o in watching)])
+        seen = RunMetadata() if run_metadata is None else run_metadata
+        try:
+            results = self._elsewhere.run(*names, feeds, wanted, seen)
+        except OpError as error:
+            seen = error.run_metadata
+            raise
+        finally:
+            metadata = seen if isinstance(seen, RunMetadata) else RunMetadata()
+            if metadata is not seen:
+                metadata.ParseFromString(seen.SerializeToString())
+            for observer in watching:
+                observers.show(observer, metadata, self._graph)
         return spec.build(results)
 
     def _deliver(
@@ -222,6 +267,9 @@ class BaseSession:
         if self._closed:
             return
         self._closed = True
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+            return
         for state in list(self._active):
             state.close(_closed_error)
         self._dispatcher.release()
@@ -293,8 +341,11 @@ class Session(BaseSession):
 
     @staticmethod
     def reset(target: str, containers: Any = None, config: Any = None) -> None:
-        """Nothing is kept outside a session here, so there is nothing to reset."""
-        del target, containers, config
+        """Forget the variables of a cluster; the embedded engine keeps none outside a session."""
+        elsewhere = engine_for(target, Graph(), opts.as_config(config))
+        if elsewhere is not None:
+            elsewhere.reset(containers)
+            elsewhere.close()
 
 
 class InteractiveSession(BaseSession):

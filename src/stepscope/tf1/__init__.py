@@ -38,6 +38,7 @@ from stepscope.graph import (
     reset_default_graph,
 )
 from stepscope.graph.constants import constant_value as get_static_value
+from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.shapes import dimension_value
 from stepscope.graph.tensor_proto import make_ndarray
 from stepscope.metadata import RunMetadata
@@ -121,6 +122,7 @@ __all__ = [
     "GraphKeys",
     "GraphOptions",
     "HistogramProto",
+    "IndexedSlices",
     "InteractiveSession",
     "MetaGraphDef",
     "NameAttrList",

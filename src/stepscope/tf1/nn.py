@@ -12,6 +12,7 @@ from stepscope.ops.activations import (
     softplus,
     softsign,
 )
+from stepscope.ops.convolution import conv2d
 from stepscope.ops.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits,
@@ -19,8 +20,10 @@ from stepscope.ops.cross_entropy import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from stepscope.ops.nn import (
+    batch_normalization,
     bias_add,
     dropout,
+    embedding_lookup,
     in_top_k,
     l2_normalize,
     moments,
@@ -28,16 +31,41 @@ from stepscope.ops.nn import (
     top_k,
     xw_plus_b,
 )
+from stepscope.ops.pooling import avg_pool, max_pool
 from stepscope.ops.reductions import l2_loss
 from stepscope.ops.unary import tanh
 from stepscope.tf1._absent import absent
 
 __all__ = [
-    "bias_add", "dropout", "elu", "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
-    "log_softmax", "moments", "relu", "relu6", "relu_layer", "selu", "sigmoid",
-    "sigmoid_cross_entropy_with_logits", "softmax", "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
-    "sparse_softmax_cross_entropy_with_logits", "tanh", "top_k", "xw_plus_b",
+    "avg_pool",
+    "batch_normalization",
+    "bias_add",
+    "conv2d",
+    "dropout",
+    "elu",
+    "embedding_lookup",
+    "in_top_k",
+    "l2_loss",
+    "l2_normalize",
+    "leaky_relu",
+    "log_softmax",
+    "max_pool",
+    "moments",
+    "relu",
+    "relu6",
+    "relu_layer",
+    "selu",
+    "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+    "tanh",
+    "top_k",
+    "xw_plus_b",
 ]  # fmt: skip
 
 __getattr__ = absent(__name__)

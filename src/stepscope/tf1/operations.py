@@ -1,6 +1,12 @@
 """The functions and classes that build nodes, as TensorFlow 1 has them at its top level."""
 
 from stepscope.ops.activations import log_sigmoid, sigmoid
+from stepscope.ops.clipping import (
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+)
 from stepscope.ops.comparison import (
     equal,
     greater,
@@ -51,13 +57,13 @@ from stepscope.ops.conversion import (
 from stepscope.ops.diagonals import (
     eye,
     matrix_diag,
+    matrix_diag_part,
     matrix_set_diag,
 )
 from stepscope.ops.elementwise import (
     add,
     add_n,
     atan2,
-    clip_by_value,
     div,
     div_no_nan,
     divide,
@@ -76,14 +82,13 @@ from stepscope.ops.elementwise import (
     truncatediv,
     truncatemod,
 )
+from stepscope.ops.gradients import gradients
 from stepscope.ops.indexing import (
     batch_gather,
     gather,
     gather_nd,
     one_hot,
     scatter_nd,
-    unique,
-    unique_with_counts,
 )
 from stepscope.ops.initializers import (
     constant_initializer,
@@ -136,14 +141,12 @@ from stepscope.ops.reductions import (
     reduce_prod,
     reduce_sum,
 )
-from stepscope.ops.scans import (
-    argmax,
-    argmin,
-    cumsum,
-)
+from stepscope.ops.scans import argmax, argmin, cumprod, cumsum
+from stepscope.ops.segments import unique, unique_with_counts, unsorted_segment_sum
 from stepscope.ops.shaping import (
     broadcast_to,
     expand_dims,
+    invert_permutation,
     rank,
     reshape,
     shape,
@@ -165,6 +168,7 @@ from stepscope.ops.unary import (
     asin,
     atan,
     ceil,
+    complex,
     conj,
     cos,
     cosh,
@@ -226,30 +230,32 @@ __all__ = [
     "AUTO_REUSE", "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue", "Variable",
     "VariableScope", "abs", "acos", "add", "add_n", "all_variables", "argmax", "argmin",
     "as_string", "asin", "assign", "assign_add", "assign_sub", "atan", "atan2", "batch_gather",
-    "bitcast", "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_value",
-    "concat", "conj", "constant", "constant_initializer", "cos", "cosh", "count_nonzero", "cumsum",
-    "div", "div_no_nan", "divide", "ensure_shape", "equal", "erf", "erfc", "exp", "expand_dims",
-    "expm1", "eye", "fill", "floor", "floor_div", "floordiv", "floormod", "gather", "gather_nd",
-    "get_seed", "get_variable", "get_variable_scope", "global_variables",
+    "bitcast", "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex", "concat", "conj", "constant",
+    "constant_initializer", "cos", "cosh", "count_nonzero", "cumprod", "cumsum", "div",
+    "div_no_nan", "divide", "ensure_shape", "equal", "erf", "erfc", "exp", "expand_dims", "expm1",
+    "eye", "fill", "floor", "floor_div", "floordiv", "floormod", "gather", "gather_nd", "get_seed",
+    "get_variable", "get_variable_scope", "global_norm", "global_variables",
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
-    "greater", "greater_equal", "group", "identity", "identity_n", "imag",
-    "initialize_all_variables", "is_finite", "is_inf", "is_nan", "is_variable_initialized", "less",
-    "less_equal", "lin_space", "linspace", "local_variables", "local_variables_initializer", "log",
-    "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
-    "matrix_diag", "matrix_set_diag", "maximum", "minimum", "mod", "multinomial", "multiply",
-    "negative", "no_op", "not_equal", "numpy_function", "one_hot", "ones", "ones_initializer",
-    "ones_like", "pad", "placeholder", "placeholder_with_default", "pow", "py_func",
-    "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
-    "random_uniform_initializer", "range", "rank", "real", "realdiv", "reciprocal", "reduce_all",
-    "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_sum", "report_uninitialized_variables", "reshape", "reverse",
-    "reverse_v2", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
-    "scatter_update", "sequence_mask", "set_random_seed", "shape", "shape_n", "sigmoid", "sign",
-    "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze",
-    "stack", "stop_gradient", "strided_slice", "string_join", "subtract", "tan", "tanh",
-    "tensordot", "tile", "to_double", "to_float", "to_int32", "to_int64", "trainable_variables",
-    "transpose", "truediv", "truncated_normal", "truncated_normal_initializer", "truncatediv",
-    "truncatemod", "tuple", "unique", "unique_with_counts", "unstack", "variable_scope",
+    "gradients", "greater", "greater_equal", "group", "identity", "identity_n", "imag",
+    "initialize_all_variables", "invert_permutation", "is_finite", "is_inf", "is_nan",
+    "is_variable_initialized", "less", "less_equal", "lin_space", "linspace", "local_variables",
+    "local_variables_initializer", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "matmul", "matrix_diag", "matrix_diag_part", "matrix_set_diag",
+    "maximum", "minimum", "mod", "multinomial", "multiply", "negative", "no_op", "not_equal",
+    "numpy_function", "one_hot", "ones", "ones_initializer", "ones_like", "pad", "placeholder",
+    "placeholder_with_default", "pow", "py_func", "random_normal", "random_normal_initializer",
+    "random_shuffle", "random_uniform", "random_uniform_initializer", "range", "rank", "real",
+    "realdiv", "reciprocal", "reduce_all", "reduce_any", "reduce_join", "reduce_logsumexp",
+    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum",
+    "report_uninitialized_variables", "reshape", "reverse", "reverse_v2", "rint", "round", "rsqrt",
+    "scatter_add", "scatter_nd", "scatter_sub", "scatter_update", "sequence_mask",
+    "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh", "size", "slice",
+    "split", "sqrt", "square", "squared_difference", "squeeze", "stack", "stop_gradient",
+    "strided_slice", "string_join", "subtract", "tan", "tanh", "tensordot", "tile", "to_double",
+    "to_float", "to_int32", "to_int64", "trainable_variables", "transpose", "truediv",
+    "truncated_normal", "truncated_normal_initializer", "truncatediv", "truncatemod", "tuple",
+    "unique", "unique_with_counts", "unsorted_segment_sum", "unstack", "variable_scope",
     "variables_initializer", "variance_scaling_initializer", "where", "where_v2", "zeros",
     "zeros_initializer", "zeros_like",
 ]  # fmt: skip

@@ -21,8 +21,9 @@ class Profile:
         self.numbers = {}
         self.times = count(1_000_000, 1_000_000)
 
-    def number(self, table, name):
-        known = self.numbers.setdefault(id(table), {})
+    def number(self, field, name):
+        known = self.numbers.setdefault(field, {})
+        table = getattr(self.plane, field)
         if name not in known:
             known[name] = len(known) + 1
             table[known[name]].id = known[name]
@@ -31,12 +32,12 @@ class Profile:
 
     def add(self, name, duration_ps=0, **stats):
         event = self.line.events.add(
-            metadata_id=self.number(self.plane.event_metadata, name),
+            metadata_id=self.number("event_metadata", name),
             offset_ps=next(self.times),
             duration_ps=duration_ps,
         )
         for key, value in stats.items():
-            stat = event.stats.add(metadata_id=self.number(self.plane.stat_metadata, key))
+            stat = event.stats.add(metadata_id=self.number("stat_metadata", key))
             if isinstance(value, str):
                 stat.str_value = value
             else:

@@ -256,9 +256,10 @@ def test_the_session_of_a_cluster_sends_its_step_stats(TraceHook, tf, loop, tmp_
     assert found.Tags()["run_metadata"] == ["step_1", "step_2"]
     metadata = run_metadata(found, "step_2")
     assert "product" in metadata.ops.name
-    assert metadata.engine == "tensorflow session"
-    assert [loss.what for loss in metadata.completeness.losses] == ["threads"]
-    assert not metadata.completeness.complete
+    assert metadata.engine == "tensorflow cluster"
+    found = {loss.what for loss in metadata.completeness.losses}
+    assert found == {"threads", "sends", "trace_level"}  # the hook asks for SOFTWARE_TRACE
+    assert len(metadata.partition_graphs) == 0
 
 
 def test_two_hooks_share_a_step(TraceHook, tf, loop):
@@ -341,7 +342,8 @@ def test_a_failure_under_tensorflows_own_tracing_is_kept_too(
     assert step == 2
     assert metadata.status.code == "INVALID_ARGUMENT"
     assert caught.value.run_metadata is metadata
-    assert [loss.what for loss in metadata.completeness.losses] == ["op executions"]
+    losses = [loss.what for loss in metadata.completeness.losses]
+    assert losses == ["op executions", *(["trace_level"] if cluster else [])]
 
 
 def test_after_a_failure_the_profiler_is_free(TraceHook, tensorflow, tf, failing, tmp_path):

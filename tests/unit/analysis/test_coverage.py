@@ -14,7 +14,7 @@ import stepscope
 from stepscope import _messages as pb
 from stepscope.analysis import Coverage, coverage
 from stepscope.analysis.coverage import STATES
-from stepscope.metadata import Completeness, Loss, OpColumns, Recording, Status
+from stepscope.metadata import Completeness, InFlight, Loss, OpColumns, Recording, Status
 
 
 def accounted_ns(result: Coverage) -> int:
@@ -363,6 +363,34 @@ class TestSingleReasons:
         silent = coverage(made_up({"dear": "MatMul"}, graphs=[executed]), graph)
         assert silent["cheap"].state == silent["out"].state == "unknown"
         assert silent.unknown == 2 / 5
+
+    def test_without_graphs_nothing_after_a_failure_is_called_pruned(self) -> None:
+        graph = graph_of(("a", "Neg", []), ("b", "Neg", ["a"]), ("c", "Neg", ["b"]))
+        failed = Status("INVALID_ARGUMENT", "b failed", (InFlight("b"),))
+        found = coverage(made_up({"a": "Neg"}, status=failed), graph)
+        assert [row.reason for row in found] == [
+            "measured",
+            "not reached: the run ended in it",
+            "not reached: whether it was needed is not known",
+        ]
+
+    def test_a_function_that_failed_tells_pruned_from_not_reached(self, tensorflow: Any) -> None:
+        import tensorflow as tf
+
+        from stepscope.adapters import tensorflow as adapter
+
+        @tf.function
+        def solve(x: Any) -> Any:
+            inverse = tf.linalg.inv(x, name="inv")
+            tf.exp(x, name="unused")
+            return tf.sin(inverse, name="after")
+
+        concrete = solve.get_concrete_function(tf.TensorSpec([2, 2]))
+        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+            adapter.run(concrete, tf.zeros([2, 2]), run_metadata=stepscope.RunMetadata())
+        found = coverage(raised.value.run_metadata, concrete.graph)
+        states = {name: found[name].state for name in ("inv", "after", "unused")}
+        assert states == {"inv": "not reached", "after": "not reached", "unused": "pruned"}
 
     def test_ops_after_a_failure_were_not_reached(self) -> None:
         graph = graph_of(("a", "Neg", []), ("b", "Neg", ["a"]), ("c", "Neg", ["b"]))

@@ -63,6 +63,36 @@ def test_an_op_that_waited_for_its_thread_names_what_ran_there():
     assert (last.kind, last.name, last.ns) == ("executing", "ready", 3)
 
 
+def test_on_one_thread_the_path_is_the_work_not_the_order():
+    """A variable that is read late, because the thread had other things to do, decided nothing."""
+    run = run_of(
+        ("x", "Neg", [], 1, 0, 0, 50),
+        ("y", "MatMul", ["x"], 1, 50, 50, 90),
+        ("bias", "VariableV2", [], 1, 0, 90, 91),
+        ("read", "Identity", ["bias"], 1, 91, 91, 93),
+        ("sum", "BiasAdd", ["y", "read"], 1, 93, 93, 100),
+    )
+    path = critical_path(run)
+    assert path.names == ("x", "y", "sum")
+    assert path.by_kind == {"executing": 97, "scheduled": 3}
+    (wait,) = [part for part in path.rows if part.kind == "scheduled"]
+    assert (wait.name, wait.blocked_by) == ("sum", "read")
+
+
+def test_eager_ops_follow_each_other_on_their_thread():
+    run = run_of(
+        ("MatMul", "MatMul", [], 7, 0, 0, 100),
+        ("MatMul_1", "MatMul", [], 7, 110, 110, 200),
+        ("beside", "Exp", [], 8, 0, 0, 150),
+        ("Sum", "Sum", [], 7, 205, 205, 300),
+    )
+    path = critical_path(run)
+    assert path.names == ("MatMul", "MatMul_1", "Sum")
+    assert path.by_kind == {"executing": 285, "waiting": 15}
+    saved = {s.name: s.saved_ns for s in path.savings}
+    assert saved == {"MatMul": 10, "MatMul_1": 9, "Sum": 10}
+
+
 def test_queues_and_transfers_are_told_apart_from_work():
     run = run_of(
         ("q", "QueueDequeueV2", [], 1, 0, 0, 50, CPU0),

@@ -1,4 +1,4 @@
-"""Runs and analyses in a notebook: tables with what the analysis says, plots, and no markup in names."""
+"""Runs and analyses in a notebook: tables of what they say, plots, and names that are text."""
 
 import xml.etree.ElementTree as ET
 

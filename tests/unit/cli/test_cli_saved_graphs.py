@@ -47,7 +47,9 @@ def test_runs_of_a_session_share_its_graph(engine, stepscope, script, command, t
     graphs = sorted((tmp_path / "out").glob("run_*/graph.pb"))
     assert len(graphs) == 5
     files = [graph.stat().st_ino for graph in graphs]
-    assert files[0] == files[1] != files[2] == files[3] != files[4]
+    assert files[0] == files[1] != files[2] == files[3]
+    # TensorFlow's runs are handed over later, here when the graph has grown already.
+    assert engine == "tensorflow" or files[3] != files[4]
     assert {"x", "first", "unused"} <= graph_at(graphs[0])
     assert "later" in graph_at(graphs[4])
 
@@ -62,17 +64,13 @@ def test_runs_of_a_session_share_its_graph(engine, stepscope, script, command, t
     assert len(list((tmp_path / "out").glob("run_*"))) == 1
 
 
-def test_a_function_has_its_graph(stepscope, script, command, tmp_path, tensorflow):
+def test_the_run_of_a_function_holds_its_graph(stepscope, script, command, tmp_path, tensorflow):
     done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(FUNCTION))
     assert done.returncode == 0, done.stderr
-    graphs = sorted((tmp_path / "out").glob("run_*/graph.pb"))
-    assert len(graphs) == 3
-    assert len({graph.stat().st_ino for graph in graphs}) == 1
-    assert "product" in graph_at(graphs[0])
     code, out, err = command("coverage", "out", "--run", 1, "--json")
     assert code == 0, err
     fates = {row["name"]: row["state"] for row in json.loads(out)["rows"]}
-    assert fates["product"] == "measured"
+    assert (fates["product"], fates["unused"]) == ("measured", "pruned")
 
 
 class Unwritable:

@@ -175,8 +175,9 @@ def test_the_batch_that_would_fit():
     # Of w there are 4 MiB whatever the batch; of the rest 7 MiB for 512: 14,336 bytes each.
     assert (10 * MIB - 4 * MIB) // 14_336 == 438
     assert report.advice == (
-        "a batch of x of at most 438 instead of 512 would fit: 5,242,880 of the live bytes and "
-        "the request shrink with it."
+        "this request would fit with a batch of x of at most 438 instead of 512: 5,242,880 of the "
+        "live bytes and the request shrink with it. What later ops need is not known here and may "
+        "ask for a smaller one."
     )
 
 
@@ -204,7 +205,9 @@ def test_the_batch_that_would_fit_is_the_largest_one(batch, widths, asked, fixed
         limit=limit,
         batch=BatchHint(batch, "x", scaling={"big", *(f"t{i}" for i in range(len(widths)))}),
     )
-    found = re.match(r"a batch of x of at most ([\d,]+) instead", report.advice)
+    found = re.match(
+        r"this request would fit with a batch of x of at most ([\d,]+) instead", report.advice
+    )
     if found:
         largest = int(found.group(1).replace(",", ""))
         assert fits(largest)
@@ -219,7 +222,9 @@ def test_a_guessed_batch_is_said_to_be_one():
     report = out_of_memory(
         request(2 * MIB, (512, 1024)), TRAINING, limit=10 * MIB, batch=BatchHint(512)
     )
-    assert report.advice.startswith("if the leading 512 is the batch, a batch of at most 438")
+    assert report.advice.startswith(
+        "if the leading 512 is the batch, this request would fit with a batch of at most 438"
+    )
 
 
 def test_a_request_without_the_batch_has_no_advice_on_it():

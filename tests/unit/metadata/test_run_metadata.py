@@ -419,6 +419,23 @@ def test_allocations_come_from_the_records_or_from_the_engine():
     assert back.peak_bytes() == 8
 
 
+@pytest.mark.parametrize("name", ["/cpu:0", "CPU:0", "/device:CPU:0", "cpu", "/task:0/cpu:0"])
+def test_a_device_may_be_named_in_short(name):
+    full = "/job:localhost/replica:0/task:0/device:CPU:0"
+    other = full[:-1] + "1"
+    log = AllocationColumns.build(
+        name=["a", "b"], device=[full, other], time_ns=[T0, T0 + 1], bytes=[8, 4]
+    )
+    run = recorded(allocations=lambda: log, peak_bytes=lambda: {full: 8, other: 4, "": 12})
+    assert run.peak_bytes(name) == 8
+    assert list(run.alive_at_peak(name).name) == ["a"]
+    assert run.peak_bytes("/gpu:9") == 0
+    assert run.peak_bytes() == run.peak_bytes("") == 12
+    assert list(run.alive_at_peak("").name) == ["a", "b"]
+    with pytest.raises(TypeError, match="by its name"):
+        run.peak_bytes(3)
+
+
 def test_every_column_of_allocations_and_of_the_log_survives():
     everything = AllocationColumns.build(
         name=["v", "mm", "big", "mm"],
@@ -439,6 +456,7 @@ def test_every_column_of_allocations_and_of_the_log_survives():
         assert list(getattr(back.allocations, column)) == list(getattr(everything, column))
     for column in ("time_ns", "bytes", "address", "slot", "dtype", "step"):
         assert getattr(back.allocations, column).tolist() == getattr(everything, column).tolist()
+    assert back.allocations.devices.table == ("/cpu:0",)
     assert list(back.allocation_log.name) == ["mm", "big"]
     assert list(back.allocation_log.event) == ["allocate", "failed"]
     assert back.peak_bytes() == 48

@@ -73,6 +73,17 @@ CASES = [
     Case("pad/zeros", ("Pad",), lambda tf: tf.pad(tf.constant(I32), [[1, 0], [2, 1]])),
     Case("pad/float", ("Pad",), lambda tf: tf.pad(F, [[0, 0], [1, 1]])),
     Case("pad/partly", ("Pad",), lambda tf: tf.pad(partly(tf), [[1, 1], [0, 2]]), feeds=FEED),
+    Case(
+        "pad/floats",
+        ("PadV2",),
+        lambda tf: tf.pad(tf.constant(F), [[1, 0], [0, 2]], constant_values=9.0),
+    ),
+    Case("reverse/floats", ("ReverseV2",), lambda tf: tf.reverse(tf.constant(F), [-1])),
+    Case(
+        "concat-old/floats",
+        ("Concat",),
+        lambda tf: tf.raw_ops.Concat(concat_dim=1, values=[tf.constant(F), tf.constant(F)]),
+    ),
     Case("pad/value", ("PadV2",), lambda tf: tf.pad([1, 2], [[1, 2]], constant_values=9)),
     Case("pad/reflect", ("MirrorPad",), lambda tf: tf.pad(F, [[2, 1], [0, 3]], mode="REFLECT")),
     Case("pad/symmetric", ("MirrorPad",), lambda tf: tf.pad(F, [[2, 1], [0, 3]], "symmetric")),

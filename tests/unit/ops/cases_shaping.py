@@ -28,6 +28,11 @@ CASES = [
         lambda tf: tf.raw_ops.PreventGradient(input=tf.constant(I32), message="no"),
     ),
     Case(
+        "prevent_gradient/floats",
+        ("PreventGradient",),
+        lambda tf: tf.raw_ops.PreventGradient(input=tf.constant(F), message="no"),
+    ),
+    Case(
         "snapshot",
         ("Snapshot",),
         lambda tf: tf.raw_ops.Snapshot(input=tf.constant(F)),

@@ -49,6 +49,8 @@ class Case:
     """False for random ops: only dtypes and shapes are compared then."""
     graph: bool = True
     """False where our graph is known to be another one than TensorFlow's; say why in the row."""
+    grad: bool = True
+    """False where gradients are not compared; say why in the row."""
     init: bool = False
     """Whether `tf.global_variables_initializer()` is built last and run first."""
     fails: str = ""

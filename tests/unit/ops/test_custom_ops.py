@@ -14,9 +14,10 @@ from stepscope import errors
 from stepscope.graph import registry
 from stepscope.graph.graph import Graph
 from stepscope.graph.registry import lookup
-from stepscope.ops.constants import placeholder
+from stepscope.ops.constants import constant, placeholder
 from stepscope.ops.control import summarize_value
 from stepscope.ops.custom import register_op
+from stepscope.ops.gradients import gradients
 from stepscope.ops.python_functions import py_func
 from stepscope.runtime import Session
 
@@ -124,6 +125,26 @@ def test_the_wrong_number_of_results(graph: Graph, op_name: str) -> None:
     op = register_op(op_name, lambda x: (x, x, x), outputs=["a", "b"])
     with pytest.raises(errors.InvalidArgumentError, match=r"2 outputs \(a, b\).*3 values"):
         run(op([1.0])[0])
+
+
+def test_gradients_go_through_a_custom_op(op_name: str) -> None:
+    def cubed_gradient(op: Any, grad: Any) -> Any:
+        return grad * op.inputs[0] * op.inputs[0] * 3.0
+
+    cubed = register_op(op_name, lambda x: x**3, shape="x", gradient=cubed_gradient)
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        x = constant([1.0, 2.0])
+        (grad,) = gradients(cubed(x) * 2.0, x)
+        assert grad is not None
+        assert session.run(grad).tolist() == [6.0, 24.0]
+
+
+def test_a_custom_op_without_gradient_is_named(op_name: str) -> None:
+    opaque = register_op(op_name, lambda x: x, shape="x")
+    with Graph().as_default():
+        x = constant([1.0])
+        with pytest.raises(LookupError, match=op_name):
+            gradients(opaque(x), x)
 
 
 def test_the_gradient_is_kept_with_the_type(op_name: str) -> None:

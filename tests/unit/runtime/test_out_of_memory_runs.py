@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -445,3 +446,29 @@ def test_the_limit_of_the_process_in_a_process_of_its_own(tmp_path):
             assert "('w', 4194304)" in rows
             assert "('x', 268435456)" in rows
         assert float(lines[6]) == sum(range(8)) * (1 << 18)
+
+
+@pytest.mark.parametrize("pool", [-1, 0])
+def test_the_advised_batch_fits_the_whole_run_and_is_the_largest(pool):
+    def run(batch):
+        with tf.Graph().as_default():
+            x = tf.placeholder(tf.float32, [None, 64], name="x")
+            y, kept = x, []
+            for i in range(20):
+                y = tf.nn.relu(y + float(i))
+                kept.append(y)
+            z = tf.concat(kept, 1)
+            config = stepscope.ConfigProto(memory_limit_bytes=1 << 20)
+            options = stepscope.RunOptions(
+                report_tensor_allocations_upon_oom=True, inter_op_thread_pool=pool
+            )
+            with stepscope.Session(config=config) as session:
+                session.run(z, {x: np.ones((batch, 64), np.float32)}, options=options)
+
+    with pytest.raises(stepscope.errors.ResourceExhaustedError) as failed:
+        run(400)
+    advice = failed.value.run_metadata.out_of_memory.advice
+    fits = int(re.search(r"a batch of x of at most (\d+) instead of 400 would fit", advice)[1])
+    run(fits)
+    with pytest.raises(stepscope.errors.ResourceExhaustedError):
+        run(fits + 1)

@@ -144,8 +144,8 @@ def test_devices_are_listed(graph, tf):
 
 
 def test_an_unknown_target_is_named(graph):
-    with pytest.raises(UnimplementedError, match=r"grpc://nowhere:1"):
-        st.Session("grpc://nowhere:1", graph=graph)
+    with pytest.raises(UnimplementedError, match=r"nobody://nowhere:1"):
+        st.Session("nobody://nowhere:1", graph=graph)
 
 
 def test_the_graph_has_to_be_a_graph():

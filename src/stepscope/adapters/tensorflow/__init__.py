@@ -1,4 +1,4 @@
-"""TensorFlow under the contract: sessions, functions and eager code.
+"""TensorFlow under the contract: sessions, here and on a cluster, functions and eager code.
 
 Importing this package does not import TensorFlow; the first call of anything in it does.
 """
@@ -8,8 +8,9 @@ from typing import Any
 from stepscope.adapters.tensorflow.function import observe, run
 from stepscope.adapters.tensorflow.memory_events import enable_memory_events
 from stepscope.adapters.tensorflow.python_ops import annotate
+from stepscope.adapters.tensorflow.targets import SESSION_TARGETS
 
-__all__ = ["Session", "annotate", "enable_memory_events", "observe", "run"]
+__all__ = ["SESSION_TARGETS", "Session", "annotate", "enable_memory_events", "observe", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from stepscope.adapters.tensorflow.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.function import raise_with
 from stepscope.adapters.tensorflow.session_run import SessionRun, shared_by_runs_of
@@ -145,6 +146,10 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         # TensorFlow merges the hooks' options into the run's, but for this field.
         if wish.HasField("experimental"):
             options.experimental.MergeFrom(wish.experimental)
+    session = call.session
+    if is_cluster(session.sess_str):
+        options.output_partition_graphs = any(wish.output_partition_graphs for wish in asked)
+        return _recorded_on_cluster(call, options, metadata)
     if call.options.trace_level and options.trace_level:
         try:
             result = call.as_asked()
@@ -153,7 +158,6 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
             raise_with(error, metadata)
         metadata.record(_native_recording(call.run_metadata, options, None))
         return result
-    session = call.session
     run = SessionRun(
         session.graph, call.native_run, shared_by_runs_of(session), call.values, call.feed_dict,
         options,
@@ -165,6 +169,23 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         raise_with(error, metadata)
     metadata.record(run.recording(None))
     return dict(zip(call.fetches, values, strict=True))
+
+
+def _recorded_on_cluster(call: _Call, options: RunOptions, metadata: RunMetadata) -> Any:
+    """A run whose options the hook has already raised to what a cluster traces at."""
+    session = call.session
+    run = ClusterRun(
+        session.graph, lambda *_: call.as_asked(), shared_by_runs_of(session), call.values,
+        call.feed_dict, options,
+    )  # fmt: skip
+    run.native = call.run_metadata
+    try:
+        result = run.execute()
+    except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
+        metadata.record(run.recording(error))
+        raise_with(error, metadata)
+    metadata.record(run.recording(None))
+    return result
 
 
 def _native_recording(native: Any, options: RunOptions, error: BaseException | None) -> Recording:

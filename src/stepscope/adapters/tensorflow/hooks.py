@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from stepscope.adapters.tensorflow.cluster import is_cluster
 from stepscope.adapters.tensorflow.global_step import StepCounter
 from stepscope.adapters.tensorflow.hooked_run import StandIn
 from stepscope.adapters.tensorflow.loop_log import RecordedLoop
@@ -77,9 +78,11 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
         self._stand_in = StandIn.expect(session, self, self._options, deliver)
         options = v1.RunOptions.FromString(self._options.SerializeToString())
         if options.trace_level:
-            # Of a cluster's tasks nothing comes back at lower levels; here the stand-in decides.
-            of_cluster = bool(session.sess_str)
+            # Of a cluster's tasks nothing comes back at lower levels, and the graphs say what
+            # they do not tell; here the stand-in decides.
+            of_cluster = is_cluster(session.sess_str)
             options.trace_level = options.FULL_TRACE if of_cluster else options.NO_TRACE
+            options.output_partition_graphs |= of_cluster
         return v1.train.SessionRunArgs(fetches=[], options=options)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:

@@ -29,6 +29,12 @@ _ASKED: Final = re.compile(
     r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+)"
     r"(?: on (\S+) by allocator (\S+))?"
 )
+_DEFINED_AT: Final = re.compile(
+    r"Detected at node \S+ defined at \(most recent call last\):\n((?:<stack traces unavailable>|"
+    r"  File [^\n]*|\s)*)"
+)
+_FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARIES: Final = ("/tensorflow/python/", "/keras/", "/stepscope/")
 _INSIDE_PYTHON: Final = re.compile(r"^(?:\w+\.)*ResourceExhaustedError: ", re.MULTILINE)
 _ABOUT_MEMORY: Final = re.compile(r"OOM|alloc|memory", re.IGNORECASE)
 _BFC: Final = "bfc"
@@ -67,6 +73,16 @@ def give_its_class(error: Any) -> None:
         both_classes(error)
 
 
+def source_in(message: str) -> str:
+    """`file:line` where the user made the node that an error is about; "" if it does not say."""
+    found = _DEFINED_AT.search(message)
+    frames = _FRAME.findall(found[1]) if found is not None else []
+    for name, line in reversed(frames):
+        if not any(library in name for library in _LIBRARIES):
+            return f"{name}:{line}"
+    return ""
+
+
 def request_of(error: Any, time_ns: int) -> MemoryRequest:
     """What was refused: the allocator has no event of it, only the error's text."""
     message = str(error.message)
@@ -87,6 +103,7 @@ def request_of(error: Any, time_ns: int) -> MemoryRequest:
         device or CPU,
         shape=shape,
         dtype=dtype,
+        source=source_in(message),
         time_ns=time_ns,
     )
 

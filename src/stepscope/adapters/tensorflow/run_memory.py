@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, Final
 
 from stepscope import options as opts
@@ -30,7 +31,6 @@ from stepscope.metadata.allocation_log import AllocationLog, LogSettings, log_of
 from stepscope.metadata.allocations import HELD
 from stepscope.metadata.out_of_memory import (
     BatchHint,
-    MemoryRequest,
     OutOfMemory,
     out_of_memory,
 )
@@ -170,9 +170,7 @@ class RunMemory:
         asked = request_of(self._error, self._failed_ns)
         at = run.refused_at(asked.op, self._failed_ns)
         alive = run.alive_at(at, self._program, self._session)
-        request = MemoryRequest(
-            asked.op, asked.bytes, asked.device, shape=asked.shape, dtype=asked.dtype, time_ns=at
-        )
+        request = replace(asked, time_ns=at)
         return out_of_memory(
             request,
             columns_of([(held, HELD, held.time_ns, 0) for held in alive]),

@@ -25,7 +25,10 @@ from stepscope.metadata import (
 
 EAGER_CODE: Final = "eager code"
 _NO_ALLOCATIONS: Final = Loss(
-    "allocations", 0, "of eager code outside of runs only what it ran out of is kept"
+    "allocations",
+    0,
+    "they are not kept for ops that the script executes outside of functions and "
+    "sessions; if those run out of memory, the report of that is kept",
 )
 
 

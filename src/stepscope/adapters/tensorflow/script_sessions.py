@@ -6,10 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow
+
 from stepscope import options as opts
+from stepscope.adapters.tensorflow.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.session_graph import leaves
 from stepscope.adapters.tensorflow.session_run import SessionRun, shared_by_runs_of
 from stepscope.metadata import Recording
+
+v1 = tensorflow.compat.v1
 
 
 class SessionCall:
@@ -32,7 +37,8 @@ class SessionCall:
         self._options = options
         self._run_metadata = run_metadata
         # Hooks are keys of the fetches of a monitored session, and cannot be put in order.
-        self._run = SessionRun(
+        self._on_cluster = is_cluster(session.sess_str)
+        self._run = (ClusterRun if self._on_cluster else SessionRun)(
             session.graph, self._native, shared_by_runs_of(session), list(leaves(fetches)),
             feed_dict, asked,
         )  # fmt: skip
@@ -65,11 +71,30 @@ class SessionCall:
     def call(self) -> Any:
         """Run it: with the script's options, or with ours where it has none and we need any."""
         options, run_metadata = self._options, self._run_metadata
+        if self._on_cluster:
+            return self._call_cluster(options or v1.RunOptions(), run_metadata)
         if options is None and run_metadata is None and self.capture.batch is not None:
             ours = self._run.native_options()
             if ours.output_partition_graphs:
                 options, run_metadata = ours, self._run.native
         return self._native(self._fetches, self._feed_dict, options, run_metadata)
+
+    def _call_cluster(self, options: Any, run_metadata: Any) -> Any:
+        """With what a cluster tells of a run; the script's metadata get what it asked for."""
+        ours = self._run.native_options()
+        asked = v1.RunOptions()
+        asked.CopyFrom(options)
+        asked.trace_level = max(asked.trace_level, ours.trace_level)
+        asked.output_partition_graphs |= ours.output_partition_graphs
+        native = self._run.native
+        result = self._native(self._fetches, self._feed_dict, asked, native)
+        if run_metadata is not None:
+            run_metadata.CopyFrom(native)
+            if not options.trace_level:
+                run_metadata.ClearField("step_stats")
+            if not options.output_partition_graphs:
+                run_metadata.ClearField("partition_graphs")
+        return result
 
     def recording(self) -> Recording:
         """The run as it ended."""

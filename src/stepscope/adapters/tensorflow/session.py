@@ -13,21 +13,28 @@ from typing import Any
 import tensorflow
 
 from stepscope import options as opts
+from stepscope.adapters.tensorflow.cluster import ClusterRun, check_config, is_cluster
 from stepscope.adapters.tensorflow.function import raise_with
 from stepscope.adapters.tensorflow.session_run import GRACE_S, SessionRun, shared_by_runs_of
-from stepscope.adapters.tensorflow.support import SESSION, check
+from stepscope.adapters.tensorflow.support import check
 from stepscope.metadata import RunMetadata, as_run_metadata_target
 
 v1 = tensorflow.compat.v1
 
 
 class Session(v1.Session):  # type: ignore[misc, name-defined]
-    """A `tf.compat.v1.Session` whose `run` takes our options and metadata, or TensorFlow's own."""
+    """A `tf.compat.v1.Session` whose `run` takes our options and metadata, or TensorFlow's own.
+
+    A target `grpc://host:port` is a server of TensorFlow's own cluster; "" is this process.
+    """
 
     def __init__(self, target: str = "", graph: Any = None, config: Any = None) -> None:
         self._session = None  # where the configuration is refused, there is none to be deleted
         if config is not None and not isinstance(config, v1.ConfigProto):
             config = v1.ConfigProto.FromString(opts.as_config(config).SerializeToString())
+        self._kind_of_run: type[SessionRun] = ClusterRun if is_cluster(target) else SessionRun
+        if is_cluster(target):
+            check_config(config)
         super().__init__(target, graph=graph, config=config)
         self._stepscope = shared_by_runs_of(self, config)
 
@@ -40,7 +47,7 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
             return self._plain_run(fetches, feed_dict)
         asked = opts.as_run_options(options)
         if asked is not None:
-            check(asked.resolve(), SESSION)
+            check(asked.resolve(), self._kind_of_run.engine)
         target = as_run_metadata_target(run_metadata)
         run = self._new_run(fetches, feed_dict, asked)
         try:
@@ -52,12 +59,14 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         return result
 
     def _new_run(self, fetches: Any, feed_dict: Any, asked: opts.RunOptions | None) -> SessionRun:
-        return SessionRun(self.graph, self.native_run, self._stepscope, fetches, feed_dict, asked)
+        return self._kind_of_run(
+            self.graph, self.native_run, self._stepscope, fetches, feed_dict, asked
+        )
 
     def _plain_run(self, fetches: Any, feed_dict: Any) -> Any:
         """TensorFlow's own run, whose errors are ours as well and say how it ended."""
         try:
-            return super().run(fetches, feed_dict)
+            return self.native_run(fetches, feed_dict)
         except (tensorflow.errors.OpError, KeyboardInterrupt) as error:
             metadata = RunMetadata()
             metadata.record(self._new_run(fetches, feed_dict, None).recording(error))

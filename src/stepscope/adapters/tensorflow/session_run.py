@@ -32,7 +32,16 @@ from stepscope.adapters.tensorflow.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.python_ops import PythonCalls
 from stepscope.adapters.tensorflow.run_memory import RunMemory
 from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
-from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
+from stepscope.metadata import (
+    Completeness,
+    InFlight,
+    Loss,
+    OpColumns,
+    Overhead,
+    Recording,
+    RunMetadata,
+    Status,
+)
 
 GRACE_S: Final = 0.03
 """How long after the deadline TensorFlow may take to cancel what it can."""
@@ -40,6 +49,7 @@ _step_ids = itertools.count(1)
 v1 = tensorflow.compat.v1
 _STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
 """How a run ends that was stopped from outside."""
+NO_GRAPHS: Final = Loss("partition graphs", 0, "TensorFlow gives none of a run that failed")
 _NO_THREADS: Final = Loss(
     "threads", 0,
     "the profiler is in use by the program itself; TensorFlow's own step stats, which were used "
@@ -64,6 +74,8 @@ class SharedByRuns:
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         """The threads of such runs."""
         self.closed = False
+        self.sources: Callable[[], dict[str, str]] | None = None
+        """The lines that made the nodes, where others than TensorFlow's graph know them."""
 
 
 _shared: weakref.WeakKeyDictionary[Any, SharedByRuns] = weakref.WeakKeyDictionary()
@@ -76,6 +88,8 @@ def shared_by_runs_of(session: Any, config: Any = None) -> SharedByRuns:
 
 class SessionRun:
     """A run: made before it, executed, then asked for its recording."""
+
+    engine = SESSION
 
     def __init__(
         self,
@@ -106,14 +120,14 @@ class SessionRun:
         self._deadline_epoch = 0
         self._python: PythonCalls | None = None
         self._outcomes: tuple[InFlight, ...] = ()
-        self._ineffective: list[Loss] = []
+        self._reset_ignored: list[Loss] = []
 
     # -- executing -----------------------------------------------------------------------------
 
     def execute(self) -> Any:
         """Run it; what it raises is TensorFlow's error, or that its time is up."""
         check_watches(self._options.debug_options, self.graph)
-        self._ineffective = self._reset_without_effect()
+        self._reset_ignored = self._reset_without_effect()
         timeout_ms = self._timeout_ms
         if timeout_ms <= 0:
             return self._execute_here()
@@ -131,8 +145,12 @@ class SessionRun:
             look.cancel()
         if self.capture.ended - self.capture.started > timeout_ms * 1_000_000:
             self._outcomes = self._at_deadline()
-            raise timed_out(timeout_ms)
+            raise self.timed_out()
         return result
+
+    def timed_out(self) -> Exception:
+        """What is raised when the time is up."""
+        return timed_out(self._timeout_ms)
 
     def _execute_here(self) -> Any:
         try:
@@ -205,7 +223,7 @@ class SessionRun:
             self._give_up()
             if shared.closed:
                 raise new_error("CancelledError", "The session was closed while the run was going.")
-            raise timed_out(self._timeout_ms)
+            raise self.timed_out()
         result, error = box[0]
         if error is not None:
             if isinstance(error, _STOPPED):
@@ -280,33 +298,50 @@ class SessionRun:
         """The run as it ended."""
         capture = self.capture
         graphs = self._graphs()
-        traced = self._options.trace_level > 0
         capture.failed = error is not None
         self.memory.failed(error)
         memory, memory_losses = self.memory.fields(capture, self._nodes, self._sources)
         status = status_of(error, self._outcomes)
         native = len(self.native.step_stats.dev_stats) > 0
         losses = [_NO_THREADS] if native else [*capture.losses]
-        losses += without_effect(self._options, self._shared.config) + self._ineffective
+        losses += without_effect(self._options, self._shared.config) + self._reset_ignored
         if not status.ok:
             losses += self._missing(status)
         if self._options.output_partition_graphs and not graphs:
-            losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
-        asked_graphs = self._options.output_partition_graphs
+            losses.append(NO_GRAPHS)
 
         def columns() -> Any:
             if native:
                 return RunMetadata.FromString(self.native.SerializeToString()).ops
             return capture.columns(self._step_id, self._nodes)
 
+        return self._recording(
+            status,
+            lambda: Completeness((*losses, *memory_losses())),
+            capture.overhead,
+            columns,
+            memory,
+        )
+
+    def _recording(
+        self,
+        status: Status,
+        completeness: Callable[[], Completeness],
+        overhead: Callable[[], Overhead],
+        columns: Callable[[], OpColumns],
+        memory: Mapping[str, Any],
+    ) -> Recording:
+        """A recording with what is known of the run's graphs; `columns` count if it was traced."""
+        traced = self._options.trace_level > 0
+        graphs = self._graphs()
         return Recording(
-            engine=SESSION,
+            engine=self.engine,
             step_id=self._step_id,
             status=status,
-            completeness=lambda: Completeness((*losses, *memory_losses())),
-            overhead=capture.overhead,
+            completeness=completeness,
+            overhead=overhead,
             ops=columns if traced else None,
-            partition_graphs=(lambda: graphs) if asked_graphs else None,
+            partition_graphs=(lambda: graphs) if self._options.output_partition_graphs else None,
             cost_graph=(
                 (lambda: self.native.cost_graph) if self.native.HasField("cost_graph") else None
             ),
@@ -332,7 +367,8 @@ class SessionRun:
         return [Loss("debug_options.reset_disk_byte_usage", 0, why)]
 
     def _sources(self) -> dict[str, str]:
-        return sources_of(self.graph)
+        known = self._shared.sources
+        return known() if known is not None else sources_of(self.graph)
 
     def _missing(self, status: Status) -> list[Loss]:
         """What a run that ended early did not come to."""
@@ -343,10 +379,13 @@ class SessionRun:
             if missing:
                 losses.append(nodes_missing(status, len(missing)))
         if not status.in_flight:
-            why = "nothing named it" if traced else "nothing was traced"
-            nodes = session_graph.needed(self.graph, self._kind)
-            waiting = [name for name, info in nodes.items() if cancelling.may_wait(info.op)]
-            if waiting:
-                why += f"; of its ops these can wait for another run: {', '.join(waiting)}"
-            losses.append(in_flight_unknown(why))
+            losses.append(self._unnamed("nothing named it" if traced else "nothing was traced"))
         return losses
+
+    def _unnamed(self, why: str) -> Loss:
+        """That what was in flight is not known, and which ops of the run may have been."""
+        nodes = session_graph.needed(self.graph, self._kind)
+        waiting = [name for name, info in nodes.items() if cancelling.may_wait(info.op)]
+        if waiting:
+            why += f"; of its ops these can wait for another run: {', '.join(waiting)}"
+        return in_flight_unknown(why)

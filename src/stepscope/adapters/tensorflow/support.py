@@ -15,6 +15,7 @@ REFUSED: Final = "refused"
 SESSION: Final = "tensorflow session"
 FUNCTION: Final = "tensorflow function"
 EAGER: Final = "tensorflow eager"
+CLUSTER: Final = "tensorflow cluster"
 
 _DEBUG_URLS: Final = ("file://", "grpc://", "memcbk://")
 _WATCH: Final = "debug_options.debug_tensor_watch_opts."
@@ -78,6 +79,38 @@ _SESSION: Final[dict[str, tuple[str, str]]] = {
     "experimental.run_handler_pool_options.priority": (DONE, "TensorFlow's own."),
     **_ANYWHERE,
 }
+_NO_POOLS: Final = "The servers have their own threads; a run cannot choose among them."
+_CLUSTER_LOG: Final = (DONE, "From the memory that step stats tell; of a run that failed none.")
+_CLUSTER: Final[dict[str, tuple[str, str]]] = {
+    **_SESSION,
+    "trace_level": (
+        DONE,
+        "From TensorFlow's own step stats, which a cluster gives at FULL_TRACE only: that is used "
+        "for every level, and of a run that failed there are none. `completeness` says so.",
+    ),
+    "timeout_in_ms": (
+        DONE,
+        "Control comes back at the deadline, also where a task does not answer; the cluster is "
+        "told to cancel the run. What was in flight it does not tell, which `completeness` says.",
+    ),
+    "inter_op_thread_pool": (REFUSED, _NO_POOLS),
+    "output_partition_graphs": (
+        DONE,
+        "TensorFlow's own, of all tasks. Of a run that failed, those of an earlier one like it; "
+        "`completeness` says where there is none.",
+    ),
+    f"{_WATCH}debug_urls": (
+        DONE,
+        "`file://`, `grpc://` and `memcbk://`, TensorFlow's own: written by the task that runs "
+        "the node, where it runs.",
+    ),
+    "experimental.use_run_handler_pool": (REFUSED, _NO_POOLS),
+    "experimental.run_handler_pool_options.priority": (REFUSED, _NO_POOLS),
+    "report_tensor_allocations_upon_oom": (DONE, "TensorFlow's own, in the text of the error."),
+    "allocation_log_buffer_size": _CLUSTER_LOG,
+    "allocation_log_sampling_rate": _CLUSTER_LOG,
+    "allocation_log_address": (DONE, "Step stats of a cluster tell no addresses of allocations."),
+}
 _FUNCTION: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (
         DONE,
@@ -113,7 +146,7 @@ _EAGER: Final[dict[str, tuple[str, str]]] = {
         "run on TensorFlow's own pool.",
     ),
 }
-SUPPORT: Final = {SESSION: _SESSION, FUNCTION: _FUNCTION, EAGER: _EAGER}
+SUPPORT: Final = {SESSION: _SESSION, FUNCTION: _FUNCTION, EAGER: _EAGER, CLUSTER: _CLUSTER}
 
 
 def check(options: ResolvedRunOptions, engine: str) -> None:

@@ -277,3 +277,18 @@ def hide_frames(files: frozenset[str]) -> None:
             return files
 
     Filter().__enter__()
+
+
+def op_def(op_type: str) -> Any:
+    """The OpDef of an op type; None where TensorFlow has none of that name."""
+    from tensorflow.python.framework import op_def_registry
+
+    return op_def_registry.get(op_type)
+
+
+def register_python_function(function: Any) -> str:
+    """The token under which a node `PyFunc` calls a function, for as long as somebody holds it."""
+    from tensorflow.python.ops import script_ops
+
+    token: str = script_ops._py_funcs.insert(function)
+    return token

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepscope.errors import UnreadableFileError
-from stepscope.metadata.outcome import Completeness, Loss
+from stepscope.metadata.outcome import Completeness, Loss, Status
 from stepscope.metadata.readers import (
     chrome_trace,
     event_file,
@@ -131,9 +131,24 @@ def _is_event_file(path: Path) -> bool:
         return False
 
 
+def _is_saved_run(path: Path) -> bool:
+    """Whether `RunMetadata.save` wrote it, under whatever name: its first field is ours alone."""
+    if path.suffix != ".pb":
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(run_metadata_pb.SIGNATURE)) == run_metadata_pb.SIGNATURE
+    except OSError:
+        return False
+
+
 def _runs_below(directory: Path) -> Iterator[LoadedRun]:
     files = _files_below(directory)
-    records = [file for file in files if any(file.match(pattern) for pattern in _RECORDS)]
+    records = [
+        file
+        for file in files
+        if any(file.match(pattern) for pattern in _RECORDS) or _is_saved_run(file)
+    ]
     found = False
     for file in records:
         for run in _runs_of_one(directory, file):
@@ -161,16 +176,17 @@ def _runs_of_one(directory: Path, file: Path) -> Iterator[LoadedRun]:
     name = _relative(directory, file)
     try:
         yield from _runs_in(file, name)
+    except event_file.NoRunError:
+        return
     except UnreadableFileError as error:
-        # Most event files hold scalars and graphs only.
-        if not _is_event_file(file):
-            yield LoadedRun(name or file.stem, _unread(str(error)))
+        yield LoadedRun(name or file.stem, _unread(str(error)))
 
 
 def _unread(reason: str) -> RunMetadata:
     metadata = RunMetadata()
     loss = Loss("run", 1, reason)
-    metadata.record(Recording(engine="", completeness=Completeness((loss,))))
+    status = Status("DATA_LOSS", reason)
+    metadata.record(Recording(engine="", status=status, completeness=Completeness((loss,))))
     return metadata
 
 

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NAME", "recognises", "runs"]
+__all__ = ["NAME", "NoRunError", "recognises", "runs"]
 
 NAME = "an event file"
 
 _PLUGINS = frozenset({"graph_run_metadata", "graph_run_metadata_graph", "graph_keras_model"})
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
+
+
+class NoRunError(UnreadableFileError):
+    """A whole event file in which no run was ever written: most hold scalars and graphs only."""
 
 
 def recognises(path: Path, data: bytes) -> bool:
@@ -58,7 +62,8 @@ def runs(path: Path, data: bytes) -> Iterator[tuple[str, RunMetadata]]:
             last = tag, _run(content, f"run {tag!r} in {path.name}", tag, event.step)
     if last is None:
         damage = "".join(f"; {loss.reason}" for loss in records.losses())
-        raise UnreadableFileError(
+        kind = UnreadableFileError if damage else NoRunError
+        raise kind(
             f"{path}: an event file whose {events} readable events hold no run metadata{damage}"
         )
     if losses := records.losses():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NAME", "decode", "recognises", "runs"]
+__all__ = ["NAME", "SIGNATURE", "decode", "recognises", "runs"]
 
 NAME = "a serialised RunMetadata"
 
@@ -31,6 +31,9 @@ _CONTAINERS = frozenset(
 )
 _STEP_STATS, _DEVICE, _LENGTH = 1, 1, 2
 _LARGE = 1 << 20
+
+SIGNATURE: bytes = pb.RunMetadataMessage(bytes_following=1).SerializeToString()[:-1]
+"""How a file of ours begins: with the number of the field that says how long it is."""
 
 
 def recognises(path: Path, data: bytes) -> bool:  # noqa: ARG001

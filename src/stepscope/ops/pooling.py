@@ -1,0 +1,286 @@
+"""Pools: the largest element, or the mean, of every window of an image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.graph.dtypes import Array
+from stepscope.graph.graph import name_scope
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    register,
+)
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops.convolution import four
+from stepscope.ops.shaping import shape
+from stepscope.ops.signatures import FLOATS, REALS, argument, exactly_rank, limited, output_of
+from stepscope.ops.windows import (
+    Line,
+    lines_of,
+    offsets,
+    padded,
+    refuse_channels_first,
+    unpadded,
+    windowed_shape,
+)
+
+
+def _sizes(node: Any) -> tuple[int, int]:
+    _, high, wide, _ = (int(n) for n in node.attr("ksize"))
+    return high, wide
+
+
+def _pool_shape(ctx: ShapeContext) -> TensorShape:
+    images = exactly_rank(ctx.input(0), 4)
+    assert images.axes is not None
+    return windowed_shape(ctx, images, _sizes(ctx), images.axes[3])
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _result(x: Array, high: Line, wide: Line, out: Array | None) -> Array:
+    if out is not None:
+        return out
+    return np.empty((x.shape[0], high.count or 0, wide.count or 0, x.shape[3]), x.dtype)
+
+
+def _counts(x: Array, high: Line, wide: Line) -> Array:
+    """How many elements of the image each window holds."""
+    ones = np.ones((1, *x.shape[1:3], 1), x.dtype)
+    inside = padded(ones, high, wide)
+    total = np.zeros((1, high.count or 0, wide.count or 0, 1), x.dtype)
+    for _, _, where in offsets(high, wide):
+        total += inside[where]
+    return total
+
+
+# -- the largest -------------------------------------------------------------------------------
+
+
+def _max_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, out: Array | None = None) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside = padded(x, high, wide, _lowest(x.dtype))
+        result = _result(x, high, wide, out)
+        for i, j, where in offsets(high, wide):
+            if i == j == 0:
+                np.copyto(result, inside[where])
+            else:
+                np.maximum(result, inside[where], out=result)
+        return result
+
+    return Kernel(call, out="keyword")
+
+
+def _max_back_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, largest: Array, grad: Array) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside = padded(x, high, wide, _lowest(x.dtype))
+        full = np.zeros(inside.shape, grad.dtype)
+        free = np.ones(largest.shape, np.bool_)
+        for _, _, where in offsets(high, wide):
+            # The first of equal elements gets all of the window's gradient.
+            chosen = np.logical_and(np.equal(inside[where], largest), free)
+            full[where] += np.multiply(grad, chosen)
+            np.logical_and(free, np.logical_not(chosen), free)
+        return np.ascontiguousarray(unpadded(full, high, wide, *x.shape[1:3]))
+
+    return Kernel(call)
+
+
+def _max_second_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, largest: Array, grad: Array) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside, slopes = padded(x, high, wide, _lowest(x.dtype)), padded(grad, high, wide)
+        result = np.zeros(largest.shape, grad.dtype)
+        free = np.ones(largest.shape, np.bool_)
+        for _, _, where in offsets(high, wide):
+            chosen = np.logical_and(np.equal(inside[where], largest), free)
+            result += np.multiply(slopes[where], chosen)
+            np.logical_and(free, np.logical_not(chosen), free)
+        return result
+
+    return Kernel(call)
+
+
+# -- the mean ----------------------------------------------------------------------------------
+
+
+def _mean_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, out: Array | None = None) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside = padded(x, high, wide)
+        result = _result(x, high, wide, out)
+        result.fill(0)
+        for _, _, where in offsets(high, wide):
+            np.add(result, inside[where], result)
+        return np.divide(result, _counts(x, high, wide), result)
+
+    return Kernel(call, out="keyword")
+
+
+def _mean_back_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+    sizes = _sizes(node)
+
+    def call(lengths: Array, grad: Array) -> Array:
+        count, height, width, depth = (int(n) for n in lengths)
+        high, wide = lines_of(node, (height, width), sizes)
+        image = np.broadcast_to(np.zeros((), grad.dtype), (count, height, width, depth))
+        share = np.divide(grad, _counts(image, high, wide))
+        full = np.zeros(padded(image, high, wide).shape, grad.dtype)
+        for _, _, where in offsets(high, wide):
+            full[where] += share
+        return np.ascontiguousarray(unpadded(full, high, wide, height, width))
+
+    return Kernel(call)
+
+
+# -- op types ----------------------------------------------------------------------------------
+
+_SHARED = ("ksize: list(int)", "strides: list(int)", "padding: string")
+_FORMAT = "data_format: string = 'NHWC'"
+_EXPLICIT = "explicit_paddings: list(int) = []"
+register(
+    "MaxPool",
+    inputs=("input: T",),
+    outputs=("output: T",),
+    attrs=("T: type = float32", *_SHARED, _EXPLICIT, _FORMAT),
+    shape=limited(_pool_shape, REALS),
+    kernel=_max_kernel,
+)
+register(
+    "AvgPool",
+    inputs=("value: T",),
+    outputs=("output: T",),
+    attrs=(*_SHARED, _FORMAT, "T: type"),
+    shape=limited(_pool_shape, FLOATS),
+    kernel=_mean_kernel,
+)
+register(
+    "AvgPoolGrad",
+    inputs=("orig_input_shape: int32", "grad: T"),
+    outputs=("output: T",),
+    attrs=(*_SHARED, _FORMAT, "T: type"),
+    shape=lambda ctx: ctx.constant_as_shape(0).merge_with(TensorShape((None,) * 4)),
+    kernel=_mean_back_kernel,
+)
+
+
+def _of_max(name: str, kernel: KernelFactory, shaped_as: int, attrs: tuple[str, ...]) -> None:
+    register(
+        name,
+        inputs=("orig_input: T", "orig_output: T", "grad: T"),
+        outputs=("output: T",),
+        attrs=attrs,
+        shape=limited(lambda ctx: ctx.input(shaped_as), REALS),
+        kernel=kernel,
+    )
+
+
+_of_max("MaxPoolGrad", _max_back_kernel, 0, (*_SHARED, _EXPLICIT, _FORMAT, "T: type = float32"))
+_of_max("MaxPoolGradGrad", _max_second_kernel, 1, (*_SHARED, _FORMAT, "T: type"))
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _like(op: Operation, *more: str) -> dict[str, Any]:
+    names = ("ksize", "strides", "padding", "data_format", *more)
+    return {name: op.get_attr(name) for name in names}
+
+
+@gradient("MaxPool")
+def _max_gradient(op: Operation, grad: Tensor) -> Tensor:
+    more = _like(op, "explicit_paddings")
+    return output_of("MaxPoolGrad", op.inputs[0], op.outputs[0], grad, **more)
+
+
+@gradient("MaxPoolGrad")
+def _max_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, largest, _before = op.inputs
+    second = output_of("MaxPoolGradGrad", x, largest, grad, **_like(op))
+    return [output_of("ZerosLike", x), output_of("ZerosLike", largest), second]
+
+
+@gradient("MaxPoolGradGrad")
+def _max_third(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, largest, _before = op.inputs
+    third = output_of("MaxPoolGrad", x, largest, grad, **_like(op))
+    return [output_of("ZerosLike", x), output_of("ZerosLike", largest), third]
+
+
+@gradient("AvgPool")
+def _mean_gradient(op: Operation, grad: Tensor) -> Tensor:
+    return output_of("AvgPoolGrad", shape(op.inputs[0]), grad, **_like(op))
+
+
+@gradient("AvgPoolGrad")
+def _mean_second(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [None, output_of("AvgPool", grad, **_like(op))]
+
+
+# -- functions ---------------------------------------------------------------------------------
+
+
+def max_pool(
+    value: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+) -> Tensor:
+    """The largest element of every window, channel by channel."""
+    return _pool("MaxPool", value, ksize, strides, padding, data_format, name, input)
+
+
+def avg_pool(
+    value: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+) -> Tensor:
+    """The mean of every window, channel by channel; padding does not count."""
+    return _pool("AvgPool", value, ksize, strides, padding, data_format, name, input)
+
+
+def _pool(
+    op_type: str, value: Any, ksize: Any, strides: Any, padding: str, data_format: str,
+    name: str | None, given: Any,
+) -> Tensor:  # fmt: skip
+    with name_scope(name, op_type, [value]) as scope:
+        images = argument(value if given is None else given, "value")
+        return output_of(
+            op_type,
+            images,
+            ksize=four(ksize, "ksize"),
+            strides=four(strides, "strides"),
+            padding=padding,
+            data_format=data_format,
+            name=scope,
+        )

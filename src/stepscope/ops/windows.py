@@ -1,0 +1,122 @@
+"""Where the windows of convolutions and pools lie: how many, how far apart, how much padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepscope.errors import UnimplementedError
+from stepscope.graph.dtypes import Array
+from stepscope.graph.registry import KernelNode
+from stepscope.graph.shapes import TensorShape
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The windows along one axis of an image."""
+
+    count: int | None
+    size: int
+    stride: int
+    dilation: int = 1
+    before: int = 0
+    after: int = 0
+
+    def at(self, offset: int) -> slice:
+        """Of every window the element at `offset`, as a slice of the padded axis."""
+        assert self.count is not None
+        start = offset * self.dilation
+        return slice(start, start + (self.count - 1) * self.stride + 1, self.stride)
+
+
+def line(
+    length: int | None,
+    size: int,
+    stride: int,
+    padding: bytes,
+    dilation: int = 1,
+    explicit: Sequence[int] = (0, 0),
+) -> Line:
+    """The windows of `size` along an axis of that length; ValueError where none fits."""
+    reach = (size - 1) * dilation + 1
+    if padding == b"SAME":
+        if length is None:
+            return Line(None, size, stride, dilation)
+        count = -(-length // stride)
+        missing = max((count - 1) * stride + reach - length, 0)
+        return Line(count, size, stride, dilation, missing // 2, missing - missing // 2)
+    before, after = explicit if padding == b"EXPLICIT" else (0, 0)
+    if length is None:
+        return Line(None, size, stride, dilation, before, after)
+    count = (length + before + after - reach) // stride + 1
+    if count <= 0:
+        raise ValueError(
+            f"Negative dimension size caused by subtracting {reach} from {length}: the window is "
+            "larger than the image."
+        )
+    return Line(count, size, stride, dilation, before, after)
+
+
+def lines_of(node: Any, lengths: Sequence[int | None], sizes: Sequence[int]) -> tuple[Line, Line]:
+    """The windows along height and width of a node's (or a shape rule's) images."""
+    attr = node.attr
+    strides, padding = attr("strides"), attr("padding")
+    dilations, explicit = [1] * 4, [0] * 8
+    if "dilations" in _attrs(node):
+        dilations = attr("dilations")
+    if "explicit_paddings" in _attrs(node) and padding == b"EXPLICIT":
+        explicit = attr("explicit_paddings")
+    made = [
+        line(
+            lengths[i], sizes[i], int(strides[i + 1]), padding, int(dilations[i + 1]),
+            (int(explicit[2 * i + 2]), int(explicit[2 * i + 3])),
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    return made[0], made[1]
+
+
+def _attrs(node: Any) -> Any:
+    return node.op.attrs if isinstance(node, KernelNode) else node.attrs
+
+
+def refuse_channels_first(node: KernelNode) -> None:
+    layout = node.attr("data_format")
+    if layout != b"NHWC":
+        raise UnimplementedError(
+            None, None,
+            f"{node.op.type} {node.name!r}: data_format {layout.decode()!r}; the CPU takes 'NHWC'.",
+        )  # fmt: skip
+
+
+def windowed_shape(node: Any, image: TensorShape, sizes: Sequence[int], depth: Any) -> TensorShape:
+    """The shape of one value per window and channel."""
+    axes = image.axes if image.axes is not None else (None,) * 4
+    high, wide = lines_of(node, axes[1:3], sizes)
+    return TensorShape((axes[0], high.count, wide.count, depth))
+
+
+def padded(x: Array, high: Line, wide: Line, value: Any = 0) -> Array:
+    """The images with what surrounds them; themselves where nothing does."""
+    if not (high.before or high.after or wide.before or wide.after):
+        return x
+    count, height, width, depth = x.shape
+    shape = (count, height + high.before + high.after, width + wide.before + wide.after, depth)
+    result = np.full(shape, value, x.dtype)
+    result[:, high.before : high.before + height, wide.before : wide.before + width] = x
+    return result
+
+
+def unpadded(x: Array, high: Line, wide: Line, height: int, width: int) -> Array:
+    """The images again, without what surrounded them."""
+    return x[:, high.before : high.before + height, wide.before : wide.before + width]
+
+
+def offsets(high: Line, wide: Line) -> Iterator[tuple[int, int, tuple[slice, slice, slice]]]:
+    """Every place in a window, and the index of the elements that lie there in all windows."""
+    for i in range(high.size):
+        for j in range(wide.size):
+            yield i, j, (slice(None), high.at(i), wide.at(j))

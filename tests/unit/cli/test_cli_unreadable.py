@@ -1,0 +1,63 @@
+"""Wrong usage and files that cannot be read: one line that says so, or a run that says so."""
+
+import pytest
+
+import stepscope
+from stepscope.cli.command_line import run_command_line
+from stepscope.export import TensorBoardWriter
+from stepscope.metadata import Recording, RunMetadata, iter_runs
+
+
+def saved_run(path):
+    metadata = RunMetadata()
+    metadata.record(Recording(engine="embedded"))
+    metadata.save(path)
+
+
+@pytest.mark.parametrize("steps", ["abc", "5:2", "1:9:0"])
+def test_steps_that_are_none_end_with_one_line_and_2(steps, tmp_path, capsys):
+    script = tmp_path / "s.py"
+    script.write_text("x = 1")
+    assert run_command_line(["run", "--steps", steps, str(script)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("stepscope: error: steps: ")
+    assert said.count("\n") == 1
+
+
+def test_a_damaged_event_file_in_a_directory_says_so(tmp_path):
+    with TensorBoardWriter(tmp_path) as writer:
+        writer.add_run(RunMetadata(), 1)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:30])
+    ((_, run),) = iter_runs(tmp_path)
+    assert run.status.code == "DATA_LOSS"
+    assert "damaged or cut at byte" in run.completeness.losses[0].reason
+
+
+def test_random_bytes_are_no_good_run(tmp_path):
+    (tmp_path / "rand_run_metadata.pb").write_bytes(bytes(range(255, 0, -1)))
+    ((_, run),) = iter_runs(tmp_path)
+    assert run.status.code == "DATA_LOSS"
+
+
+def test_a_saved_run_is_found_under_any_name(tmp_path):
+    saved_run(tmp_path / "step1.pb")
+    graph = stepscope.tf1.Graph()
+    with graph.as_default():
+        stepscope.tf1.constant(1.0)
+    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    assert [name for name, _ in iter_runs(tmp_path)] == ["step1"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "takes"),
+    [
+        ("timeout_in_ms", "a", "a whole number"),
+        ("report_allocations_on_oom", "yes", "True or False"),
+        ("allocation_log_address", 3, "text"),
+        ("allocation_log_sampling_rate", "x", "a number"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_its_field(field, value, takes):
+    with pytest.raises(TypeError, match=rf"RunOptions\.\w+ takes {takes}, not {value!r}"):
+        stepscope.RunOptions(**{field: value})
