@@ -254,6 +254,11 @@ class ConfigProto(MessageBacked):
     def _merge(self, message: Any, name: str, value: Any) -> None:
         if name == "memory_limit_bytes" and hasattr(value, "__index__"):
             value = {"": value.__index__()}
+        elif name == "memory_limit_bytes" and value is not None and not hasattr(value, "items"):
+            raise TypeError(
+                "ConfigProto.memory_limit_bytes takes a whole number of bytes, or a dict of "
+                f"devices to such numbers, not {value!r} of type {type(value).__name__}"
+            )
         super()._merge(message, name, value)
 
     @classmethod

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.cluster_tasks import task_column
 from stepscope.analysis.edges import RECEIVES, SENDS, Edges
 from stepscope.analysis.messages import COLLECTIVE
 from stepscope.analysis.result import Result
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["executing", "transfer", "queue", "scheduled", "waiting"]
 
 _SAVINGS = 10
+_AT_ONCE_NS = 1000
+"""An op may be said to be ready this long before what made it ready is said to be over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +133,21 @@ def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:
 
 
 def _issued_after(ops: OpColumns, row: int) -> list[int]:
-    """What was over on a thread before an op without known inputs was even asked for there.
+    """What was over before an op without known inputs was even asked for, on its thread.
 
-    Eager code has no edges: its ops follow each other because the program says so.
+    Eager code has no edges: its ops follow each other because the program says so. Where threads
+    are not known, as in TensorFlow's own step stats, it is what was over in its task just when the
+    op became ready: labels do not tell the control inputs that a constant may wait for.
     """
     thread = ops.thread[row]
-    if not thread:
+    if thread:
+        over = (ops.thread == thread) & (ops.end_ns <= ops.scheduled_ns[row])
+    elif str(ops.op[row]) in RECEIVES:
         return []
-    over = (ops.thread == thread) & (ops.end_ns <= ops.scheduled_ns[row])
+    else:
+        tasks = task_column(ops).codes
+        over = (tasks == tasks[row]) & (ops.step == ops.step[row])
+        over &= ops.end_ns <= ops.scheduled_ns[row] + _AT_ONCE_NS
     over &= ops.start_ns < ops.start_ns[row]
     if not over.any():
         return []

@@ -58,9 +58,9 @@ class Network(Result):
     """Rows by the time in which a task stood still for them, the longest first.
 
     `transfers` counts receives between tasks and `unmatched` those of them whose producer is not in
-    the record, as of what was fed (their time is all counted as moving); `collectives` are ops that several tasks ran
-    together. `stragglers` has one entry for each step in which anybody waited. `clocks` are those
-    that the times were corrected by.
+    the record, as of what was fed: their time is all counted as moving. `collectives` are ops that
+    several tasks ran together. `stragglers` has one entry for each step in which anybody waited.
+    `clocks` are those that the times were corrected by.
     """
 
     by: By

@@ -50,7 +50,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
         tables.time_column("idle_waiting_ns", "held up"),
         tables.time_column("idle_nothing_ns", "nothing to do"),
     ]
-    if tables.write_for_programs(found, found.rows, columns, choice):
+    # A lane's course is a list: JSON has it, a cell of CSV is no place for it.
+    if tables.write_for_programs(found, found.rows, columns, choice, without=("busy",)):
         return
     screen.print(
         f"{run.name}: {found.average:.2f} ops at once over {wording.time(found.length_ns)}",

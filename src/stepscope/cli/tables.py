@@ -324,24 +324,28 @@ def write_for_programs(
     choice: Choice,
     *,
     csv_rows: Sequence[Any] | None = None,
+    without: Sequence[str] = (),
 ) -> bool:
     """Write JSON or CSV if that was asked for; whether it was.
 
     JSON is the whole result with `rows` in place of its own; CSV is the rows alone (`csv_rows`,
-    where they differ).
+    where they differ) and their fields but those in `without`.
     """
     if choice.as_json:
         found = choice.cut(arranged(rows, columns, choice))
         sys.stdout.write(replace(result, rows=tuple(found)).to_json() + "\n")
     elif choice.as_csv:
-        _write_csv(rows if csv_rows is None else csv_rows, columns, choice)
+        _write_csv(rows if csv_rows is None else csv_rows, columns, choice, without)
     return choice.as_json or choice.as_csv
 
 
-def _write_csv(rows: Sequence[Any], columns: Sequence[Column], choice: Choice) -> None:
+def _write_csv(
+    rows: Sequence[Any], columns: Sequence[Column], choice: Choice, without: Sequence[str]
+) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = list(dict.fromkeys([*_fields(rows), *(column.field for column in columns)]))
+    known = dict.fromkeys([*_fields(rows), *(column.field for column in columns)])
+    names = [name for name in known if name not in without]
     writer.writerow(names)
     for row in choice.cut(arranged(rows, columns, choice)):
         writer.writerow([_cell(getattr(row, name)) for name in names])

@@ -44,6 +44,8 @@ def test_a_path_crosses_tasks_through_transfers():
     assert path.names[-5:] == (
         "gradients/y_grad/MatMul_1", "RecvTensor", "mul_1", "upd", "RecvTensor",
     )  # fmt: skip
+    # A constant waits for what its label does not tell; the way goes on to the first transfer.
+    assert path.names[:5] == ("_SOURCE", "w", "w/read", "RecvTensor", "y")
 
 
 def test_the_path_of_a_step_goes_through_the_slow_worker_and_both_transfers():
@@ -51,7 +53,7 @@ def test_the_path_of_a_step_goes_through_the_slow_worker_and_both_transfers():
     rows, end = parameter_server_step(BEGIN, 3, work=lambda task: slow.get(task, 5 * MS))
     path = critical_path(rows.metadata())
     assert path.names == (
-        "w/read", "RecvTensor", "grad_1", "RecvTensor", "add", "w/assign",
+        "_SOURCE", "w/read", "RecvTensor", "grad_1", "RecvTensor", "add", "w/assign",
     )  # fmt: skip
     assert path.length_ns == end - BEGIN
     assert path.savings[0].name == "grad_1"

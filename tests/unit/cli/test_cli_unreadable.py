@@ -3,6 +3,7 @@
 import pytest
 
 import stepscope
+import stepscope.tf1 as tf
 from stepscope.cli.command_line import run_command_line
 from stepscope.export import TensorBoardWriter
 from stepscope.metadata import Recording, RunMetadata, iter_runs
@@ -42,9 +43,9 @@ def test_random_bytes_are_no_good_run(tmp_path):
 
 def test_a_saved_run_is_found_under_any_name(tmp_path):
     saved_run(tmp_path / "step1.pb")
-    graph = stepscope.tf1.Graph()
+    graph = tf.Graph()
     with graph.as_default():
-        stepscope.tf1.constant(1.0)
+        tf.constant(1.0)
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
     assert [name for name, _ in iter_runs(tmp_path)] == ["step1"]
 

@@ -56,6 +56,7 @@ def run(
     check(resolved, engine)
     target = as_run_metadata_target(run_metadata)
     observed = Observed(engine, resolved, asked, _graph_of(callable))
+    observed.function = callable if engine == FUNCTION else None
     observed.memory.given((f"argument {place}", value) for place, value in enumerate(args))
     try:
         with observed:
@@ -122,6 +123,8 @@ class Observed:
         self._asked = asked
         self.graph = graph
         """What the user wrote, where it is one function; None for other code."""
+        self.function: Any = None
+        """The function that is called, whose traces know their source lines."""
         self._step_id = next(_step_ids)
         self.memory = RunMemory(options, self._step_id)
         wants_graphs = options.output_partition_graphs and graph is None
@@ -205,13 +208,19 @@ class Observed:
                 else None
             ),
             function_graphs=graphs if self._needs_graphs else None,
-            sources=self._sources if traced and self.graph is not None else None,
+            sources=self._sources if traced else None,
             run_options=self._asked,
             **memory,
         )
 
     def _sources(self) -> dict[str, str]:
-        return sources_of(self.graph) if self.graph is not None else {}
+        if self.graph is not None:
+            return sources_of(self.graph)
+        return {
+            name: line
+            for graph in versions.traced_graphs(self.function)
+            for name, line in sources_of(graph).items()
+        }
 
     def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
         """The graphs that this run executed, as far as they were ever collected, and their nodes.

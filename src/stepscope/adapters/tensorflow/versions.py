@@ -109,6 +109,12 @@ def is_function(value: Any) -> bool:
     return hasattr(value, "get_concrete_function") or is_concrete_function(value)
 
 
+def traced_graphs(function: Any) -> list[Any]:
+    """The graphs that a `tf.function` was traced to so far; none of anything else."""
+    traces: list[Any] = getattr(function, "_list_all_concrete_functions", list)()
+    return [trace.graph for trace in traces]
+
+
 def is_concrete_function(value: Any) -> bool:
     return hasattr(value, "structured_input_signature") and hasattr(value, "graph")
 

@@ -32,8 +32,8 @@ _CONTAINERS = frozenset(
 _STEP_STATS, _DEVICE, _LENGTH = 1, 1, 2
 _LARGE = 1 << 20
 
-SIGNATURE: bytes = pb.RunMetadataMessage(bytes_following=1).SerializeToString()[:-1]
-"""How a file of ours begins: with the number of the field that says how long it is."""
+SIGNATURE: bytes = pb.RunMetadataMessage(bytes_following=1).SerializeToString()[:-8]
+"""How a file of ours begins: with the number of the field, a fixed64, that says how long it is."""
 
 
 def recognises(path: Path, data: bytes) -> bool:  # noqa: ARG001
