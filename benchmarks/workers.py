@@ -132,7 +132,7 @@ def answered(command: str, directory: Path, *arguments: str) -> tuple[float, int
     """Seconds, bytes of memory and output of a command in a process of its own."""
     asked = [sys.executable, "-m", "stepscope", command, str(directory), *arguments]
     before = perf_counter()
-    done = subprocess.run(  # noqa: S603 - our own command
+    done = subprocess.run(
         [sys.executable, "-c", MEASURED, *asked], stdout=subprocess.PIPE, text=True, check=True
     )
     took = perf_counter() - before
