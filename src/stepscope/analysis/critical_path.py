@@ -140,6 +140,8 @@ def _issued_after(ops: OpColumns, row: int) -> list[int]:
     op became ready: labels do not tell the control inputs that a constant may wait for.
     """
     thread = ops.thread[row]
+    if ops.scheduled_ns[row] <= min(ops.start_ns.min(), ops.scheduled_ns.min()):
+        return []  # it was ready from the beginning
     if thread:
         over = (ops.thread == thread) & (ops.end_ns <= ops.scheduled_ns[row])
     elif str(ops.op[row]) in RECEIVES:
