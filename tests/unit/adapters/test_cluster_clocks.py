@@ -117,5 +117,5 @@ def test_a_slow_op_makes_its_worker_the_straggler_and_lies_on_the_path(session):
     # Other work on the machine may hold up a message for longer than the slow op takes.
     named = [(late.kind, late.name) for late in found.stragglers]
     assert named.count(("task", "worker:1")) >= 2
-    for run in found.clocks.apply(runs):
-        assert "slow_op" in critical_path(run.metadata).names
+    paths = [critical_path(run.metadata).names for run in found.clocks.apply(runs)]
+    assert sum("slow_op" in names for names in paths) >= 2
