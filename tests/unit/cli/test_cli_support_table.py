@@ -43,6 +43,7 @@ def test_every_engine_has_a_row_for_every_option():
         "TensorFlow session",
         "TensorFlow function",
         "TensorFlow eager",
+        "TensorFlow cluster",
     ]
     for support in tables.values():
         assert set(run_option_fields()) <= set(support)
