@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from stepscope.graph import registry
+
 DATA = Path(__file__).parent / "data"
 
 CAPTURES = (
@@ -19,6 +21,12 @@ CAPTURES = (
     "rnn_while_v1",
     "synthetic_rpc_oddlabels",
 )
+
+
+@pytest.fixture
+def own_op_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that register op types: the registry is as before when the test is over."""
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
 
 
 @pytest.fixture(scope="session")

@@ -305,7 +305,7 @@ def test_python_functions_run_here_and_are_refused_on_a_cluster(servers):
         session.run(doubled)
 
 
-def test_ops_that_tensorflow_does_not_have_are_listed_at_once(tensorflow):
+def test_ops_that_tensorflow_does_not_have_are_listed_at_once(tensorflow, own_op_types):
     only_here = stepscope.register_op("OnlyHereForTargets", lambda x: x + 1)
     graph = tf.Graph()
     with graph.as_default():

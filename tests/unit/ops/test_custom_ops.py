@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from stepscope import errors
-from stepscope.graph import registry
 from stepscope.graph.graph import Graph
 from stepscope.graph.registry import lookup
 from stepscope.ops.constants import constant, placeholder
@@ -23,9 +22,8 @@ from stepscope.runtime import Session
 
 
 @pytest.fixture
-def op_name(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name to register; the registry is as before when the test is over."""
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+def op_name(own_op_types: None) -> str:
+    """A name to register, for this test alone."""
     return "CustomOp"
 
 

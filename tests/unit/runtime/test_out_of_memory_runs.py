@@ -15,7 +15,6 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.errors import InvalidArgumentError, ResourceExhaustedError
-from stepscope.graph import registry
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import plan
 
@@ -186,9 +185,8 @@ def test_a_variable_s_initializer(executor):
         assert not session.run(tf.is_variable_initialized(w))
 
 
-def test_a_custom_op_that_finds_no_memory_is_named(executor, monkeypatch):
+def test_a_custom_op_that_finds_no_memory_is_named(executor, own_op_types):
     options, config = executor
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
     takes_too_much = stepscope.register_op(
         "TakesTooMuch", lambda x: np.empty(1 << 56), inputs=["x"], shape="x"
     )
