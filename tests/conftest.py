@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ CAPTURES = (
     "rnn_while_v1",
     "synthetic_rpc_oddlabels",
 )
+
+
+def pytest_configure() -> None:
+    """Control-C reaches the tests that send it, also when the suite runs in the background.
+
+    A shell starts background commands with the signal ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
