@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.graph.dtypes import Array, DType, as_dtype, string
 from stepscope.graph.graph import Graph, graph_of
-from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.operation import Operation, Tensor, places
 from stepscope.graph.registry import ArgSpec, OpType, lookup
 from stepscope.graph.shapes import Dimension, TensorShape
 from stepscope.graph.tensor_proto import as_bytes
@@ -290,13 +290,15 @@ def _convert_one(
             if wanted is None:
                 raise
             raise TypeError(
-                f"Input '{spec.name}' of '{definition.name}' Op expects {wanted.name}: {error}"
+                f"Input '{spec.name}' of '{definition.name}' Op expects {wanted.name}: {error} "
+                f"{places([])}"
             ) from None
     if wanted is not None and tensor.dtype.base_dtype is not wanted.base_dtype:
         raise TypeError(
             f"Input '{spec.name}' of '{definition.name}' Op has type "
             f"{tensor.dtype.base_dtype.name} that does not match type {wanted.name} of "
             + (f"argument '{_first_of(definition, spec)}'." if spec.type_attr else "the op.")
+            + f" {places([tensor])}"
         )
     if spec.type_attr:
         attrs[spec.type_attr] = tensor.dtype.base_dtype

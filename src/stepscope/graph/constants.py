@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 _MAX_ELEMENTS: Final = 4096
 _UNKNOWN: Final = object()
-_NEVER: Final = frozenset({"Placeholder", "PlaceholderWithDefault", "NoOp"})
+_NEVER: Final = frozenset(
+    {"Placeholder", "PlaceholderWithDefault", "NoOp", "Switch", "Merge", "Enter", "Exit",
+     "NextIteration", "LoopCond"}
+)  # fmt: skip
+"""What is fed, what is dead on some branch, and what changes from iteration to iteration."""
 
 
 def constant_value(tensor: Tensor) -> Array | None:
@@ -69,7 +73,8 @@ def _evaluate(op: Operation) -> Any:
     values = []
     for t in op.inputs:
         known = t.op._constant
-        value = None if known is _UNKNOWN else known[t.value_index]
+        # Inputs of a ShapeN are not looked at beforehand: it needs their shapes alone.
+        value = None if known is None or known is _UNKNOWN else known[t.value_index]
         if value is None:
             return _part_of_shape(op)
         values.append(value)

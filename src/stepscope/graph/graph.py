@@ -1,8 +1,9 @@
 """`Graph`: the container of operations, and its collections.
 
-Guarantees. Building a graph is safe from several threads. An operation once made never changes its
-inputs; what can still change (devices, control inputs, attributes, static shapes) counts up
-`change_count`, so that whoever compiled something from the graph can tell.
+Guarantees. Building a graph is safe from several threads. An operation, once whoever makes it is
+done (a loop is made as a whole), never changes its inputs; what can still change (devices, control
+inputs, attributes, static shapes) counts up `change_count`, so that whoever compiled something from
+the graph can tell.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stepscope.graph import device as device_names
 from stepscope.graph.constants import constant_as_shape, constant_value
 from stepscope.graph.defaults import get_default_graph, graph_as_default
 from stepscope.graph.dtypes import as_dtype
-from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.operation import Operation, Tensor, places
 from stepscope.graph.registry import REQUIRED, OpType, ShapeContext, infer_shapes, lookup
 from stepscope.graph.scopes import Scoped
 from stepscope.graph.shapes import TensorShape, as_shape
@@ -54,7 +55,6 @@ class Graph(Scoped):
         self._collections: dict[str, list[Any]] = {}
         self._version = 0
         self._finalized = False
-        self._functions: dict[str, Any] = {}
         self.seed: int | None = None
 
     # -- what it holds -------------------------------------------------------------------------
@@ -76,6 +76,10 @@ class Graph(Scoped):
     def finalize(self) -> None:
         """Refuse operations from now on."""
         self._finalized = True
+
+    def _unsafe_unfinalize(self) -> None:
+        """Take operations again, as before `finalize`."""
+        self._finalized = False
 
     def get_operations(self) -> list[Operation]:
         with self._lock:
@@ -213,6 +217,8 @@ class Graph(Scoped):
             self._by_name[final] = op
             for scope in self._scopes.control:
                 scope.members.add(op)
+            if self._scopes.context is not None:
+                self._scopes.context.add_op(op)
         return op
 
     def _infer(
@@ -225,8 +231,10 @@ class Graph(Scoped):
             names = ", ".join(t.op.name for t in inputs)
             raise ValueError(
                 f"{str(error).rstrip('.')} for '{{{{node {name}}}}} = {definition.name}({names})' "
-                f"with input shapes: {shapes}."
+                f"with input shapes: {shapes}. {places(inputs)}"
             ) from None
+        except TypeError as error:
+            raise TypeError(f"{error} {places(inputs)}") from error
 
     def as_default(self) -> Any:
         """A context manager that makes this the default graph of the thread."""
@@ -276,11 +284,16 @@ class Graph(Scoped):
 
         return graph_def_of(self, from_version, add_shapes)
 
-    def is_feedable(self, _tensor: Any) -> bool:
-        return True
+    def is_feedable(self, tensor: Any) -> bool:
+        """Whether it may be fed: nothing that is part of a branch or a loop may."""
+        return self.is_fetchable(tensor)
 
-    def is_fetchable(self, _element: Any) -> bool:
-        return True
+    def is_fetchable(self, element: Any) -> bool:
+        """Whether it may be fetched: what a branch or a loop gives out may, what is inside not."""
+        found = self.as_graph_element(element)
+        op = found.op if isinstance(found, Tensor) else found
+        context = op._context
+        return context is None or (op.type in ("Exit", "RefExit") and context.outer is None)
 
     def _note_change(self) -> None:
         self._version += 1

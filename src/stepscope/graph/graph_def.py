@@ -11,7 +11,15 @@ from stepscope._messages import AttrValue, GraphDef, NodeDef
 from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import DType, as_dtype
-from stepscope.graph.registry import REQUIRED, OpType, arg_dtypes, is_registered, lookup
+from stepscope.graph.functions import lowered, op_types
+from stepscope.graph.registry import (
+    COVERAGE_PAGE,
+    REQUIRED,
+    OpType,
+    arg_dtypes,
+    is_registered,
+    lookup,
+)
 from stepscope.graph.shapes import TensorShape, as_shape
 from stepscope.graph.tensor_proto import as_bytes, make_ndarray, make_tensor_proto
 
@@ -49,8 +57,6 @@ def graph_def_of(graph: Graph, from_version: int | None, add_shapes: bool) -> An
             for t in op.values():
                 node.attr["_output_shapes"].list.shape.add().CopyFrom(t.shape.as_proto())
         proto.node.append(node)
-    for function in graph._functions.values():
-        proto.library.function.append(function)
     return proto
 
 
@@ -140,18 +146,19 @@ def import_graph_def(
 ) -> list[Any] | None:
     """Add the nodes of a GraphDef (ours, TensorFlow's or TensorBoard's) to the default graph.
 
-    Op types that are not supported are one UnimplementedError that lists all of them, raised
-    before anything is added.
+    Calls of functions, and conditionals and loops that are made of functions, become the ops of
+    those functions (`graph.functions`). Op types that are not supported, in functions that are
+    called as well, are one UnimplementedError that lists all of them, raised before anything is
+    added.
     """
     del op_dict, producer_op_list
     full_name = getattr(getattr(graph_def, "DESCRIPTOR", None), "full_name", "")
     if full_name.rpartition(".")[2] != "GraphDef":
         raise TypeError(f"graph_def must be a GraphDef message, not {type(graph_def).__name__}.")
     _refuse_unsupported(graph_def)
+    graph_def = lowered(graph_def)
     graph = get_default_graph()
     mapped = {_normal_input(k): v for k, v in (input_map or {}).items()}
-    for function in graph_def.library.function:
-        graph._functions[function.signature.name] = function
     prefix = "import" if name is None else name
     scope = graph.name_scope(prefix if prefix else None)
     with graph._lock, scope as full_prefix:
@@ -168,16 +175,17 @@ def import_graph_def(
 
 def _refuse_unsupported(graph_def: Any) -> None:
     unsupported: dict[str, int] = {}
-    for node in graph_def.node:
-        if not is_registered(node.op):
-            unsupported[node.op] = unsupported.get(node.op, 0) + 1
+    for op in op_types(graph_def):
+        if not is_registered(op):
+            unsupported[op] = unsupported.get(op, 0) + 1
     if unsupported:
         listed = ", ".join(f"{op} (x{n})" for op, n in sorted(unsupported.items()))
         raise UnimplementedError(
             None,
             None,
             f"The embedded engine does not have {len(unsupported)} op type(s) of this graph: "
-            f"{listed}. Register them with stepscope.register_op, or run the graph on TensorFlow.",
+            f"{listed}. {COVERAGE_PAGE} lists those it has. Register the others with "
+            "stepscope.register_op, or run the graph on TensorFlow.",
         )
 
 
@@ -190,6 +198,7 @@ def _add_nodes(
 ) -> dict[str, Operation]:
     nodes = {node.name: node for node in graph_def.node}
     made: dict[str, Operation] = {}
+    loops: list[tuple[Operation, Any]] = []
     for node in _topological(nodes):
         definition = lookup(node.op)
         attrs = {
@@ -203,7 +212,11 @@ def _add_nodes(
                 for g in attrs["_class"]
             ]
         attrs.pop("_output_shapes", None)
+        if prefix and "frame_name" in attrs:
+            # A loop that is imported twice is two loops.
+            attrs["frame_name"] = prefix.encode() + attrs["frame_name"]
         inputs, controls = [], []
+        comes_back = False
         for text in node.input:
             if text.startswith("^"):
                 target = mapped.get(text)
@@ -211,7 +224,13 @@ def _add_nodes(
                 continue
             source, _, index = text.partition(":")
             key = f"{source}:{index or 0}"
+            if key not in mapped and source not in made and _goes_back(node, nodes[source]):
+                comes_back = True
+                continue
             inputs.append(mapped[key] if key in mapped else _output(made, source, index, node))
+        if comes_back:
+            # Until what comes back is there, what goes in stands for it.
+            inputs = [inputs[0]] * int(attrs["N"])
         _check_types(definition, attrs, inputs, node)
         made[node.name] = graph.create_op(
             node.op,
@@ -223,7 +242,24 @@ def _add_nodes(
         )
         if prefix:
             graph._names_in_use.setdefault(f"{prefix}{node.name}".lower(), 1)
+        if comes_back:
+            loops.append((made[node.name], node))
+    for op, node in loops:
+        sources = [text.partition(":") for text in node.input if not text.startswith("^")]
+        keys = [f"{source}:{index or 0}" for source, _, index in sources]
+        op._set_inputs(
+            [
+                mapped[key] if key in mapped else _output(made, source, index, node)
+                for key, (source, _, index) in zip(keys, sources, strict=True)
+            ]
+        )
     return made
+
+
+def _goes_back(node: Any, source: Any) -> bool:
+    """Whether an edge is the way back to the beginning of a loop."""
+    is_merge = node.op in ("Merge", "RefMerge")
+    return is_merge and source.op in ("NextIteration", "RefNextIteration")
 
 
 def _topological(nodes: Mapping[str, Any]) -> list[Any]:
@@ -247,6 +283,8 @@ def _topological(nodes: Mapping[str, Any]) -> list[Any]:
                 source = text.lstrip("^").partition(":")[0]
                 if source not in nodes:
                     raise ValueError(f"Node {name!r}: unknown input node {text!r}.")
+                if _goes_back(nodes[name], nodes[source]):
+                    continue
                 if state.get(source, 0) == 0:
                     stack.append(source)
                 elif state[source] == 1:

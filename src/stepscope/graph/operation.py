@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _MAX_FRAMES = 64
+_MOST_PLACES = 3
 
 
 def _user_stack() -> tuple[tuple[CodeType, int], ...]:
@@ -34,16 +35,25 @@ def _user_stack() -> tuple[tuple[CodeType, int], ...]:
     return tuple(stack)
 
 
+def places(tensors: Sequence[Tensor]) -> str:
+    """For a message: the line of the user's code that runs now, and those that made the tensors."""
+    stack = _user_stack()
+    here = f"{stack[0][0].co_filename}:{stack[0][1]}" if stack else "a place not known"
+    elsewhere = [t for t in tensors if t.op.source not in ("", here)]
+    made = {f"{t.name} was made at {t.op.source}": None for t in elsewhere}
+    return f"At {here}" + "".join(f"; {text}" for text in list(made)[:_MOST_PLACES]) + "."
+
+
 class Operation:
     """One node: an op type applied to tensors. Made by `Graph.create_op`, never directly.
 
-    Immutable but for its device, its control inputs and attributes set through `_set_attr`
-    while the graph is still being built.
+    Immutable but for its device, its control inputs, attributes set through `_set_attr` and the
+    inputs that a conditional or a loop replaces, while the graph is still being built.
     """
 
     __slots__ = (
-        "__weakref__", "_attrs", "_constant", "_control_inputs", "_device", "_graph", "_id",
-        "_inputs", "_name", "_outputs", "_stack", "_type",
+        "__weakref__", "_attrs", "_constant", "_context", "_control_inputs", "_device", "_graph",
+        "_id", "_inputs", "_name", "_outputs", "_stack", "_type",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +78,8 @@ class Operation:
         self._attrs = dict(attrs)
         self._device = device
         self._constant: Any = None
+        self._context: Any = None
+        """The conditional's branch or the loop that the op is part of."""
         self._stack = _user_stack()
         self._outputs = tuple(
             Tensor(self, i, dtype, shape)
@@ -165,6 +177,14 @@ class Operation:
     def _add_control_inputs(self, ops: Sequence[Operation]) -> None:
         self._control_inputs.extend(op for op in ops if op not in self._control_inputs)
         self._graph._note_change()
+
+    def _set_inputs(self, inputs: Sequence[Tensor]) -> None:
+        """For an op that nobody else can have seen yet: a conditional or a loop is being built."""
+        self._inputs = tuple(inputs)
+
+    def _set_control_inputs(self, ops: Sequence[Operation]) -> None:
+        """As `_set_inputs`."""
+        self._control_inputs = list(dict.fromkeys(ops))
 
     def _add_control_input(self, op: Operation) -> None:
         self._add_control_inputs([op])

@@ -33,6 +33,8 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
+COVERAGE_PAGE: Final = "docs/ops.md"
+"""The page that lists the op types there are, and the names programs reach them by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ class Kernel:
     opaque: bool = False
     blocking: bool = False
     cost_ns: float | None = None
-    """Estimated time of one call; None lets the plan judge by the bytes moved."""
+    """Estimated time of one call on one core; None lets the plan judge by the bytes moved."""
+    threaded: bool = False
+    """Whether a call spreads over BLAS's threads by itself."""
     value: Any = None
     """The output, where it never changes (constants): such a node has nothing to execute."""
 
@@ -231,7 +235,9 @@ def lookup(name: str) -> OpType:
     except KeyError:
         close = difflib.get_close_matches(name, _REGISTRY, n=3, cutoff=0.6)
         hint = f" Close: {', '.join(close)}." if close else ""
-        raise UnimplementedError(None, None, f"Op type not registered: {name!r}.{hint}") from None
+        raise UnimplementedError(
+            None, None, f"Op type not registered: {name!r}.{hint} {COVERAGE_PAGE} lists all."
+        ) from None
 
 
 def is_registered(name: str) -> bool:

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from stepscope.graph import device as device_names
 from stepscope.graph.operation import Operation, Tensor
@@ -36,6 +36,15 @@ class _Scopes(threading.local):
         self.devices: list[Callable[[Operation], str] | str | None] = []
         self.control: list[_ControlScope] = []
         self.colocation: list[Operation] = []
+        self.context: FlowContext | None = None
+
+
+class FlowContext(Protocol):
+    """The branch of a conditional, or the loop, that operations are being made in."""
+
+    def add_op(self, op: Operation) -> None:
+        """Make an operation that was just made part of it: its inputs and what it waits for."""
+        ...
 
 
 class Scoped:
@@ -111,10 +120,15 @@ class Scoped:
 
     @contextmanager
     def control_dependencies(self, inputs: Iterable[Any] | None) -> Iterator[None]:
-        """Ops made inside wait for the given ops and tensors; None forgets the outer blocks."""
+        """Ops made inside wait for the given ops and tensors; None forgets the outer blocks.
+
+        With None they are not part of a conditional or a loop either.
+        """
         saved_name, saved = self._scopes.name, self._scopes.control
+        saved_context = self._scopes.context
         if inputs is None:
             self._scopes.control = []
+            self._scopes.context = None
         else:
             ops: list[Operation] = []
             for item in inputs:
@@ -127,7 +141,18 @@ class Scoped:
             yield
         finally:
             self._scopes.control = saved
+            self._scopes.context = saved_context
             self._scopes.name = saved_name
+
+    @contextmanager
+    def flow_context(self, context: FlowContext | None) -> Iterator[None]:
+        """Ops made inside are part of a branch or a loop; None: of none."""
+        saved = self._scopes.context
+        self._scopes.context = context
+        try:
+            yield
+        finally:
+            self._scopes.context = saved
 
     @contextmanager
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:

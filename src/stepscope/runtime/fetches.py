@@ -52,6 +52,11 @@ def _take_apart(
         raise ValueError(
             f"Argument `fetch` = {fetch} cannot be interpreted as a Tensor. ({error})"
         ) from None
+    if not graph.is_fetchable(element):
+        raise ValueError(
+            f"{element!r} has been marked as not fetchable: it is part of a branch or a loop. "
+            "Fetch what tf.cond or tf.while_loop returned."
+        )
     if isinstance(element, Operation):
         targets[element] = None
         return _none
@@ -120,6 +125,10 @@ class FeedSlot:
     __slots__ = ("axes", "dtype", "is_string", "numpy", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
+        if not tensor.graph.is_feedable(tensor):
+            raise ValueError(
+                f"Tensor {tensor.name} may not be fed: it is part of a branch or a loop."
+            )
         self.tensor = tensor
         self.dtype = tensor.dtype.base_dtype
         self.numpy = self.dtype.numpy

@@ -301,3 +301,25 @@ def test_mixed_lists_are_packed(tf):
 def test_a_tensor_of_another_type_is_refused(graph):
     with pytest.raises(ValueError, match=r"float64.*float32"):
         OURS.convert_to_tensor(OURS.constant(1.0), "float64")
+
+
+@pytest.mark.usefixtures("graph")
+def test_wrong_shapes_and_dtypes_name_both_sides_and_the_lines(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import stepscope.tf1 as tf\n"
+        "rows = tf.placeholder(tf.float32, [2, 3], name='rows')\n"
+        "halves = tf.placeholder(tf.float16, [3], name='halves')\n"
+        "def shapes():\n"
+        "    return tf.matmul(rows, rows)\n"
+        "def dtypes():\n"
+        "    return rows + halves\n"
+    )
+    names = {}
+    exec(compile(program.read_text(), str(program), "exec"), names)
+    with pytest.raises(ValueError, match=r"3 and 2 for .*\[2,3\], \[2,3\]\. At ") as caught:
+        names["shapes"]()
+    assert f"At {program}:5; rows:0 was made at {program}:2." in str(caught.value)
+    with pytest.raises(TypeError, match=r"float16 .* float32 of argument 'x'") as caught:
+        names["dtypes"]()
+    assert f"At {program}:7; halves:0 was made at {program}:3." in str(caught.value)

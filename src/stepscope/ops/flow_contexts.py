@@ -1,0 +1,204 @@
+"""The branch or the loop that operations are being made in, and what that does to them.
+
+An op made inside a branch gets the tensors from outside through a `Switch`, one made inside a loop
+through an `Enter`; an op without inputs waits for the branch or the iteration instead. What is made
+is, node by node and name by name, what TensorFlow 1 makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stepscope.graph.graph import Graph
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.ops.control_flow import ENTERS, EXITS, enter, switch
+from stepscope.ops.conversion import identity
+
+__all__ = ["BranchContext", "Context", "LoopContext", "current_context"]
+
+
+def current_context(graph: Graph) -> Context | None:
+    """The innermost branch or loop that the graph's ops are being made in."""
+    context = graph._scopes.context
+    assert context is None or isinstance(context, Context)
+    return context
+
+
+class Context:
+    """What branches and loops have in common."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.outer = current_context(graph)
+        self._inside: set[Tensor] = set()
+        self._stands_for: dict[Tensor, Tensor] = {}
+        """Tensors from outside, and what they are in here."""
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Ops made now are made in here."""
+        with self.graph.flow_context(self):
+            yield
+
+    @property
+    def loop(self) -> LoopContext | None:
+        """The innermost loop around."""
+        context: Context | None = self
+        while context is not None and not isinstance(context, LoopContext):
+            context = context.outer
+        return context
+
+    def add_op(self, op: Operation) -> None:
+        op._context = self
+        external: list[Operation] = []
+        if op.inputs:
+            op._set_inputs([self.bring_in(tensor) for tensor in op.inputs])
+            external = self._drop_external_controls(op)
+        else:
+            external = self._drop_external_controls(op)
+            if self._needs_pivot(op):
+                op._add_control_input(self._pivot().op)
+        self._finish(op, external)
+        self._know(list(op.values()))
+
+    def _know(self, tensors: list[Tensor]) -> None:
+        context: Context | None = self
+        while context is not None:
+            context._inside.update(tensors)
+            context = context.outer
+
+    def _drop_external_controls(self, op: Operation) -> list[Operation]:
+        """Take away what the op waits for outside of the loop; what that was."""
+        loop = self.loop
+        if loop is None:
+            return []
+        internal: list[Operation] = []
+        external: list[Operation] = []
+        for waited in op.control_inputs:
+            context = waited._context
+            if context is not None and waited.type in EXITS:
+                context = context.outer
+            inside = context is not None and context.loop is loop
+            (internal if inside else external).append(waited)
+        if external:
+            op._set_control_inputs(internal)
+        return external
+
+    def bring_in(self, tensor: Tensor) -> Tensor:
+        """The tensor as ops in here see it."""
+        raise NotImplementedError
+
+    def _needs_pivot(self, op: Operation) -> bool:
+        raise NotImplementedError
+
+    def _pivot(self) -> Tensor:
+        raise NotImplementedError
+
+    def _finish(self, op: Operation, external: list[Operation]) -> None:
+        raise NotImplementedError
+
+
+class BranchContext(Context):
+    """One branch of a conditional."""
+
+    def __init__(self, pred: Tensor, pivot: Tensor, branch: int) -> None:
+        super().__init__(pred.graph)
+        self.pred = pred
+        self.branch = branch
+        self._branch_pivot = pivot
+        self._inside |= {pred, pivot}
+
+    def _pivot(self) -> Tensor:
+        return self._branch_pivot
+
+    def _needs_pivot(self, op: Operation) -> bool:
+        return not any(waited._context is self for waited in op.control_inputs)
+
+    def _finish(self, op: Operation, external: list[Operation]) -> None:
+        pass
+
+    def bring_in(self, tensor: Tensor) -> Tensor:
+        known = self._stands_for.get(tensor)
+        if known is not None:
+            return known
+        if tensor in self._inside:
+            return tensor
+        value = tensor
+        if self.outer is not None:
+            value = self.outer.bring_in(tensor)
+        with self.graph.control_dependencies(None):
+            value = switch(value, self.pred)[self.branch]
+        self._know([value])
+        self._stands_for[tensor] = value
+        return value
+
+    def result(self, tensor: Tensor) -> Tensor:
+        """A tensor that the branch gives out."""
+        if tensor in self._inside or tensor in self._stands_for:
+            return self._stands_for.get(tensor, tensor)
+        value = tensor if self.outer is None else self.outer.bring_in(tensor)
+        with self.graph.flow_context(self.outer):
+            value = switch(value, self.pred)[self.branch]
+        self._know([value])
+        return value
+
+
+class LoopContext(Context):
+    """A loop."""
+
+    def __init__(self, graph: Graph, parallel_iterations: int) -> None:
+        super().__init__(graph)
+        self.name = graph.unique_name("while_context")
+        self.parallel_iterations = parallel_iterations
+        self.pivot_for_pred: Tensor | None = None
+        self.pivot_for_body: Tensor | None = None
+
+    def _pivot(self) -> Tensor:
+        pivot = self.pivot_for_body if self.pivot_for_body is not None else self.pivot_for_pred
+        assert pivot is not None
+        return pivot
+
+    def _needs_pivot(self, op: Operation) -> bool:
+        return not op.control_inputs
+
+    def _finish(self, op: Operation, external: list[Operation]) -> None:
+        if op.inputs and not op.control_inputs and all(_is_constant_enter(t.op) for t in op.inputs):
+            # Nothing else would keep it from running once more after the last iteration.
+            op._add_control_input(self._pivot().op)
+        if external:
+            with self.graph.control_dependencies(None), self.entered():
+                waited = [identity(x.values()[0]).op for x in external if x.values()]
+            op._add_control_inputs(waited)
+
+    def enter_variable(self, tensor: Tensor) -> Tensor:
+        """A loop variable as it comes into the first iteration."""
+        value = tensor if self.outer is None else self.outer.bring_in(tensor)
+        entered = self._enter(value, is_constant=False)
+        self._know([entered])
+        return entered
+
+    def bring_in(self, tensor: Tensor) -> Tensor:
+        known = self._stands_for.get(tensor)
+        if known is not None:
+            return known
+        if tensor in self._inside:
+            return tensor
+        value = tensor if self.outer is None else self.outer.bring_in(tensor)
+        entered = self._enter(value, is_constant=True)
+        self._know([entered])
+        self._stands_for[tensor] = entered
+        return entered
+
+    def _enter(self, value: Tensor, *, is_constant: bool) -> Tensor:
+        with self.graph.control_dependencies(None):
+            made = enter(value, self.name, is_constant=is_constant,
+                         parallel_iterations=self.parallel_iterations)  # fmt: skip
+            if is_constant:
+                made.set_shape(value.shape)
+        made.op._context = self
+        return made
+
+
+def _is_constant_enter(op: Operation) -> bool:
+    return op.type in ENTERS and bool(op.get_attr("is_constant"))
