@@ -1,7 +1,9 @@
-"""Two-dimensional convolutions, as one matrix product over all windows of all images."""
+"""Two-dimensional convolutions, as matrix products over the windows of the images."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,34 +17,77 @@ from stepscope.graph.shapes import TensorShape
 from stepscope.ops.shaping import shape
 from stepscope.ops.signatures import FLOATS, exactly_rank, limited, merge_dims, one_name, output_of
 from stepscope.ops.windows import (
+    SCRATCH_BYTES,
     Line,
     lines_of,
     offsets,
     padded,
     refuse_channels_first,
+    scratch,
     unpadded,
     windowed_shape,
 )
 
-_FLOPS_PER_NS = 10.0
+_FLOPS_PER_NS = 40.0
 
 
-def _columns(x: Array, high: Line, wide: Line) -> Array:
-    """All windows as rows: (images * windows, window * channels)."""
+def _columns(x: Array, high: Line, wide: Line) -> Iterator[tuple[slice, Array]]:
+    """All windows as rows (windows, elements of one), some at a time, and which ones they are.
+
+    Each matrix lies in memory that the next one overwrites: small enough to stay in the
+    processor's cache between being filled and being multiplied.
+    """
     x = padded(x, high, wide)
-    count, _, _, depth = x.shape
-    rows = count * (high.count or 0) * (wide.count or 0)
+    count, depth = x.shape[0], x.shape[3]
     if high.size == wide.size == high.stride == wide.stride == 1:
-        return x.reshape(rows, depth)
+        yield slice(None), x.reshape(-1, depth)
+        return
     image, down, right, channel = x.strides
-    view = np.lib.stride_tricks.as_strided(
+    windows = np.lib.stride_tricks.as_strided(
         x,
         (count, high.count or 0, wide.count or 0, high.size, wide.size, depth),
         (image, down * high.stride, right * wide.stride, down * high.dilation,
          right * wide.dilation, channel),
         writeable=False,
     )  # fmt: skip
-    return view.reshape(rows, high.size * wide.size * depth)
+    length = high.size * wide.size * depth
+    # Copying takes a loop per run of neighbours: those of a window, or those of a row of windows.
+    by_element = wide.stride == 1 and wide.size * depth < (wide.count or 0)
+    for images, lines, rows in _blocks(count, high, wide, length * x.itemsize):
+        part = windows[images, lines]
+        if by_element:
+            matrix = scratch((length, rows.stop - rows.start), x.dtype)
+            np.copyto(matrix.reshape(part.shape[3:] + part.shape[:3]),
+                      part.transpose(3, 4, 5, 0, 1, 2))  # fmt: skip
+            yield rows, matrix.T
+        else:
+            matrix = scratch((rows.stop - rows.start, length), x.dtype)
+            np.copyto(matrix.reshape(part.shape), part)
+            yield rows, matrix
+
+
+def _blocks(
+    count: int, high: Line, wide: Line, window_bytes: int
+) -> Iterator[tuple[slice, slice, slice]]:
+    """Images, lines of windows in them, and the windows they are, a few megabytes at a time."""
+    lines, per_line = high.count or 0, wide.count or 0
+    fitting = max(1, SCRATCH_BYTES // max(1, per_line * window_bytes))
+    images = max(1, fitting // max(1, lines))
+    for first in range(0, count, images):
+        last = min(first + images, count)
+        for top in range(0, lines, fitting):
+            bottom = min(top + fitting, lines)
+            start = (first * lines + top) * per_line
+            windows = (last - first) * (bottom - top) * per_line
+            yield slice(first, last), slice(top, bottom), slice(start, start + windows)
+
+
+def _convolve(x: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
+    """Filter images by a matrix of (elements of a window, features) into `out`."""
+    flat = out.reshape(-1, weights.shape[1])
+    for rows, matrix in _columns(x, high, wide):
+        np.dot(matrix, weights, flat[rows])
+    return out
 
 
 def _check_depth(x: tuple[int, ...], kernel: tuple[int, ...]) -> None:
@@ -82,12 +127,10 @@ def _conv_kernel(node: KernelNode) -> Kernel:
         result = (x.shape[0], high.count or 0, wide.count or 0, depth)
         if out is None:
             out = np.empty(result, x.dtype)
-        columns = _columns(x, high, wide)
-        np.dot(columns, weights.reshape(-1, depth), out.reshape(-1, depth))
-        return out
+        return _convolve(x, weights.reshape(-1, depth), high, wide, out)
 
     cost = _cost(node.input_shapes[1], node.output_shapes[0])
-    return Kernel(call, out="keyword", cost_ns=cost)
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
 
 
 _ATTRS = (
@@ -114,24 +157,43 @@ register(
 def _to_input_kernel(node: KernelNode) -> Kernel:
     refuse_channels_first(node)
 
-    def call(sizes: Array, weights: Array, grad: Array) -> Array:
+    def call(sizes: Array, weights: Array, grad: Array, out: Array | None = None) -> Array:
         count, height, width, depth = (int(n) for n in sizes)
         high, wide = lines_of(node, (height, width), weights.shape[:2])
-        window = (high.size, wide.size, depth)
-        features = weights.shape[3]
-        columns = np.dot(grad.reshape(-1, features), weights.reshape(-1, features).T)
-        places = columns.reshape(count, high.count or 0, wide.count or 0, *window)
-        full = np.zeros(
-            (count, height + high.before + high.after, width + wide.before + wide.after, depth),
-            grad.dtype,
-        )
-        for i, j, where in offsets(high, wide):
-            full[where] += places[:, :, :, i, j]
-        result = unpadded(full, high, wide, height, width)
-        return result if result is full else np.ascontiguousarray(result)
+        if out is None:
+            out = np.empty((count, height, width, depth), grad.dtype)
+        back = high.turned(height), wide.turned(width)
+        if back[0] is None or back[1] is None or weights.shape[3] > 2 * depth:
+            return _spread(grad, weights, high, wide, out)
+        # Each element gets from the windows it was in, through the filter turned around.
+        turned = weights[::-1, ::-1].transpose(0, 1, 3, 2).reshape(-1, depth)
+        return _convolve(grad, turned, back[0], back[1], out)
 
     cost = _cost(node.input_shapes[1], node.input_shapes[2])
-    return Kernel(call, cost_ns=cost)
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+
+
+def _spread(grad: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
+    """The gradient of every window added to the elements it was taken from."""
+    count, height, width, depth = out.shape
+    features = weights.shape[3]
+    flat, matrix = grad.reshape(-1, features), weights.reshape(-1, features).T
+    full = np.zeros(
+        (count, height + high.before + high.after, width + wide.before + wide.after, depth),
+        grad.dtype,
+    )
+    for images, lines, rows in _blocks(count, high, wide, matrix.shape[1] * grad.itemsize):
+        columns = scratch((rows.stop - rows.start, matrix.shape[1]), grad.dtype)
+        np.dot(flat[rows], matrix, columns)
+        places = columns.reshape(
+            images.stop - images.start, lines.stop - lines.start, -1, high.size, wide.size, depth
+        )
+        some = replace(high, count=lines.stop - lines.start)
+        below = full[images, lines.start * high.stride :]
+        for i, j, where in offsets(some, wide):
+            below[where] += places[:, :, :, i, j]
+    np.copyto(out, unpadded(full, high, wide, height, width))
+    return out
 
 
 def _to_filter_kernel(node: KernelNode) -> Kernel:
@@ -142,12 +204,19 @@ def _to_filter_kernel(node: KernelNode) -> Kernel:
         high, wide = lines_of(node, x.shape[1:3], wanted[:2])
         if out is None:
             out = np.empty(wanted, x.dtype)
-        columns = _columns(x, high, wide)
-        np.dot(columns.T, grad.reshape(-1, wanted[3]), out.reshape(-1, wanted[3]))
+        flat, slopes = out.reshape(-1, wanted[3]), grad.reshape(-1, wanted[3])
+        flat.fill(0)
+        part = None
+        for rows, matrix in _columns(x, high, wide):
+            if part is None:
+                np.dot(matrix.T, slopes[rows], flat)
+                part = np.empty(flat.shape, flat.dtype)
+            else:
+                np.add(flat, np.dot(matrix.T, slopes[rows], part), flat)
         return out
 
     cost = _cost(node.output_shapes[0], node.input_shapes[2])
-    return Kernel(call, out="keyword", cost_ns=cost)
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
 
 
 def _sized_by(index: int) -> Any:

@@ -13,6 +13,9 @@ from stepscope.ops.initializers import zeros_initializer
 from stepscope.ops.signatures import argument
 from stepscope.ops.variable_scope import get_variable
 
+_READ = "global_step_read_op_cache"
+_COUNTING = ("AssignAdd", "AssignAddVariableOp")
+
 
 def get_global_step(graph: Graph | None = None) -> Any:
     """The graph's count of steps; None if it has none."""
@@ -45,6 +48,28 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
 def global_step(sess: Any, global_step_tensor: Any) -> int:
     """The count of steps now, in that session."""
     return int(sess.run(global_step_tensor))
+
+
+def global_step_read(graph: Graph | None = None) -> Any:
+    """A tensor of the count of steps as it was before the run that reads it; None without one.
+
+    TensorFlow's gives the count from before or after the run's update, as it happens. Here the
+    ops that count wait for it.
+    """
+    graph = graph or get_default_graph()
+    step = get_global_step(graph)
+    found = graph.get_collection(_READ)
+    if step is None or found:
+        return found[0] if found else None
+    inside = graph.name_scope(f"{step.op.name}/")
+    with graph.as_default(), graph.control_dependencies(None), inside:
+        read = convert_to_tensor(step) + 0
+    counted = step.op.values()[0]
+    for op in graph.get_operations():
+        if op.type in _COUNTING and op.inputs[0] is counted:
+            op._add_control_input(read.op)
+    graph.add_to_collection(_READ, read)
+    return read
 
 
 def exponential_decay(

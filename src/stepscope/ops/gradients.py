@@ -17,6 +17,7 @@ from stepscope.graph.graph import name_scope
 from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.ops import constants, control, elementwise, joining, segments
+from stepscope.ops.control_flow import EXITS
 
 __all__ = ["as_dense", "gated", "gradients"]
 
@@ -165,14 +166,19 @@ class _Backward:
             return
         function = op.op_type.gradient
         if function is None:
+            what = ""
+            if op.type in EXITS or op.type.startswith("TensorArray"):
+                what = ": gradients through while loops and TensorArrays are not there"
             raise LookupError(
                 f"No gradient is defined for operation {op.name!r} (op type: {op.type}), made at "
-                f"{op.source or 'an unknown place'}; tf.stop_gradient ends gradients before it"
+                f"{op.source or 'an unknown place'}{what}; tf.stop_gradient ends gradients before "
+                "it"
             )
         takes_rows = op.type in _PASS_ROWS_ON
         outputs = [g if g is None or takes_rows else as_dense(g) for g in outputs]
+        fills = len(outputs) > 1 and op.type != "Switch"
         filled = [
-            constants.zeros_like(t) if g is None and _differentiable(t) and len(outputs) > 1 else g
+            constants.zeros_like(t) if g is None and _differentiable(t) and fills else g
             for t, g in zip(op.outputs, outputs, strict=True)
         ]
         beside = op.graph.colocate_with(op) if self._colocated else nullcontext()

@@ -148,6 +148,26 @@ class GlorotNormal(VarianceScaling):
         super().__init__(1.0, "fan_avg", "truncated_normal", seed, dtype)
 
 
+def he_normal(seed: int | None = None) -> VarianceScaling:
+    """Normally distributed, scaled by the inputs: for layers of rectifiers."""
+    return VarianceScaling(2.0, "fan_in", "truncated_normal", seed)
+
+
+def he_uniform(seed: int | None = None) -> VarianceScaling:
+    """Evenly distributed, scaled by the inputs: for layers of rectifiers."""
+    return VarianceScaling(2.0, "fan_in", "uniform", seed)
+
+
+def lecun_normal(seed: int | None = None) -> VarianceScaling:
+    """Normally distributed, scaled by the inputs."""
+    return VarianceScaling(1.0, "fan_in", "truncated_normal", seed)
+
+
+def lecun_uniform(seed: int | None = None) -> VarianceScaling:
+    """Evenly distributed, scaled by the inputs."""
+    return VarianceScaling(1.0, "fan_in", "uniform", seed)
+
+
 def fans(shape: Sequence[int]) -> tuple[int, int]:
     """How many inputs and outputs a variable of that shape joins; the last two axes are them."""
     if not shape:

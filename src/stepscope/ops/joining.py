@@ -14,7 +14,14 @@ from stepscope.graph.constants import constant_value
 from stepscope.graph.dtypes import int32, string
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import UNKNOWN, Dimension, TensorShape, unknown_shape
 from stepscope.ops import shaping
 from stepscope.ops.conversion import identity
@@ -403,3 +410,32 @@ def _split_gradient(op: Operation, *grads: Tensor) -> list[Tensor | None]:
 @gradient("SplitV")
 def _split_v_gradient(op: Operation, *grads: Tensor) -> list[Tensor | None]:
     return [concat(list(grads), op.inputs[2]), None, None]
+
+
+# -- ConcatOffset ------------------------------------------------------------------------------
+
+
+def _concat_offset_kernel(_node: KernelNode) -> Kernel:
+    def call(axis: Any, *shapes: Any) -> Any:
+        where = resolve_axis(int(axis), len(shapes[0]), "concat_dim")
+        offsets, at = [], 0
+        for shape in shapes:
+            offset = np.zeros_like(shape)
+            offset[where] = at
+            at += int(shape[where])
+            offsets.append(offset)
+        return offsets[0] if len(offsets) == 1 else tuple(offsets)
+
+    return Kernel(call, cost_ns=3000)
+
+
+# Where the parts of a concatenation begin: TensorFlow's gradient of it, in imported graphs.
+register(
+    "ConcatOffset",
+    inputs=["concat_dim: int32", "shape: N * shape_type"],
+    outputs=["offset: N * shape_type"],
+    attrs=["N: int", "shape_type: type = int32"],
+    shape=lambda c: list(c.inputs[1:]),
+    kernel=_concat_offset_kernel,
+)
+no_gradient("ConcatOffset")

@@ -28,7 +28,7 @@ from stepscope.ops.signatures import (
 )
 from stepscope.ops.unary import conj
 
-_FLOPS_PER_NS = 10.0
+_FLOPS_PER_NS = 40.0
 
 
 def _cost_ns(a: TensorShape, b_columns: int | None) -> float | None:
@@ -77,8 +77,8 @@ def _matmul_kernel(node: KernelNode) -> Kernel:
     else:
         call = np.dot
     if node.input_dtypes[0].numpy == np.float16:
-        return Kernel(_in_single(call), cost_ns=cost)
-    return Kernel(call, out="positional", cost_ns=cost)
+        return Kernel(_in_single(call), cost_ns=cost, threaded=True)
+    return Kernel(call, out="positional", cost_ns=cost, threaded=True)
 
 
 register(
@@ -151,8 +151,8 @@ def _batch_matmul_kernel(node: KernelNode) -> Kernel:
     inner = _axis(node.input_shapes[0], -2 if adj_x else -1)
     cost = _cost_ns(node.output_shapes[0], inner)
     if node.input_dtypes[0].numpy == np.float16:
-        return Kernel(_in_single(call), cost_ns=cost)
-    return Kernel(call, out="positional", cost_ns=cost)
+        return Kernel(_in_single(call), cost_ns=cost, threaded=True)
+    return Kernel(call, out="positional", cost_ns=cost, threaded=True)
 
 
 for _name in ("BatchMatMul", "BatchMatMulV2"):

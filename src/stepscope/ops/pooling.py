@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -84,23 +85,49 @@ def _max_kernel(node: KernelNode) -> Kernel:
     return Kernel(call, out="keyword")
 
 
+def _chosen(inside: Array, largest: Array, high: Line, wide: Line) -> Iterator[tuple[Any, Array]]:
+    """Per place in the windows, where it lies and which windows have their largest there.
+
+    Of equal elements the first is it.
+    """
+    free = np.ones(largest.shape, np.bool_)
+    for _, _, where in offsets(high, wide):
+        chosen = np.equal(inside[where], largest)
+        np.logical_and(chosen, free, chosen)
+        np.logical_xor(free, chosen, free)
+        yield where, chosen
+
+
+def _bits(chosen: Array, dtype: np.dtype[Any]) -> Array:
+    """All bits set where chosen, none elsewhere: what is selected by them is not computed with."""
+    return np.negative(chosen.view(np.int8)).astype(f"i{dtype.itemsize}")
+
+
 def _max_back_kernel(node: KernelNode) -> Kernel:
     refuse_channels_first(node)
     sizes = _sizes(node)
 
-    def call(x: Array, largest: Array, grad: Array) -> Array:
+    def call(x: Array, largest: Array, grad: Array, out: Array | None = None) -> Array:
         high, wide = lines_of(node, x.shape[1:3], sizes)
         inside = padded(x, high, wide, _lowest(x.dtype))
-        full = np.zeros(inside.shape, grad.dtype)
-        free = np.ones(largest.shape, np.bool_)
-        for _, _, where in offsets(high, wide):
-            # The first of equal elements gets all of the window's gradient.
-            chosen = np.logical_and(np.equal(inside[where], largest), free)
-            full[where] += np.multiply(grad, chosen)
-            np.logical_and(free, np.logical_not(chosen), free)
-        return np.ascontiguousarray(unpadded(full, high, wide, *x.shape[1:3]))
+        is_padded = inside is not x
+        result = np.empty(x.shape, grad.dtype) if out is None else out
+        full = np.empty(inside.shape, grad.dtype) if is_padded else result
+        whole = np.dtype(f"i{grad.itemsize}")
+        bits, slopes = full.view(whole), grad.view(whole)
+        apart = high.stride >= high.size and wide.stride >= wide.size
+        if not (apart and high.covers(full.shape[1]) and wide.covers(full.shape[2])):
+            full.fill(0)
+        for where, chosen in _chosen(inside, largest, high, wide):
+            if apart:
+                np.bitwise_and(slopes, _bits(chosen, whole), bits[where])
+            else:
+                full[where] += np.bitwise_and(slopes, _bits(chosen, whole)).view(grad.dtype)
+        if is_padded:
+            np.copyto(result, unpadded(full, high, wide, *x.shape[1:3]))
+        return result
 
-    return Kernel(call)
+    return Kernel(call, out="keyword")
 
 
 def _max_second_kernel(node: KernelNode) -> Kernel:
@@ -111,11 +138,8 @@ def _max_second_kernel(node: KernelNode) -> Kernel:
         high, wide = lines_of(node, x.shape[1:3], sizes)
         inside, slopes = padded(x, high, wide, _lowest(x.dtype)), padded(grad, high, wide)
         result = np.zeros(largest.shape, grad.dtype)
-        free = np.ones(largest.shape, np.bool_)
-        for _, _, where in offsets(high, wide):
-            chosen = np.logical_and(np.equal(inside[where], largest), free)
+        for where, chosen in _chosen(inside, largest, high, wide):
             result += np.multiply(slopes[where], chosen)
-            np.logical_and(free, np.logical_not(chosen), free)
         return result
 
     return Kernel(call)

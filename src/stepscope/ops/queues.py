@@ -193,7 +193,7 @@ class FIFOQueue(QueueBase):
         shapes: Any = None,
         names: Any = None,
         shared_name: str | None = None,
-        name: str = "fifo_queue",
+        name: str | None = "fifo_queue",
     ) -> None:
         """`shapes`, where given, are the fixed shapes of the components."""
         types = _as_types(dtypes)
@@ -219,7 +219,7 @@ class RandomShuffleQueue(QueueBase):
         names: Any = None,
         seed: int | None = None,
         shared_name: str | None = None,
-        name: str = "random_shuffle_queue",
+        name: str | None = "random_shuffle_queue",
     ) -> None:
         """At least `min_after_dequeue` elements stay in it to choose from, while it is open."""
         types = _as_types(dtypes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, no_gradient, register
-from stepscope.graph.shapes import SCALAR
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
+from stepscope.graph.shapes import SCALAR, TensorShape
 from stepscope.graph.tensor_proto import as_bytes, make_tensor_proto
+from stepscope.ops.png import encode_png
+from stepscope.ops.signatures import REALS, exactly_rank
 
+_RED = np.array([255, 0, 0, 255], np.uint8)
 _NOT_IN_NAMES = re.compile(r"[^-/\w\.]")
 
 
@@ -80,6 +84,145 @@ register(
 )
 
 
+# -- histograms --------------------------------------------------------------------------------
+
+
+@cache
+def _bucket_limits() -> Array:
+    """TensorFlow's: powers of 1.1 from 1e-12 to 1e20, the same below zero, zero, and the ends."""
+    above, limit = [], 1e-12
+    while limit < 1e20:
+        above.append(limit)
+        limit *= 1.1
+    above.append(float(np.finfo(np.float64).max))
+    return np.array([*(-n for n in reversed(above)), 0.0, *above])
+
+
+def _histogram_kernel(_node: KernelNode) -> Kernel:
+    def call(tag: Any, values: Any) -> Array:
+        name = as_bytes(np.asarray(tag, object)[()]).decode()
+        flat = np.ravel(np.asarray(values)).astype(np.float64)
+        if not np.isfinite(flat).all():
+            found = "Nan" if np.isnan(flat).any() else "Infinity"
+            raise InvalidArgumentError(None, None, f"{found} in summary histogram for: {name}")
+        summary = Summary()
+        histogram = summary.value.add(tag=name).histo
+        _fill_histogram(histogram, flat)
+        return _packed(summary)
+
+    return Kernel(call)
+
+
+def _fill_histogram(histogram: Any, values: Array) -> None:
+    limits = _bucket_limits()
+    largest = limits[-1]
+    # Sums are taken one after the other, as TensorFlow does: the last bit depends on it.
+    histogram.num = len(values)
+    histogram.min = values.min() if len(values) else largest
+    histogram.max = values.max() if len(values) else -largest
+    histogram.sum = np.add.accumulate(values)[-1] if len(values) else 0.0
+    histogram.sum_squares = np.add.accumulate(values * values)[-1] if len(values) else 0.0
+    places = np.searchsorted(limits, values, side="right")
+    counts = np.bincount(places, minlength=len(limits))
+    # A run of empty buckets becomes one, which ends where the last of them does.
+    ends_run = np.append((counts[:-1] > 0) | (counts[1:] > 0), True)
+    histogram.bucket_limit.extend(limits[ends_run].tolist())
+    histogram.bucket.extend(counts[ends_run].astype(np.float64).tolist())
+
+
+def _histogram_shape(context: ShapeContext) -> TensorShape:
+    exactly_rank(context.input(0), 0)
+    found = context.dtypes[1].base_dtype
+    if found not in REALS:
+        raise TypeError(f"HistogramSummary takes numbers, not {found.name} values.")
+    return SCALAR
+
+
+register(
+    "HistogramSummary",
+    inputs=["tag: string", "values: T"],
+    outputs=["summary: string"],
+    attrs=["T: type = float32"],
+    shape=_histogram_shape,
+    kernel=_histogram_kernel,
+)
+
+
+# -- images ------------------------------------------------------------------------------------
+
+_NEARLY_ZERO = 1e-6
+
+
+def _image_shape(context: ShapeContext) -> TensorShape:
+    exactly_rank(context.input(0), 0)
+    exactly_rank(context.input(1), 4)
+    return SCALAR
+
+
+def _as_bytes_of_colour(image: Array, bad: Array) -> Array:
+    """Floats as bytes: zero stays in place, the largest magnitude gets the end of the scale."""
+    if image.dtype == np.uint8:
+        return image
+    kind = image.dtype.type  # the arithmetic is in this type, and so is the rounding
+    finite = np.isfinite(image)
+    sound = finite.all(axis=2)
+    known = image[sound]
+    low = np.float32(known.min() if known.size else 0)
+    high = np.float32(known.max() if known.size else 0)
+    if low < 0:
+        magnitude, offset, scale = max(abs(low), abs(high)), kind(128), np.float32(127)
+    else:
+        magnitude, offset, scale = high, kind(0), np.float32(255)
+    factor = kind(scale / magnitude if magnitude >= _NEARLY_ZERO else 0)
+    scaled = np.where(finite, image, kind(0)) * factor + offset
+    pixels: Array = scaled.astype(np.uint8)
+    pixels[~sound] = bad[: image.shape[2]]
+    return pixels
+
+
+def _image_kernel(node: KernelNode) -> Kernel:
+    most = int(node.attr("max_images"))
+    bad = np.asarray(node.attr("bad_color"), np.uint8).reshape(-1)
+
+    def call(tag: Any, images: Any) -> Array:
+        if images.ndim != 4 or images.shape[3] not in (1, 3, 4):
+            raise InvalidArgumentError(
+                None, None,
+                "Tensor must be 4-D with last dim 1, 3, or 4, not "
+                f"[{','.join(map(str, images.shape))}]",
+            )  # fmt: skip
+        if len(bad) < images.shape[3]:
+            raise InvalidArgumentError(
+                None, None, f"expected bad_color of {images.shape[3]} channels, found {len(bad)}"
+            )
+        name = as_bytes(np.asarray(tag, object)[()]).decode()
+        summary = Summary()
+        for number, image in enumerate(images[:most]):
+            own = f"{name}/image" if most == 1 else f"{name}/image/{number}"
+            height, width, channels = image.shape
+            value = summary.value.add(tag=own)
+            value.image.height, value.image.width = height, width
+            value.image.colorspace = channels
+            value.image.encoded_image_string = encode_png(_as_bytes_of_colour(image, bad))
+        return _packed(summary)
+
+    return Kernel(call)
+
+
+register(
+    "ImageSummary",
+    inputs=["tag: string", "tensor: T"],
+    outputs=["summary: string"],
+    attrs=[
+        "max_images: int = 3",
+        "T: type = float32",
+        "bad_color: tensor",
+    ],
+    shape=_image_shape,
+    kernel=_image_kernel,
+)
+
+
 def _merge_kernel(_node: KernelNode) -> Kernel:
     def call(*parts: Any) -> Array:
         merged, seen = Summary(), set()
@@ -136,6 +279,33 @@ def scalar(
     return _collected(summary, collections, [GraphKeys.SUMMARIES])
 
 
+def histogram(
+    name: str, values: Any, collections: Iterable[str] | None = None, family: str | None = None
+) -> Tensor:
+    """How the values are distributed, under a tag."""
+    with _tagged(name, family, values) as (tag, scope):
+        summary = apply_op("HistogramSummary", tag, values, name=scope).values()[0]
+    return _collected(summary, collections, [GraphKeys.SUMMARIES])
+
+
+def image(
+    name: str,
+    tensor: Any,
+    max_outputs: int = 3,
+    collections: Iterable[str] | None = None,
+    family: str | None = None,
+) -> Tensor:
+    """The first images of a batch (batch, height, width, 1 or 3 or 4 channels), under a tag.
+
+    Bytes are shown as they are. Floats are scaled so that the largest of each image is white.
+    """
+    with _tagged(name, family, tensor) as (tag, scope):
+        summary = apply_op(
+            "ImageSummary", tag, tensor, max_images=max_outputs, bad_color=_RED, name=scope
+        ).values()[0]
+    return _collected(summary, collections, [GraphKeys.SUMMARIES])
+
+
 def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Tensor:
     """Strings under a tag; TensorBoard's page of texts shows them as Markdown.
 
@@ -170,4 +340,4 @@ def merge_all(
     return merge(summaries, name=name) if summaries else None
 
 
-no_gradient("ScalarSummary", "TensorSummaryV2", "MergeSummary")
+no_gradient("HistogramSummary", "ImageSummary", "MergeSummary", "ScalarSummary", "TensorSummaryV2")

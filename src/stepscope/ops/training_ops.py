@@ -3,7 +3,7 @@
 A rule changes arrays in place: the variable's and those of its slots. The same rule serves the
 reference form (`ApplyAdam`), the resource form (`ResourceApplyAdam`) and the sparse form, which
 runs it on the rows that have a gradient. Whole variables are changed block by block, so that what
-is computed on the way stays in the processor's cache.
+is computed on the way stays in the processor's cache, and takes no memory to speak of.
 
 An update holds the locks of the variable and its slots, in that order: two updates of one variable
 follow each other, and a reader sees all of an update or nothing of it.
@@ -24,7 +24,7 @@ from stepscope.ops.signatures import FLOATS
 from stepscope.ops.variable_cells import VariableCell, brief_shape
 from stepscope.ops.variable_ops import check_indices
 
-_BLOCK: Final = 65536
+_BLOCK: Final = 16384
 
 Values = Mapping[str, Any]
 Rule = Callable[[Sequence[Array], Array, Values], None]
@@ -104,16 +104,15 @@ def _step_by_scale(var: Array, mom: Array, grad: Array, squares: Array, given: V
 
 def _blocks(arrays: Sequence[Array]) -> Iterator[list[Array]]:
     flat = [a.reshape(-1) for a in arrays]
-    count = flat[0].size
-    if count <= _BLOCK:
-        yield flat
-        return
-    for start in range(0, count, _BLOCK):
+    for start in range(0, flat[0].size, _BLOCK):
         yield [a[start : start + _BLOCK] for a in flat]
 
 
 def _changing(cells: Sequence[VariableCell], change: Callable[[list[Array]], None]) -> None:
     """Call `change` with the stored arrays of all cells, to be written to."""
+    if len(cells) == 1:
+        cells[0].modify(lambda array: change([array]))
+        return
 
     def enter(number: int, arrays: list[Array]) -> None:
         if number == len(cells):
@@ -136,6 +135,9 @@ def _same_shapes(arrays: Sequence[Array], shape: tuple[int, ...], what: str) -> 
 
 def _dense(rule: Rule, states: Sequence[Array], grad: Array, given: Values) -> None:
     _same_shapes(states, np.shape(grad), "the gradient")
+    if grad.size <= _BLOCK:
+        rule(states, grad, given)
+        return
     for *parts, slope in _blocks([*states, grad]):
         rule(parts, slope, given)
 

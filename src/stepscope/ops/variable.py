@@ -85,6 +85,22 @@ class Variable:
             keys.append(GraphKeys.TRAINABLE_VARIABLES)
         self._graph.add_to_collections(keys, self)
 
+    @classmethod
+    def _around(
+        cls, variable: Tensor, initializer: Operation, initial_value: Tensor, snapshot: Tensor,
+        trainable: bool,
+    ) -> Variable:  # fmt: skip
+        """A variable whose nodes are in the graph already; it joins no collection."""
+        self = cls.__new__(cls)
+        self._trainable, self._constraint = trainable, None
+        self._graph, self._op, self._variable = variable.graph, variable.op, variable
+        self._is_resource = variable.op.type == "VarHandleOp"
+        self._initializer, self._initial_value = initializer, initial_value
+        self._snapshot = snapshot
+        if self._is_resource:
+            self._declared = variable.op.get_attr("shape")
+        return self
+
     def _make_initial_value(self, value: Any, dtype: DType | None, scope: str) -> Tensor:
         graph = self._graph
         if not callable(value) and not self._is_resource:
@@ -270,6 +286,12 @@ class Variable:
             return self._update_resource("AssignSubVariableOp", delta, name, read_value)
         result = assign_sub(self._variable, delta, use_locking, name)
         return result if read_value else result.op
+
+    def count_up_to(self, limit: int) -> Tensor:
+        """The value before it is counted up by one; OutOfRangeError once it is `limit`."""
+        from stepscope.ops.counting import count_up_to
+
+        return count_up_to(self, limit)
 
     def _update_resource(
         self, op_type: str, value: Any, name: str | None, read_value: bool, **attrs: Any

@@ -51,8 +51,8 @@ class VariableCell:
     """The storage of one variable in one session. See the module's text."""
 
     __slots__ = (
-        "__weakref__", "_held", "_lock", "_made", "_value", "declared_shape", "device", "dtype",
-        "name", "op",
+        "__weakref__", "_held", "_holdings", "_lock", "_made", "_value", "declared_shape", "device",
+        "dtype", "name", "op",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,8 @@ class VariableCell:
         self.device = device
         self._held = held if held is not None else HeldBytes()
         self._made = (0, 0)
+        self._holdings: list[Holding] | None = []
+        """What `holdings` says of the stored array; None where it was not asked yet."""
         self.dtype = dtype.base_dtype
         self.declared_shape = declared_shape
         self._lock = threading.Lock()
@@ -113,12 +115,17 @@ class VariableCell:
         return self._value
 
     def holdings(self) -> list[Holding]:
-        """The stored array, as memory; empty before the first assignment."""
+        """The stored array, as memory; empty before the first assignment. Not to be changed."""
+        known = self._holdings
+        if known is not None:
+            return known
         with self._lock:
-            value, made = self._value, self._made
-        if value is None:
-            return []
-        return [holding(value, self.dtype, self.op, 0, self.device, KIND, made)]
+            value = self._value
+            if value is None:
+                return []
+            known = [holding(value, self.dtype, self.op, 0, self.device, KIND, self._made)]
+            self._holdings = known
+        return known
 
     def assign(self, value: Any, same_shape: bool = False) -> VariableCell:
         """Store a copy of the value. With `same_shape` another shape is InvalidArgumentError."""
@@ -147,7 +154,12 @@ class VariableCell:
         difference = new.nbytes - (0 if old is None else old.nbytes)
         if difference:
             self._held.add(self.device, difference)
+        self._is_another()
+
+    def _is_another(self) -> None:
+        """The array that will be stored is not the one that was."""
         self._made = made_now()
+        self._holdings = None
 
     def _check_shape(self, found: tuple[int, ...], old: Array | None) -> None:
         wanted = self.declared_shape if old is None else TensorShape(old.shape)
@@ -184,7 +196,7 @@ class VariableCell:
                     ufunc(old, value, out=old)
                 else:
                     old = ufunc(old, value, out=np.empty_like(old))
-                    self._made = made_now()
+                    self._is_another()
             finally:
                 old.setflags(write=False)
                 self._value = old
@@ -203,7 +215,7 @@ class VariableCell:
             try:
                 if getrefcount(old) != _ALONE:
                     old = old.copy()
-                    self._made = made_now()
+                    self._is_another()
                 old.setflags(write=True)
                 change(old)
             finally:

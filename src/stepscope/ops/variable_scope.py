@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from stepscope.graph.defaults import get_default_graph
@@ -37,10 +38,14 @@ class VariableScope:
     def __init__(
         self, name: str, reuse: Any = None, initializer: Any = None, dtype: Any = float32,
         use_resource: bool | None = None, original_name_scope: str = "",
+        regularizer: Any = None, constraint: Any = None, custom_getter: Any = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.reuse = reuse
         self.initializer = initializer
+        self.regularizer = regularizer
+        self.constraint = constraint
+        self.custom_getter = custom_getter
         self.dtype = as_dtype(dtype)
         self.use_resource = use_resource
         self.original_name_scope = original_name_scope
@@ -52,11 +57,24 @@ class VariableScope:
     def set_initializer(self, initializer: Any) -> None:
         self.initializer = initializer
 
+    def set_regularizer(self, regularizer: Any) -> None:
+        self.regularizer = regularizer
+
+    def set_use_resource(self, use_resource: bool | None) -> None:
+        self.use_resource = use_resource
+
     def global_variables(self) -> list[Any]:
         return self._collection(GraphKeys.GLOBAL_VARIABLES)
 
+    def local_variables(self) -> list[Any]:
+        return self._collection(GraphKeys.LOCAL_VARIABLES)
+
     def trainable_variables(self) -> list[Any]:
         return self._collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def get_collection(self, name: str) -> list[Any]:
+        """What of a collection belongs to this scope, by name."""
+        return self._collection(name)
 
     def _collection(self, key: str) -> list[Any]:
         return get_default_graph().get_collection(key, f"{self.name}/" if self.name else None)
@@ -91,16 +109,24 @@ def variable_scope(
     default_name: str | None = None,
     values: Sequence[Any] | None = None,
     initializer: Any = None,
+    regularizer: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Callable[..., Any] | None = None,
     reuse: Any = None,
     dtype: Any = None,
     use_resource: bool | None = None,
+    constraint: Any = None,
     auxiliary_name_scope: bool = True,
 ) -> Iterator[VariableScope]:
     """Prefix the names of variables, and set how `get_variable` finds or makes them.
 
     A scope object is entered again under its own name. `default_name` is made unique, and used
     where no name is given. `reuse=True` finds variables, AUTO_REUSE finds or makes them.
+    `custom_getter` is called in place of `get_variable`, which it gets as its first argument.
     """
+    del caching_device
+    _refuse_partitions("variable_scope", partitioner)
     graph = graph_of(values or ())
     with graph.as_default():
         store = _store()
@@ -117,23 +143,44 @@ def variable_scope(
             base.initializer if initializer is None else initializer,
             base.dtype if dtype is None else dtype,
             base.use_resource if use_resource is None else use_resource,
+            base.original_name_scope,
+            base.regularizer if regularizer is None else regularizer,
+            base.constraint if constraint is None else constraint,
+            _both_getters(base.custom_getter, custom_getter),
         )
         store.scope = scope
         opened[full] += 1
         try:
+            # A scope that is entered again keeps the name scope it had first.
+            again = isinstance(name_or_scope, VariableScope)
             if own and auxiliary_name_scope:
                 with graph.name_scope(own) as name_scope:
-                    scope.original_name_scope = name_scope
+                    scope.original_name_scope = (
+                        base.original_name_scope if again else name_scope or ""
+                    )
                     yield scope
             else:
-                current = graph.get_name_scope()
-                scope.original_name_scope = f"{current}/" if current else ""
+                if not again:
+                    current = graph.get_name_scope()
+                    scope.original_name_scope = f"{current}/" if current else ""
                 yield scope
         finally:
             store.scope = outer
             # Inner scopes start counting anew when this one is entered again.
             for key in [k for k in opened if k.startswith(f"{full}/")]:
                 del opened[key]
+
+
+def _refuse_partitions(what: str, partitioner: Any) -> None:
+    if partitioner is not None:
+        raise NotImplementedError(f"{what}: partitioned variables are not supported.")
+
+
+def _both_getters(outer: Any, inner: Any) -> Any:
+    """The inner scope's getter around the outer's."""
+    if outer is None or inner is None:
+        return inner or outer
+    return lambda getter, *args, **more: inner(partial(outer, getter), *args, **more)
 
 
 def _unique(store: _Store, default_name: str | None) -> str:
@@ -152,26 +199,84 @@ def get_variable(
     shape: Any = None,
     dtype: Any = None,
     initializer: Any = None,
-    regularizer: Callable[[Tensor], Tensor] | None = None,
+    regularizer: Callable[[Tensor], Tensor | None] | None = None,
     trainable: bool | None = None,
     collections: Collection[str] | None = None,
     caching_device: Any = None,
     partitioner: Any = None,
     validate_shape: bool = True,
     use_resource: bool | None = None,
+    custom_getter: Callable[..., Any] | None = None,
     constraint: Callable[[Tensor], Tensor] | None = None,
-) -> Variable:
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
     """The variable of that name in the current variable scope: made, or found again.
 
     `initializer` is a tensor or value, or is called with shape and dtype; without one it is the
-    scope's, or Glorot's for floats and zeros for other types.
+    scope's, or Glorot's for floats and zeros for other types. What `regularizer` (or the scope's)
+    makes of a new variable joins the regularization losses.
     """
-    del caching_device
-    if partitioner is not None:
-        raise NotImplementedError("get_variable: partitioned variables are not supported.")
+    del caching_device, synchronization, aggregation
+    _refuse_partitions("get_variable", partitioner)
+    scope = _store().scope
+    full = f"{scope.name}/{name}" if scope.name else name
+    getter = _both_getters(scope.custom_getter, custom_getter)
+    make = _get_variable if getter is None else partial(getter, _get_variable)
+    return make(
+        full,
+        shape=shape,
+        dtype=dtype,
+        initializer=scope.initializer if initializer is None else initializer,
+        regularizer=scope.regularizer if regularizer is None else regularizer,
+        trainable=trainable,
+        collections=collections,
+        validate_shape=validate_shape,
+        use_resource=scope.use_resource if use_resource is None else use_resource,
+        constraint=scope.constraint if constraint is None else constraint,
+    )
+
+
+def get_local_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Callable[[Tensor], Tensor | None] | None = None,
+    trainable: bool = False,
+    collections: Collection[str] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Callable[..., Any] | None = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
+) -> Any:
+    """`get_variable` for the collection of local variables, not trained."""
+    del trainable
+    return get_variable(
+        name, shape, dtype, initializer, regularizer, False,
+        [*(collections or []), GraphKeys.LOCAL_VARIABLES], caching_device, partitioner,
+        validate_shape, use_resource, custom_getter, constraint,
+    )  # fmt: skip
+
+
+def _get_variable(
+    full: str,
+    *,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Callable[[Tensor], Tensor | None] | None = None,
+    trainable: bool | None = None,
+    collections: Collection[str] | None = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
+) -> Variable:
+    """By its full name; this is what a custom getter gets."""
     store = _store()
     scope = store.scope
-    full = f"{scope.name}/{name}" if scope.name else name
     wanted = scope.dtype if dtype is None else as_dtype(dtype).base_dtype
     found = store.variables.get(full)
     if found is not None:
@@ -181,8 +286,6 @@ def get_variable(
             f"Variable {full} does not exist, or was not created with tf.get_variable(). "
             "Did you mean to set reuse=tf.AUTO_REUSE in VarScope?"
         )
-    if initializer is None:
-        initializer = scope.initializer
     with get_default_graph().name_scope(None):
         variable = Variable(
             _initial_value(full, initializer, shape, wanted),
@@ -191,14 +294,16 @@ def get_variable(
             validate_shape=validate_shape,
             name=full,
             dtype=None if dtype is None and _is_value(initializer) else wanted,
-            use_resource=scope.use_resource if use_resource is None else use_resource,
+            use_resource=use_resource,
             constraint=constraint,
         )
     store.variables[full] = variable
     if regularizer is not None:
         graph = get_default_graph()
         with graph.name_scope(f"{full}/Regularizer/"):
-            graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, regularizer(variable.value()))
+            loss = regularizer(variable.value())
+        if loss is not None:
+            graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
     return variable
 
 

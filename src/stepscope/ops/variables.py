@@ -26,8 +26,10 @@ from stepscope.ops.variable import (
 
 __all__ = [
     "Variable", "all_variables", "assign", "assign_add", "assign_sub", "global_variables",
-    "global_variables_initializer", "initialize_all_variables", "is_variable_initialized",
-    "local_variables", "local_variables_initializer", "report_uninitialized_variables",
+    "global_variables_initializer", "initialize_all_variables", "initialize_local_variables",
+    "initialize_variables", "is_variable_initialized",
+    "local_variables", "local_variables_initializer", "model_variables",
+    "moving_average_variables", "report_uninitialized_variables",
     "scatter_add", "scatter_sub", "scatter_update", "trainable_variables",
     "variables_initializer",
 ]  # fmt: skip
@@ -48,6 +50,24 @@ def local_variables(scope: str | None = None) -> list[Variable]:
 
 def trainable_variables(scope: str | None = None) -> list[Variable]:
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def model_variables(scope: str | None = None) -> list[Variable]:
+    """The variables of layers (`tf.contrib.layers`)."""
+    return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Variable]:
+    """The variables that moving averages are kept of."""
+    return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+def initialize_variables(var_list: Iterable[Variable], name: str = "init") -> Operation:
+    return variables_initializer(var_list, name)
+
+
+def initialize_local_variables() -> Operation:
+    return local_variables_initializer()
 
 
 def variables_initializer(var_list: Iterable[Variable], name: str = "init") -> Operation:

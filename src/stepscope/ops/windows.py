@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from stepscope.errors import UnimplementedError
 from stepscope.graph.dtypes import Array
 from stepscope.graph.registry import KernelNode
 from stepscope.graph.shapes import TensorShape
+
+SCRATCH_BYTES: Final = 2 << 20
+"""How much of the windows is laid out at a time; each thread that does so keeps as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,19 @@ class Line:
         assert self.count is not None
         start = offset * self.dilation
         return slice(start, start + (self.count - 1) * self.stride + 1, self.stride)
+
+    def covers(self, length: int) -> bool:
+        """Whether windows that do not overlap leave out nothing of a (padded) axis."""
+        return self.stride == self.size and self.dilation == 1 and self.count == length / self.size
+
+    def turned(self, length: int) -> Line | None:
+        """For each element of an axis of that length, the windows it was in; None if with gaps."""
+        reach = (self.size - 1) * self.dilation
+        before, count = reach - self.before, self.count or 0
+        after = length + reach - count - before
+        if self.stride != 1 or before < 0 or after < 0:
+            return None
+        return Line(length, self.size, 1, self.dilation, before, after)
 
 
 def line(
@@ -77,6 +95,23 @@ def lines_of(node: Any, lengths: Sequence[int | None], sizes: Sequence[int]) -> 
         for i in range(2)
     ]  # fmt: skip
     return made[0], made[1]
+
+
+class _Scratch(threading.local):
+    buffer: Array = np.empty(0, np.uint8)
+
+
+_kept = _Scratch()
+
+
+def scratch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Memory for something that ends before the next call on this thread. Small ones are kept."""
+    size = math.prod(shape) * dtype.itemsize
+    if size > SCRATCH_BYTES:
+        return np.empty(shape, dtype)
+    if _kept.buffer.nbytes < size:
+        _kept.buffer = np.empty(SCRATCH_BYTES, np.uint8)
+    return _kept.buffer[:size].view(dtype).reshape(shape)
 
 
 def _attrs(node: Any) -> Any:

@@ -7,18 +7,24 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from stepscope.graph.registry import COVERAGE_PAGE
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 ROOT = "stepscope.tf1"
 _MOST_SHOWN = 5
-_SUBMODULES = ("nn", "math", "random", "linalg", "queue", "train", "summary", "errors")
+_SUBMODULES = (
+    "nn", "math", "random", "linalg", "queue", "train", "summary", "errors", "layers", "losses",
+    "metrics", "initializers", "contrib.layers",
+)  # fmt: skip
 
 
-def absent(module: str) -> Callable[[str], Any]:
+def absent(module: str, reasons: Mapping[str, str] | None = None) -> Callable[[str], Any]:
     """The `__getattr__` of a module of this package; pass its `__name__`.
 
-    The error names the module as TensorFlow does: `tensorflow.nn`, not `stepscope.tf1.nn`.
+    The error names the module as TensorFlow does: `tensorflow.nn`, not `stepscope.tf1.nn`. For a
+    name in `reasons` it says what that tells, in place of what is close.
     """
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
@@ -26,11 +32,30 @@ def absent(module: str) -> Callable[[str], Any]:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         raise AttributeError(
             f"module {public_name(module)!r} (Stepscope's embedded engine) has no attribute "
-            f"{name!r}; {close_to(module, name)}",
+            f"{name!r}; {(reasons or {}).get(name) or _why(module, name)}. {COVERAGE_PAGE} lists "
+            "the names that are there",
             name=name,
         )
 
     return __getattr__
+
+
+_ELSEWHERE = {
+    "function": "a TensorFlow 2 function: build a graph and run it in a tf.Session",
+    "GradientTape": "TensorFlow 2's way to differentiate: use tf.gradients",
+    "Module": "TensorFlow 2's: use tf.layers.Layer or plain functions",
+    "keras": "Keras is no part of this engine: use tf.layers and tf.losses",
+    "estimator": "Estimator is no part of this engine: use tf.train.MonitoredTrainingSession",
+    "data": "tf.data is no part of this engine: feed arrays, or use tf.train.batch and queues",
+    "distribute": "TensorFlow 2's: place ops with tf.device",
+    "slim": "use tf.layers",
+    "enable_resource_variables": "pass use_resource=True to tf.get_variable or tf.variable_scope",
+}
+
+
+def _why(module: str, name: str) -> str:
+    """What to use in place of a name of another age of TensorFlow, or else what is close."""
+    return _ELSEWHERE.get(name) or close_to(module, name)
 
 
 def public_name(module: str) -> str:
@@ -65,8 +90,5 @@ def public_names(module: ModuleType) -> list[str]:
 
 def _public_modules() -> list[tuple[str, list[str]]]:
     """The top module and those right below it: what programs reach as `tf.x` and `tf.nn.x`."""
-    below = [
-        f"{ROOT}.{name}"
-        for name in ("nn", "math", "random", "linalg", "queue", "train", "summary", "errors")
-    ]
+    below = [f"{ROOT}.{name}" for name in _SUBMODULES]
     return [(name, _names(name)) for name in (ROOT, *below) if name in sys.modules]

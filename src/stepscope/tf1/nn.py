@@ -19,6 +19,7 @@ from stepscope.ops.cross_entropy import (
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
+from stepscope.ops.fused_batch_norm import fused_batch_norm
 from stepscope.ops.nn import (
     batch_normalization,
     bias_add,
@@ -44,6 +45,7 @@ __all__ = [
     "dropout",
     "elu",
     "embedding_lookup",
+    "fused_batch_norm",
     "in_top_k",
     "l2_loss",
     "l2_normalize",

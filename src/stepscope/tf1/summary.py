@@ -2,12 +2,13 @@
 
 from stepscope._messages import Event, SessionLog, Summary, TaggedRunMetadata
 from stepscope.export import FileWriter
-from stepscope.ops.summaries import merge, merge_all, scalar, text
+from stepscope.ops.summaries import histogram, image, merge, merge_all, scalar, text
+from stepscope.programs.summary_writers import FileWriterCache
 from stepscope.tf1._absent import absent
 
 __all__ = [
-    "Event", "FileWriter", "SessionLog", "Summary", "TaggedRunMetadata", "merge", "merge_all",
-    "scalar", "text",
+    "Event", "FileWriter", "FileWriterCache", "SessionLog", "Summary", "TaggedRunMetadata",
+    "histogram", "image", "merge", "merge_all", "scalar", "text",
 ]  # fmt: skip
 
 __getattr__ = absent(__name__)

@@ -19,7 +19,59 @@ def both(tf):
     return tf.summary.merge_all()
 
 
+RANDOM = np.random.default_rng(3)
+SPREAD = RANDOM.normal(0, 1, 1000) * 10.0 ** RANDOM.integers(-15, 22, 1000)
+VALUES = {
+    "spread": SPREAD,
+    "small": RANDOM.normal(size=(4, 5)),
+    "zeros": np.zeros(7),
+    "scalar": np.array(-3.5),
+    "none": np.zeros(0),
+    "limits": np.array([1e-12, 1.1e-12, -1e-12, 1e20, -1e20, 1e30, -1e30, 0.0]),
+}
+PIXELS = RANDOM.normal(size=(4, 3, 5, 3))
+
+
+def histogram(id, values, dtype, **more):
+    return Case(
+        f"histogram/{id}",
+        ("HistogramSummary",),
+        lambda tf: tf.summary.histogram("h", tf.constant(values, dtype)),
+        **more,
+    )
+
+
+def image(id, pixels, dtype, **more):
+    """Pixels are compared elsewhere: how they are packed is up to the encoder."""
+    return Case(
+        f"image/{id}",
+        ("ImageSummary",),
+        lambda tf: tf.summary.image("i", tf.constant(pixels, dtype)),
+        values=False,
+        **more,
+    )
+
+
 CASES = [
+    *(histogram(f"{n}-{d}", v, d) for n, v in VALUES.items() for d in ("float32", "float64")),
+    histogram("halves", VALUES["small"], "float16"),
+    histogram("ints", np.array([[1, -2], [3, 3]]), "int32"),
+    histogram("bytes", np.arange(20), "uint8"),
+    histogram("nan", [1.0, float("nan")], "float32", fails="run", match="Nan in summary histogram"),
+    histogram(
+        "infinity", [float("inf")], "float32", fails="run", match="Infinity in summary histogram"
+    ),
+    histogram("strings", ["a"], "string", fails="build"),
+    Case(
+        "histogram/family",
+        ("HistogramSummary",),
+        lambda tf: inside(tf, lambda: tf.summary.histogram("h", [1.0], family="f")),
+    ),
+    image("floats", PIXELS, "float32"),
+    image("halves", PIXELS[:2], "float16"),
+    image("bytes", np.arange(12).reshape(1, 2, 2, 3), "uint8"),
+    image("grey", PIXELS[..., :1], "float32"),
+    image("channels", PIXELS[..., :2], "float32", fails="run", match="last dim 1, 3, or 4"),
     Case("scalar/float", SCALAR, lambda tf: tf.summary.scalar("loss", tf.constant(2.5))),
     Case("scalar/value", SCALAR, lambda tf: tf.summary.scalar("loss", 2.5)),
     Case("scalar/int", SCALAR, lambda tf: tf.summary.scalar("n", tf.constant(3))),

@@ -27,10 +27,10 @@ SPARSE = {
 }
 
 
-def applied(op, states, values, resource, dtype, **attrs):
+def applied(op, states, values, resource, dtype, start=X, **attrs):
     def build(tf):
         held = {
-            name: tf.Variable(np.asarray(X + i, dtype), name=name, use_resource=resource)
+            name: tf.Variable(np.asarray(start + i, dtype), name=name, use_resource=resource)
             for i, name in enumerate(states.split())
         }
         given = {k: v if k == "indices" else np.asarray(v, dtype) for k, v in values.items()}
@@ -52,6 +52,9 @@ for name, (states, values) in {**DENSE, **SPARSE}.items():
         for dtype in ("float32", "float64"):
             case(f"{prefix}{name}-{dtype}", prefix + name,
                  applied(prefix + name, states, values, bool(prefix), dtype), tol=2e-6)  # fmt: skip
+        cube = {k: v[:, None] if np.ndim(v) == 2 else v for k, v in values.items()}
+        build = applied(prefix + name, states, cube, bool(prefix), "float32", X[:, None])
+        case(f"{prefix}{name}-rank3", prefix + name, build, tol=2e-6)
         if "Momentum" in name or name == "ApplyAdam":
             case(f"{prefix}{name}-nesterov", prefix + name, applied(
                 prefix + name, states, values, bool(prefix), "float32", use_nesterov=True),

@@ -104,6 +104,15 @@ CASES = [
     Case("assign_add", ("AssignAdd",), after_init(lambda tf, v: v.assign_add(RANDOM))),
     Case("assign_sub", ("AssignSub",), after_init(lambda tf, v: tf.assign_sub(v, RANDOM))),
     Case("assign/chain", ("AssignAdd", "AssignSub"), after_two_updates),
+    Case("count_up_to", ("CountUpTo",), after_init(
+         lambda tf, v: tf.count_up_to(v, 3), value=np.int32(1))),
+    Case("count_up_to/int64", ("CountUpTo",), after_init(
+         lambda tf, v: v.count_up_to(2), value=np.int64(1))),
+    Case("count_up_to/resource", ("ResourceCountUpTo",), after_init(
+         lambda tf, v: v.count_up_to(9), make=resource, value=np.int32(8))),
+    Case("count_up_to/at_its_limit", ("CountUpTo",), after_init(
+         lambda tf, v: tf.count_up_to(v, 3), value=np.int32(3)),
+         fails="run", match="Reached limit of 3"),
     Case("is_variable_initialized", ("IsVariableInitialized",),
          lambda tf: tf.raw_ops.IsVariableInitialized(ref=variable(tf, 1)._as_graph_element())),
     Case("is_variable_initialized/yes", ("IsVariableInitialized",), after_init(

@@ -29,6 +29,7 @@ from stepscope.graph.registry import (
     lookup,
 )
 from stepscope.graph.shapes import UNKNOWN, TensorShape
+from stepscope.ops.control_flow import FLOW
 from stepscope.ops.resources import ResourceStore
 
 
@@ -68,13 +69,18 @@ def all_cases() -> list[Case]:
     return cases
 
 
+_RENAMED = {"reduction_indices": "axis"}
+"""Inputs that `tf.raw_ops` calls something else."""
+
+
 class _RawOps:
     """Op types applied by name, as `tf.raw_ops` does."""
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         def call(name: str | None = None, **arguments: Any) -> Any:
             definition = lookup(op_type)
-            inputs = [arguments.pop(spec.name) for spec in definition.inputs]
+            names = [_RENAMED.get(spec.name, spec.name) for spec in definition.inputs]
+            inputs = [arguments.pop(name) for name in names]
             op = apply_op(op_type, *inputs, name=name, **arguments)
             outputs = op.values()
             return outputs[0] if len(outputs) == 1 else list(outputs) or op
@@ -90,6 +96,7 @@ class Names:
         self.bool = dtypes.bool_
         self.name_scope = name_scope
         self.summary = stepscope.ops.summaries
+        self.losses = stepscope.ops.losses
         self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self
         self.initializers = self.train = self.queue = self.debugging = self
 
@@ -104,8 +111,24 @@ class Names:
         raise AttributeError(f"no op function is called {name!r}")
 
 
+_NOT_OPS = (
+    "contrib_layers",
+    "image_layers",
+    "layer",
+    "layers",
+    "losses",
+    "metrics",
+    "normalization",
+)
+"""Modules that make larger things of ops, under names that some ops have too."""
+
+
 def _families() -> list[types.ModuleType]:
-    families = [m for m in vars(stepscope.ops).values() if isinstance(m, types.ModuleType)]
+    families = [
+        module
+        for name, module in vars(stepscope.ops).items()
+        if isinstance(module, types.ModuleType) and name not in _NOT_OPS
+    ]
     return sorted(families, key=lambda module: module.__name__)
 
 
@@ -118,8 +141,13 @@ def flatten(structure: Any) -> list[Any]:
     return [structure]
 
 
+def as_array(value: Any) -> Any:
+    # NumPy's own type of bytes drops zeros at their end.
+    return np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
+
+
 def assert_same_value(ours: Any, theirs: Any, tol: float, what: str) -> None:
-    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    ours, theirs = as_array(ours), as_array(theirs)
     assert ours.shape == theirs.shape, f"{what}: shape {ours.shape}, TensorFlow's {theirs.shape}"
     if theirs.dtype.kind in "SUO":
         assert ours.reshape(-1).tolist() == theirs.reshape(-1).tolist(), what
@@ -159,7 +187,7 @@ def evaluate(graph: Graph, fetches: list[Any], feeds: Mapping[str, Any]) -> list
 def is_pure(fetches: list[Any]) -> bool:
     """Whether no node that the fetches need has a state or looks at the run it is part of."""
     ops = _ancestors(fetches, {})
-    return not any(op.op_type.stateful or op.control_inputs for op in ops)
+    return not any(op.op_type.stateful or op.control_inputs or op.type in FLOW for op in ops)
 
 
 def _ancestors(fetches: list[Any], known: Mapping[Tensor, Any]) -> set[Operation]:
