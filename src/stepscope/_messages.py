@@ -110,6 +110,7 @@ __all__ = [
     "OptimizerOptions",
     "OverheadProto",
     "PlacementProto",
+    "QueueRunnerDef",
     "RPCOptions",
     "RewriterConfig",
     "RunMetadataMessage",
@@ -211,6 +212,14 @@ _OWN_MESSAGES: dict[str, list[tuple[str, str, int]]] = {
         ("compared", "bool", 6),
         ("grown", "repeated Growth", 7),
         ("advice", "string", 8),
+    ],
+    # TensorFlow's, which the copies lack; the last field is an enum there, the same on the wire.
+    "QueueRunnerDef": [
+        ("queue_name", "string", 1),
+        ("enqueue_op_name", "repeated string", 2),
+        ("close_op_name", "string", 3),
+        ("cancel_op_name", "string", 4),
+        ("queue_closed_exception_types", "repeated int32", 5),
     ],
     "AllocationLog": [
         ("strings", "repeated string", 1),
@@ -346,6 +355,7 @@ OverheadProto: Any = _message_class("Overhead")
 PlacementProto: Any = _message_class("Placement")
 SourceProto: Any = _message_class("Source")
 NodeOpProto: Any = _message_class("NodeOp")
+QueueRunnerDef: Any = _message_class("QueueRunnerDef")
 ThreadIdentProto: Any = _message_class("ThreadIdent")
 DevicePeakProto: Any = _message_class("DevicePeak")
 AllocationLogProto: Any = _message_class("AllocationLog")

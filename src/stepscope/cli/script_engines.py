@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli import wording
+from stepscope.cli import script_data, wording
 from stepscope.cli.script_imports import tensorflow_use
 from stepscope.errors import StepscopeError
 from stepscope.scheduling import Action
@@ -138,7 +138,10 @@ class TensorFlow(ScriptEngine):
         def source(add: Any) -> Iterator[None]:
             recorder = ScriptRecorder(add, level, schedule, runs.limit, memory=self._memory)
             self._recorder = recorder
-            script_patches.install(recorder, as_tensorflow1=self.asked or bool(self.found))
+            as_tensorflow1 = self.asked or bool(self.found)
+            if as_tensorflow1:
+                script_data.provide()
+            script_patches.install(recorder, as_tensorflow1=as_tensorflow1)
             try:
                 yield
             finally:

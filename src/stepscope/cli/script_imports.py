@@ -59,6 +59,8 @@ def tensorflow_use(source: bytes) -> TensorFlowUse:
                         version_1 = f"tensorflow.{name.name} in line {node.lineno}"
             else:
                 rebound |= {name.asname or name.name for name in node.names}
+                if node.module.startswith("tensorflow.examples") and not version_1:
+                    version_1 = f"{node.module} in line {node.lineno}"
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             rebound.add(node.id)
     return TensorFlowUse(imports, version_1 or _first_use(tree, bound - rebound))

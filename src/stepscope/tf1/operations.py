@@ -21,6 +21,7 @@ from stepscope.ops.comparison import (
     where,
     where_v2,
 )
+from stepscope.ops.conditionals import case, cond
 from stepscope.ops.constants import (
     constant,
     fill,
@@ -54,6 +55,7 @@ from stepscope.ops.conversion import (
     to_int32,
     to_int64,
 )
+from stepscope.ops.counting import count_up_to
 from stepscope.ops.diagonals import (
     eye,
     matrix_diag,
@@ -107,6 +109,7 @@ from stepscope.ops.joining import (
     stack,
     unstack,
 )
+from stepscope.ops.loops import while_loop
 from stepscope.ops.masks import boolean_mask, sequence_mask
 from stepscope.ops.matmul import matmul, tensordot
 from stepscope.ops.padding import (
@@ -162,6 +165,7 @@ from stepscope.ops.strings import (
     reduce_join,
     string_join,
 )
+from stepscope.ops.tensor_array import TensorArray
 from stepscope.ops.unary import (
     abs,
     acos,
@@ -210,6 +214,7 @@ from stepscope.ops.variable import (
 from stepscope.ops.variable_scope import (
     AUTO_REUSE,
     VariableScope,
+    get_local_variable,
     get_variable,
     get_variable_scope,
     variable_scope,
@@ -219,43 +224,48 @@ from stepscope.ops.variables import (
     global_variables,
     global_variables_initializer,
     initialize_all_variables,
+    initialize_local_variables,
+    initialize_variables,
     local_variables,
     local_variables_initializer,
+    model_variables,
+    moving_average_variables,
     report_uninitialized_variables,
     trainable_variables,
     variables_initializer,
 )
 
 __all__ = [
-    "AUTO_REUSE", "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue", "Variable",
-    "VariableScope", "abs", "acos", "add", "add_n", "all_variables", "argmax", "argmin",
+    "AUTO_REUSE", "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue", "TensorArray",
+    "Variable", "VariableScope", "abs", "acos", "add", "add_n", "all_variables", "argmax", "argmin",
     "as_string", "asin", "assign", "assign_add", "assign_sub", "atan", "atan2", "batch_gather",
-    "bitcast", "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics",
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex", "concat", "conj", "constant",
-    "constant_initializer", "cos", "cosh", "count_nonzero", "cumprod", "cumsum", "div",
-    "div_no_nan", "divide", "ensure_shape", "equal", "erf", "erfc", "exp", "expand_dims", "expm1",
-    "eye", "fill", "floor", "floor_div", "floordiv", "floormod", "gather", "gather_nd", "get_seed",
-    "get_variable", "get_variable_scope", "global_norm", "global_variables",
-    "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
-    "gradients", "greater", "greater_equal", "group", "identity", "identity_n", "imag",
-    "initialize_all_variables", "invert_permutation", "is_finite", "is_inf", "is_nan",
+    "bitcast", "boolean_mask", "broadcast_to", "case", "cast", "ceil", "check_numerics",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex", "concat", "cond", "conj",
+    "constant", "constant_initializer", "cos", "cosh", "count_nonzero", "count_up_to", "cumprod",
+    "cumsum", "div", "div_no_nan", "divide", "ensure_shape", "equal", "erf", "erfc", "exp",
+    "expand_dims", "expm1", "eye", "fill", "floor", "floor_div", "floordiv", "floormod", "gather",
+    "gather_nd", "get_local_variable", "get_seed", "get_variable", "get_variable_scope",
+    "global_norm", "global_variables", "global_variables_initializer", "glorot_normal_initializer",
+    "glorot_uniform_initializer", "gradients", "greater", "greater_equal", "group", "identity",
+    "identity_n", "imag", "initialize_all_variables", "initialize_local_variables",
+    "initialize_variables", "invert_permutation", "is_finite", "is_inf", "is_nan",
     "is_variable_initialized", "less", "less_equal", "lin_space", "linspace", "local_variables",
     "local_variables_initializer", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
     "logical_or", "logical_xor", "matmul", "matrix_diag", "matrix_diag_part", "matrix_set_diag",
-    "maximum", "minimum", "mod", "multinomial", "multiply", "negative", "no_op", "not_equal",
-    "numpy_function", "one_hot", "ones", "ones_initializer", "ones_like", "pad", "placeholder",
-    "placeholder_with_default", "pow", "py_func", "random_normal", "random_normal_initializer",
-    "random_shuffle", "random_uniform", "random_uniform_initializer", "range", "rank", "real",
-    "realdiv", "reciprocal", "reduce_all", "reduce_any", "reduce_join", "reduce_logsumexp",
-    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum",
-    "report_uninitialized_variables", "reshape", "reverse", "reverse_v2", "rint", "round", "rsqrt",
-    "scatter_add", "scatter_nd", "scatter_sub", "scatter_update", "sequence_mask",
-    "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh", "size", "slice",
-    "split", "sqrt", "square", "squared_difference", "squeeze", "stack", "stop_gradient",
-    "strided_slice", "string_join", "subtract", "tan", "tanh", "tensordot", "tile", "to_double",
-    "to_float", "to_int32", "to_int64", "trainable_variables", "transpose", "truediv",
-    "truncated_normal", "truncated_normal_initializer", "truncatediv", "truncatemod", "tuple",
-    "unique", "unique_with_counts", "unsorted_segment_sum", "unstack", "variable_scope",
-    "variables_initializer", "variance_scaling_initializer", "where", "where_v2", "zeros",
-    "zeros_initializer", "zeros_like",
+    "maximum", "minimum", "mod", "model_variables", "moving_average_variables", "multinomial",
+    "multiply", "negative", "no_op", "not_equal", "numpy_function", "one_hot", "ones",
+    "ones_initializer", "ones_like", "pad", "placeholder", "placeholder_with_default", "pow",
+    "py_func", "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
+    "random_uniform_initializer", "range", "rank", "real", "realdiv", "reciprocal", "reduce_all",
+    "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_sum", "report_uninitialized_variables", "reshape", "reverse",
+    "reverse_v2", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
+    "scatter_update", "sequence_mask", "set_random_seed", "shape", "shape_n", "sigmoid", "sign",
+    "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze",
+    "stack", "stop_gradient", "strided_slice", "string_join", "subtract", "tan", "tanh",
+    "tensordot", "tile", "to_double", "to_float", "to_int32", "to_int64", "trainable_variables",
+    "transpose", "truediv", "truncated_normal", "truncated_normal_initializer", "truncatediv",
+    "truncatemod", "tuple", "unique", "unique_with_counts", "unsorted_segment_sum", "unstack",
+    "variable_scope", "variables_initializer", "variance_scaling_initializer", "where", "where_v2",
+    "while_loop", "zeros", "zeros_initializer", "zeros_like",
 ]  # fmt: skip

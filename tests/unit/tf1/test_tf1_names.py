@@ -11,8 +11,10 @@ from stepscope.errors import UnimplementedError
 SUBMODULES = [
     *("nn", "math", "random", "linalg", "queue", "debugging"),
     *("errors", "summary", "train", "test", "dtypes"),
+    *("app", "flags", "gfile", "io", "logging"),
+    *("losses", "metrics", "initializers"),
 ]
-OURS_ALONE = {"core", "python", "timeline", "ThreadPoolOptionProto"}
+OURS_ALONE = {"examples", "contrib", "core", "python", "timeline", "ThreadPoolOptionProto"}
 
 
 # Arguments that have another name than TensorFlow's; they can be passed by position alone.
@@ -33,7 +35,7 @@ def test_every_name_is_one_of_tensorflows(tf, place):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("place", ["", "nn", "math", "random"])
+@pytest.mark.parametrize("place", ["", "nn", "math", "random", "losses", "metrics", "summary"])
 def test_functions_take_tensorflows_arguments(tf, place):
     """Every argument of ours has TensorFlow's name, in TensorFlow's order."""
     ours = getattr(tf1, place) if place else tf1

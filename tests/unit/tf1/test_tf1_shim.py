@@ -59,8 +59,23 @@ class TestInstalled:
             tf.placeholdr  # noqa: B018
         assert str(caught.value) == (
             "module 'tensorflow' (Stepscope's embedded engine) has no attribute 'placeholdr'; "
-            "close: placeholder"
+            "close: placeholder. docs/ops.md lists the names that are there"
         )
+
+    @pytest.mark.parametrize(
+        ("name", "instead"),
+        [
+            ("function", r"run it in a tf\.Session"),
+            ("GradientTape", r"use tf\.gradients"),
+            ("keras", r"use tf\.layers"),
+            ("data", r"tf\.train\.batch"),
+        ],
+    )
+    def test_names_of_tensorflow_2_say_what_to_use(self, name, instead):
+        import tensorflow as tf
+
+        with pytest.raises(AttributeError, match=rf"'{name}'; .*{instead}"):
+            getattr(tf, name)
 
     def test_a_missing_attribute_that_is_elsewhere_says_where(self):
         import tensorflow as tf

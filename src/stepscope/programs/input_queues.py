@@ -1,0 +1,258 @@
+"""Input through queues: producers that put elements in, and batches that come out.
+
+Nodes and names are TensorFlow's. Each queue gets a `QueueRunner` in the graph's collection, and a
+summary of how full it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepscope.errors import UnimplementedError
+from stepscope.graph import GraphKeys, convert_to_tensor
+from stepscope.graph.dtypes import float32, int64, string
+from stepscope.graph.graph import control_dependencies, name_scope
+from stepscope.graph.operation import Tensor
+from stepscope.graph.shapes import TensorShape, as_shape
+from stepscope.ops import (
+    comparison,
+    constants,
+    control,
+    conversion,
+    elementwise,
+    indexing,
+    shaping,
+    summaries,
+)
+from stepscope.ops.queues import FIFOQueue, QueueBase, RandomShuffleQueue
+from stepscope.ops.random import random_shuffle
+from stepscope.ops.variables import Variable
+from stepscope.programs.queue_runner import QueueRunner, add_queue_runner
+
+_NO_STRINGS = "string_input_producer requires a non-null input tensor"
+
+# -- producers ---------------------------------------------------------------------------------
+
+
+def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
+    """The tensor, `num_epochs` times; then `OutOfRangeError`.
+
+    The count is a local variable, `epochs`: run `tf.local_variables_initializer()` first.
+    """
+    if num_epochs is None:
+        return tensor
+    if num_epochs <= 0:
+        raise ValueError(f"num_epochs must be > 0 not {num_epochs}.")
+    with name_scope(name, "limit_epochs", [tensor]) as scope:
+        epochs = Variable(
+            constants.constant(0, dtype=int64), name="epochs", trainable=False,
+            collections=[GraphKeys.LOCAL_VARIABLES],
+        )  # fmt: skip
+        with control_dependencies([epochs.count_up_to(num_epochs)]):
+            return conversion.identity(tensor, name=scope)
+
+
+def input_producer(
+    input_tensor: Any,
+    element_shape: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    summary_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> FIFOQueue:
+    """A queue of the rows of a tensor, over and over or `num_epochs` times, each time shuffled."""
+    with name_scope(name, "input_producer", [input_tensor]):
+        tensor = convert_to_tensor(input_tensor, name="input_tensor")
+        shape = tensor.shape[1:].merge_with(as_shape(element_shape))
+        if not shape.is_fully_defined():
+            raise ValueError(
+                "Either `input_tensor` must have a fully defined shape or `element_shape` must be "
+                f"specified: {tensor.name} has shape {tensor.shape}"
+            )
+        if shuffle:
+            tensor = random_shuffle(tensor, seed=seed)
+        tensor = limit_epochs(tensor, num_epochs)
+        queue = FIFOQueue(
+            capacity, [tensor.dtype.base_dtype], [shape], shared_name=shared_name, name=name
+        )
+        enqueue = queue.enqueue_many([tensor])
+        add_queue_runner(QueueRunner(queue, [enqueue], cancel_op=cancel_op))
+        if summary_name is not None:
+            _fullness(summary_name, queue.size(), capacity)
+        return queue
+
+
+def string_input_producer(
+    string_tensor: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> FIFOQueue:
+    """A queue of strings, as of file names."""
+    if not isinstance(string_tensor, Tensor) and not len(string_tensor):
+        raise ValueError(_NO_STRINGS)
+    with name_scope(name, "input_producer", [string_tensor]) as scope:
+        tensor = convert_to_tensor(string_tensor, string)
+        some = control.Assert(comparison.greater(shaping.size(tensor), 0), [_NO_STRINGS])
+        with control_dependencies([some]):
+            tensor = conversion.identity(tensor)
+        return input_producer(
+            tensor, [], num_epochs, shuffle, seed, capacity, shared_name,
+            f"fraction_of_{capacity}_full", scope, cancel_op,
+        )  # fmt: skip
+
+
+def range_input_producer(
+    limit: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> FIFOQueue:
+    """A queue of the numbers from 0 to `limit` - 1."""
+    with name_scope(name, "input_producer", [limit]) as scope:
+        return input_producer(
+            constants.range(limit), [], num_epochs, shuffle, seed, capacity, shared_name,
+            f"fraction_of_{capacity}_full", scope,
+        )  # fmt: skip
+
+
+def slice_input_producer(
+    tensor_list: Sequence[Any],
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> list[Tensor]:
+    """One row of each of the tensors, the same row of all."""
+    with name_scope(name, "input_producer", tensor_list):
+        tensors = [convert_to_tensor(t) for t in tensor_list]
+        if not tensors:
+            raise ValueError("Expected at least one tensor in slice_input_producer().")
+        rows = shaping.shape(tensors[0])[0]
+        queue = range_input_producer(rows, num_epochs, shuffle, seed, capacity, shared_name)
+        index = queue.dequeue()
+        return [indexing.gather(tensor, index) for tensor in tensors]
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+
+def batch(
+    tensors: Any,
+    batch_size: Any,
+    num_threads: int = 1,
+    capacity: int = 32,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """Batches of `batch_size` elements, in their order if `num_threads` is 1.
+
+    `tensors` is a tensor, a list or a dict of them, and so is what comes back (of a list of one,
+    the tensor). With `enqueue_many` they are rows of elements already.
+    """
+    if dynamic_pad:
+        raise UnimplementedError(
+            None, None, "batch(dynamic_pad=True): the embedded engine has no PaddingFIFOQueue."
+        )
+    values, keys = _listed(tensors)
+    with name_scope(name, "batch", values) as scope:
+        values = [convert_to_tensor(value) for value in values]
+        queue = FIFOQueue(
+            capacity, [v.dtype.base_dtype for v in values],
+            _element_shapes(values, shapes, enqueue_many), shared_name=shared_name,
+        )  # fmt: skip
+        _fill(queue, values, num_threads, enqueue_many)
+        _fullness(f"fraction_of_{capacity}_full", queue.size(), capacity)
+        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+
+
+def shuffle_batch(
+    tensors: Any,
+    batch_size: Any,
+    capacity: int,
+    min_after_dequeue: int,
+    num_threads: int = 1,
+    seed: int | None = None,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """As `batch`, in random order; `min_after_dequeue` elements stay to choose from."""
+    if capacity <= min_after_dequeue:
+        raise ValueError(
+            f"capacity {capacity} must be bigger than min_after_dequeue {min_after_dequeue}."
+        )
+    values, keys = _listed(tensors)
+    with name_scope(name, "shuffle_batch", values) as scope:
+        values = [convert_to_tensor(value) for value in values]
+        queue = RandomShuffleQueue(
+            capacity, min_after_dequeue, [v.dtype.base_dtype for v in values],
+            _element_shapes(values, shapes, enqueue_many), seed=seed, shared_name=shared_name,
+        )  # fmt: skip
+        _fill(queue, values, num_threads, enqueue_many)
+        room = capacity - min_after_dequeue
+        over = elementwise.maximum(0, queue.size() - min_after_dequeue)
+        _fullness(f"fraction_over_{min_after_dequeue}_of_{room}_full", over, room)
+        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+
+
+def _listed(tensors: Any) -> tuple[list[Any], list[str] | None]:
+    """The tensors as a list, and the keys of a dict of them."""
+    if isinstance(tensors, Mapping):
+        keys = sorted(tensors)
+        return [tensors[key] for key in keys], keys
+    if isinstance(tensors, (list, tuple)):
+        if not tensors:
+            raise ValueError("Expected at least one tensor in batch().")
+        return list(tensors), None
+    return [tensors], None
+
+
+def _element_shapes(
+    values: Sequence[Tensor], shapes: Any, enqueue_many: bool
+) -> list[TensorShape] | Any:
+    if shapes is not None:
+        return shapes
+    for value in values:
+        if value.shape.rank is None:
+            raise ValueError(f"Cannot infer Tensor's rank: {value}")
+    return [value.shape[1:] if enqueue_many else value.shape for value in values]
+
+
+def _fill(queue: QueueBase, values: Sequence[Tensor], threads: int, many: bool) -> None:
+    # Each thread runs the same op.
+    op = queue.enqueue_many(list(values)) if many else queue.enqueue(list(values))
+    add_queue_runner(QueueRunner(queue, [op] * threads))
+
+
+def _fullness(name: str, size: Any, capacity: int) -> None:
+    summaries.scalar(name, conversion.cast(size, float32) * (1.0 / capacity))
+
+
+def _taken(queue: QueueBase, size: Any, smaller: bool, scope: str, keys: list[str] | None) -> Any:
+    take = queue.dequeue_up_to if smaller else queue.dequeue_many
+    found = take(size, name=scope)
+    if keys is not None:
+        found = found if len(keys) > 1 else [found]
+        return dict(zip(keys, found, strict=True))
+    return found

@@ -1,0 +1,295 @@
+"""Graphs in files: `write_graph`, and meta graphs, which hold a graph's collections too.
+
+A meta graph written here can be read by TensorFlow, and one of TensorFlow's here: variables and
+queue runners come back as such, other collections as the graph elements they name. What a
+`tf.train.Saver` added is left out, since the embedded engine has no checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from google.protobuf import text_format
+
+from stepscope._messages import (
+    CollectionDef,
+    GraphDef,
+    Message,
+    MetaGraphDef,
+    QueueRunnerDef,
+    VariableDef,
+)
+from stepscope.errors import UnimplementedError
+from stepscope.export._whole_file import write_whole
+from stepscope.graph import Graph, GraphKeys, get_default_graph, import_graph_def
+from stepscope.ops.variables import Variable
+from stepscope.programs import log
+from stepscope.programs.queue_runner import QueueRunner
+from stepscope.programs.scoped_names import in_scope, under_scope, without_scope
+
+_VARIABLES = frozenset(
+    {
+        GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES,
+        GraphKeys.MODEL_VARIABLES, GraphKeys.MOVING_AVERAGE_VARIABLES, GraphKeys.GLOBAL_STEP,
+    }
+)  # fmt: skip
+_LEFT_OUT = frozenset({GraphKeys.SAVERS, "cond_context", "while_context"})
+"""Collections of things that only TensorFlow has."""
+
+AnyPath = str | os.PathLike[str]
+
+
+def write_graph(graph_or_graph_def: Any, logdir: AnyPath, name: str, as_text: bool = True) -> str:
+    """Write a graph's GraphDef to a file of a directory, which is made; returns its path."""
+    message = graph_or_graph_def
+    if isinstance(message, Graph):
+        message = message.as_graph_def()
+    path = Path(logdir) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, message, as_text)
+    return str(path)
+
+
+def _write(path: AnyPath, message: Any, as_text: bool) -> None:
+    data = text_format.MessageToString(message).encode() if as_text else None
+    write_whole(path, [message.SerializeToString() if data is None else data])
+
+
+# -- out ---------------------------------------------------------------------------------------
+
+
+def export_meta_graph(
+    filename: AnyPath | None = None,
+    meta_info_def: Any = None,
+    graph_def: Any = None,
+    saver_def: Any = None,
+    collection_list: Iterable[str] | None = None,
+    as_text: bool = False,
+    graph: Graph | None = None,
+    export_scope: str | None = None,
+    clear_devices: bool = False,
+    clear_extraneous_savers: bool = False,  # noqa: ARG001 - there are no savers
+    strip_default_attrs: bool = False,  # noqa: ARG001 - attributes are never left out
+    save_debug_info: bool = False,  # noqa: ARG001 - nothing reads it
+    **_unused: Any,
+) -> Any:
+    """The MetaGraphDef of a graph: its nodes and collections; also in a file, if one is named.
+
+    With `export_scope` what is in that name scope, with names relative to it.
+    """
+    graph = graph or get_default_graph()
+    meta = MetaGraphDef()
+    if meta_info_def is not None:
+        meta.meta_info_def.ParseFromString(meta_info_def.SerializeToString())
+    meta.meta_info_def.tensorflow_version = "1.15.0"
+    source = graph.as_graph_def(add_shapes=True) if graph_def is None else graph_def
+    meta.graph_def.ParseFromString(source.SerializeToString())
+    if export_scope:
+        _keep_scope(meta.graph_def, export_scope)
+    if clear_devices:
+        for node in meta.graph_def.node:
+            node.device = ""
+    if saver_def is not None:
+        meta.saver_def.ParseFromString(saver_def.SerializeToString())
+    keys = graph.get_all_collection_keys() if collection_list is None else collection_list
+    for key in keys:
+        found = _collection_def(key, graph.get_collection(key), export_scope)
+        if found is not None:
+            meta.collection_def[key].CopyFrom(found)
+    if filename is not None:
+        _write(filename, meta, as_text)
+    return meta
+
+
+def _keep_scope(graph_def: Any, scope: str) -> None:
+    """Leave the nodes of a scope, with names relative to it."""
+    kept = [node for node in graph_def.node if in_scope(node.name, scope)]
+    result = GraphDef(versions=graph_def.versions, library=graph_def.library)
+    for node in kept:
+        outside = [n for n in node.input if not in_scope(n.lstrip("^"), scope)]
+        if any(not n.startswith("^") for n in outside):
+            raise ValueError(
+                f"export_scope={scope!r}: node {node.name!r} has the input {outside[0]!r}, which "
+                "is not in that scope."
+            )
+        copy = result.node.add()
+        copy.CopyFrom(node)
+        copy.name = without_scope(node.name, scope)
+        del copy.input[:]
+        copy.input.extend(without_scope(n, scope) for n in node.input if n not in outside)
+        if "_class" in copy.attr:
+            groups = [without_scope(g.decode(), scope) for g in node.attr["_class"].list.s]
+            copy.attr["_class"].list.s[:] = [g.encode() for g in groups]
+    graph_def.CopyFrom(result)
+
+
+def _collection_def(key: str, items: list[Any], scope: str | None) -> Any:
+    """A collection as a message; None where there is nothing to write of it."""
+    result = CollectionDef()
+    if key in _VARIABLES:
+        made = [_variable_def(v, scope) for v in items if isinstance(v, Variable)]
+        result.bytes_list.value.extend(m.SerializeToString() for m in made if m is not None)
+    elif key == GraphKeys.QUEUE_RUNNERS:
+        runners = [q.to_proto(export_scope=scope) for q in items]
+        result.bytes_list.value.extend(m.SerializeToString() for m in runners if m is not None)
+    elif all(hasattr(item, "name") and hasattr(item, "graph") for item in items):
+        names = [item.name for item in items if in_scope(item.name, scope)]
+        result.node_list.value.extend(without_scope(name, scope) for name in names)
+    elif all(isinstance(item, (bytes, str)) for item in items):
+        encoded = [i.encode() if isinstance(i, str) else i for i in items]
+        result.bytes_list.value.extend(encoded)
+    elif all(isinstance(item, int) for item in items):
+        result.int64_list.value.extend(items)
+    elif all(isinstance(item, float) for item in items):
+        result.float_list.value.extend(items)
+    else:
+        kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+        log.warning("The collection %r is not in the meta graph: it holds %s.", key, kinds)
+        return None
+    kind = result.WhichOneof("kind")
+    return result if kind is not None and getattr(result, kind).value else None
+
+
+def _variable_def(variable: Variable, scope: str | None) -> Any:
+    if not in_scope(variable.name, scope):
+        return None
+    return VariableDef(
+        variable_name=without_scope(variable.name, scope),
+        initial_value_name=without_scope(variable.initial_value.name, scope),
+        initializer_name=without_scope(variable.initializer.name, scope),
+        snapshot_name=without_scope(variable._snapshot.name, scope),
+        is_resource=variable._is_resource,
+        trainable=variable.trainable,
+    )
+
+
+# -- in ----------------------------------------------------------------------------------------
+
+
+class SaverOfMetaGraph:
+    """Stands for the saver of a meta graph: its methods say that there are no checkpoints."""
+
+    def __init__(self, saver_def: Any) -> None:
+        self._saver_def = saver_def
+
+    def as_saver_def(self) -> Any:
+        return self._saver_def
+
+    def save(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """`UnimplementedError`."""
+        _no_checkpoints("save")
+
+    def restore(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """`UnimplementedError`."""
+        _no_checkpoints("restore")
+
+
+def _no_checkpoints(what: str) -> NoReturn:
+    raise UnimplementedError(
+        None, None,
+        f"Saver.{what}: the embedded engine has no checkpoints. Give variables their values with "
+        "Variable.load, or run on TensorFlow.",
+    )  # fmt: skip
+
+
+def import_meta_graph(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    **kwargs: Any,
+) -> SaverOfMetaGraph | None:
+    """Add a meta graph's nodes and collections to the default graph.
+
+    `kwargs` go to `import_graph_def` (`input_map`). Returns None; where the meta graph has a saver,
+    something whose `save` and `restore` raise `UnimplementedError`.
+    """
+    meta = read_meta_graph(meta_graph_or_file)
+    graph = get_default_graph()
+    has_saver = meta.HasField("saver_def")
+    if has_saver:
+        _leave_out_saver(meta.graph_def, meta.saver_def)
+    if clear_devices:
+        for node in meta.graph_def.node:
+            node.device = ""
+    scope = graph.unique_name(import_scope, mark_as_used=False) if import_scope else None
+    import_graph_def(meta.graph_def, name=import_scope or "", **kwargs)
+    variables: dict[str, Variable] = {}
+    for key, collection in sorted(meta.collection_def.items()):
+        for item in _items(graph, key, collection, scope, variables):
+            graph.add_to_collection(key, item)
+    return SaverOfMetaGraph(meta.saver_def) if has_saver else None
+
+
+def read_meta_graph(source: Any) -> Any:
+    """A MetaGraphDef from a message of any of the three kinds, or from a file, binary or text."""
+    if isinstance(source, Message):
+        if source.DESCRIPTOR.name != "MetaGraphDef":
+            raise TypeError(f"expected a MetaGraphDef message, found {source.DESCRIPTOR.full_name}")
+        return MetaGraphDef.FromString(source.SerializeToString())
+    path = Path(os.fsdecode(source))
+    if not path.exists():
+        raise OSError(f"File {path} does not exist.")
+    data = path.read_bytes()
+    try:
+        return MetaGraphDef.FromString(data)
+    except Exception:  # noqa: BLE001 - then it is text, or neither
+        pass
+    try:
+        return text_format.Parse(data.decode(), MetaGraphDef())
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        raise OSError(f"Cannot parse file {path}: {error}.") from None
+
+
+def _leave_out_saver(graph_def: Any, saver_def: Any) -> None:
+    """Take out the nodes of the saver's name scope, unless others use them."""
+    scope = saver_def.filename_tensor_name.partition("/")[0]
+    if not scope or "/" not in saver_def.filename_tensor_name:
+        return
+    others = [node for node in graph_def.node if not in_scope(node.name, scope)]
+    if any(in_scope(text.lstrip("^"), scope) for node in others for text in node.input):
+        return
+    left = len(graph_def.node) - len(others)
+    kept = GraphDef(versions=graph_def.versions, library=graph_def.library)
+    kept.node.extend(others)
+    graph_def.CopyFrom(kept)
+    log.warning(
+        "%d nodes that save and restore checkpoints (%s/) are left out: the embedded engine has "
+        "no checkpoints.", left, scope,
+    )  # fmt: skip
+
+
+def _items(
+    graph: Graph, key: str, collection: Any, scope: str | None, variables: dict[str, Variable]
+) -> list[Any]:
+    if key in _LEFT_OUT:
+        return []
+    kind = collection.WhichOneof("kind")
+    values = list(getattr(collection, kind).value) if kind else []
+    if kind == "node_list":
+        return [graph.as_graph_element(under_scope(name, scope)) for name in values]
+    if kind == "bytes_list" and key in _VARIABLES:
+        found = [VariableDef.FromString(value) for value in values]
+        return [_variable(graph, message, scope, variables) for message in found]
+    if kind == "bytes_list" and key == GraphKeys.QUEUE_RUNNERS:
+        return [QueueRunner.from_proto(QueueRunnerDef.FromString(v), scope) for v in values]
+    # Messages of kinds we do not know are left out.
+    return values if kind in ("bytes_list", "int64_list", "float_list") else []
+
+
+def _variable(
+    graph: Graph, message: Any, scope: str | None, known: dict[str, Variable]
+) -> Variable:
+    """The variable of a message; one variable of several collections is one object."""
+    name = under_scope(message.variable_name, scope)
+    if name not in known:
+        known[name] = Variable._around(
+            graph.get_tensor_by_name(name),
+            graph.get_operation_by_name(under_scope(message.initializer_name, scope)),
+            graph.get_tensor_by_name(under_scope(message.initial_value_name, scope)),
+            graph.get_tensor_by_name(under_scope(message.snapshot_name, scope)),
+            bool(message.trainable),
+        )
+    return known[name]
