@@ -96,10 +96,12 @@ def expected_of(x, before, after):
 )
 def test_runs_after_an_abandoned_one(parallel, before, after, later):
     with pytest.MonkeyPatch.context() as patch:
+        config = ConfigProto()
         if parallel:
             patch.setattr(plan, "EXPENSIVE_NS", -1)
+            config.session_inter_op_thread_pool.add(num_threads=2)
         graph, x, total = graph_of(before, after)
-        with tf.Session(graph=graph, config=ConfigProto()) as session:
+        with tf.Session(graph=graph, config=config) as session:
             check_runs(session, x, total, before, after, later)
 
 

@@ -31,7 +31,7 @@ def _handled():
 EXECUTORS = {
     "caller's thread": ({}, RunOptions(inter_op_thread_pool=-1), False),
     "default": ({}, RunOptions(), False),
-    "everything parallel": ({}, RunOptions(), True),
+    "everything parallel": (_pools(2), RunOptions(), True),
     "pool of one": (_pools(1), RunOptions(), True),
     "pool of four": (_pools(4), RunOptions(), True),
     "with a deadline": ({}, RunOptions(timeout_in_ms=120_000), False),

@@ -25,6 +25,7 @@ from stepscope.runtime.allocator import Account, Allocator
 from stepscope.runtime.compiled import CompiledPlan, CompiledRun, LastFit
 from stepscope.runtime.execution import RunState
 from stepscope.runtime.exhausted import account_rows
+from stepscope.runtime.flow_memory import FlowMemory
 from stepscope.runtime.memory_curve import at_peak
 from stepscope.runtime.memory_record import MemoryRecord
 from stepscope.runtime.run_memory import Fed, RunMemory
@@ -57,18 +58,28 @@ class Accounting:
                 self.account = self.allocator.open(self._rows())
         if not counts and not self.wants_events:
             return
-        self.memory = self.state.memory = RunMemory(
-            self.plan.memory(),
-            self.allocator,
-            step_id=self.state.step_id,
-            counts=counts,
-            forwards=self.plan.program.buffers.forwarded if self.inline else {},
-        )
-        nodes = self.plan.plan.graph.args.values()
-        fed = {n.index: a for n, a in zip(nodes, self.feeds, strict=True)}
-        self.memory.open(fed, None if admitted else self.account, opening=self.wants_events)
+        if self.plan.plan.has_flow:
+            self.memory = FlowMemory(self.plan.memory(), self.allocator, step_id=self.state.step_id)
+        else:
+            self.memory = RunMemory(
+                self.plan.memory(),
+                self.allocator,
+                step_id=self.state.step_id,
+                counts=counts,
+                forwards=self.plan.program.buffers.forwarded if self.inline else {},
+            )
+        self.state.memory = self.memory
+        self.memory.open(self.feeds, None if admitted else self.account, opening=self.wants_events)
+
+    @property
+    def flow_memory(self) -> FlowMemory | None:
+        """The memory of a run with branches and loops, where it is counted."""
+        return self.memory if isinstance(self.memory, FlowMemory) else None
 
     def _admit(self) -> bool:
+        if self.plan.plan.has_flow:
+            # How often a loop goes round, nobody knows beforehand.
+            return False
         bound = self.plan.curve().bound() if self.inline else self.plan.memory().total_bound()
         if bound is None:
             return False

@@ -21,6 +21,7 @@ import numpy as np
 
 from stepscope.graph import DType
 from stepscope.graph.dtypes import Array
+from stepscope.runtime.exec_graph import ExecNode
 from stepscope.runtime.plan import Memory, Plan, Step
 
 POISON: Final = 0xA5
@@ -170,21 +171,30 @@ def _forwardable(plan: Plan, index: int, buffer_of: dict[int, int]) -> int | Non
         if (
             group in buffer_of
             and memory.last_use == index
-            and memory.members[0] == (source.index, slot)
+            and _is_whole(source, slot, memory)
             and producer.shapes[slot].known == step.shapes[0].known
             and source.output_dtypes[slot] is step.node.output_dtypes[0]
-            and _only_read_as_a_whole(plan, step, group, (source.index, slot))
+            and _only_read_as_a_whole(plan, step, group)
         ):
             return group
     return None
 
 
-def _only_read_as_a_whole(plan: Plan, step: Step, group: int, root: tuple[int, int]) -> bool:
+def _only_read_as_a_whole(plan: Plan, step: Step, group: int) -> bool:
     return all(
-        (s.index, slot) == root
+        _is_whole(s, slot, plan.memories[group])
         for s, slot in step.node.inputs
         if plan.steps[s.index].groups[slot] == group
     )
+
+
+def _is_whole(node: ExecNode, slot: int, memory: Memory) -> bool:
+    """Whether an output is all of its memory, as it was made or handed on by `Identity`."""
+    while memory.members[0] != (node.index, slot):
+        if node.op_type != "Identity":
+            return False
+        node, slot = node.inputs[0]
+    return True
 
 
 class LazyBuffers:

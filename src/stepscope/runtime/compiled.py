@@ -18,11 +18,13 @@ from stepscope.ops.resources import ResourceStore
 from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.exec_graph import ExecGraph
 from stepscope.runtime.fetches import FeedSlot, FetchSpec
+from stepscope.runtime.flow_run import FlowSchedule
 from stepscope.runtime.memory_curve import MemoryCurve
 from stepscope.runtime.memory_table import MemoryTable
 from stepscope.runtime.placement import Placer
 from stepscope.runtime.plan import Plan
 from stepscope.runtime.plan_table import PlanTable
+from stepscope.runtime.pool_gain import PoolGain, pool_gain
 from stepscope.runtime.pooled import Schedule
 from stepscope.runtime.program import Program
 
@@ -53,7 +55,8 @@ class CompiledPlan:
     """A plan with what each executor makes of it, on first use."""
 
     __slots__ = (
-        "_allocator", "_curve", "_lock", "_memory", "_program", "_schedule", "_table", "plan",
+        "_allocator", "_curve", "_flow", "_gains", "_lock", "_memory", "_program", "_schedule",
+        "_table", "plan",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, allocator: Allocator | None = None) -> None:
@@ -64,7 +67,9 @@ class CompiledPlan:
         self._lock = threading.Lock()
         self._program: Program | None = None
         self._schedule: Schedule | None = None
+        self._flow: FlowSchedule | None = None
         self._table: PlanTable | None = None
+        self._gains: dict[tuple[int, int], PoolGain] = {}
 
     @property
     def program(self) -> Program:
@@ -94,6 +99,23 @@ class CompiledPlan:
                 if self._schedule is None:
                     self._schedule = Schedule(self.plan)
         return self._schedule
+
+    @property
+    def flow(self) -> FlowSchedule:
+        """For plans with branches and loops."""
+        if self._flow is None:
+            with self._lock:
+                if self._flow is None:
+                    self._flow = FlowSchedule(self.plan)
+        return self._flow
+
+    def gain(self, workers: int, blas_threads: int) -> PoolGain:
+        """What a pool of so many workers would gain, where BLAS has so many threads."""
+        key = (workers, blas_threads)
+        found = self._gains.get(key)
+        if found is None:
+            found = self._gains[key] = pool_gain(self.plan, workers, blas_threads)
+        return found
 
     def table(self) -> PlanTable:
         """What the plan says about its nodes, for whoever reads a trace."""

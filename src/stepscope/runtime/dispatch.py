@@ -4,9 +4,12 @@ The decision, in this order:
 1. `inter_op_thread_pool=-1` and one partition: the caller's thread, inline; a deadline is looked at
    between ops.
 2. `use_run_handler_pool`, in a session without pools of its own: the process-wide pool, by rank.
-3. A pool that was asked for (configured pools), a deadline, or ops that can run in parallel: the
-   pool; inline as one task when nothing can run in parallel and nothing may block, else pooled.
+3. A pool that was asked for (configured pools), a deadline, or ops that gain from running in
+   parallel (`pool_gain`): the pool; inline as one task when nothing gains and nothing may block,
+   else pooled, with BLAS's threads shared out among the products that run side by side.
 4. Otherwise inline on the caller's thread: handing the run over would gain nothing.
+
+A plan with branches and loops takes an executor of its own (`flow_run`) in the place of either.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from stepscope.errors import InvalidArgumentError
@@ -23,6 +27,7 @@ from stepscope.metadata.allocation_log import LogSettings
 from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
 from stepscope.runtime.accounting import Accounting
 from stepscope.runtime.allocator import Allocator
+from stepscope.runtime.blas_threads import BLAS
 from stepscope.runtime.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.cost_model import CostModel
 from stepscope.runtime.debug import Debugger
@@ -36,6 +41,8 @@ from stepscope.runtime.execution import (
 )
 from stepscope.runtime.exhausted import Scene
 from stepscope.runtime.failures import op_error
+from stepscope.runtime.flow_run import FlowRun
+from stepscope.runtime.flow_trace import FlowTrace
 from stepscope.runtime.inline import InlineRun
 from stepscope.runtime.observers import Observer
 from stepscope.runtime.pooled import PooledRun
@@ -113,7 +120,8 @@ class Dispatcher:
                 level = max(level, 1)
         trace = None
         if level:
-            trace = report.trace = Trace(
+            kind = FlowTrace if plan.plan.has_flow else Trace
+            trace = report.trace = kind(
                 plan.plan, plan.table, level, state.step_id, wall_offset(), clock(),
                 fed_shapes={
                     node.index: value.shape
@@ -161,7 +169,7 @@ class Dispatcher:
         in_caller = options.inter_op_thread_pool == -1 or self._pools.runs_in_caller
         in_caller = in_caller and len(plan.graph.devices) == 1
         handler = self._handler(options, report, in_caller=in_caller)
-        run: InlineRun | PooledRun | None = None
+        run: InlineRun | PooledRun | FlowRun | None = None
         accounting: Accounting | None = None
         wants_events = report.log_settings is not None or (trace is not None and trace.level >= 3)
 
@@ -178,11 +186,20 @@ class Dispatcher:
                     report.memory = accounting.record(trace)
                     report.around += clock() - began
 
-        def inline() -> InlineRun:
+        def inline() -> InlineRun | FlowRun:
+            if plan.has_flow:
+                return flow()
             if trace is not None:
                 trace.program = compiled.program
             account(is_inline=True)
             return InlineRun(compiled.program, state, feeds, trace, watched, self._allocator)
+
+        def flow() -> FlowRun:
+            account(is_inline=False)
+            assert trace is None or isinstance(trace, FlowTrace)
+            if trace is not None and accounting is not None:
+                trace.memory = accounting.flow_memory
+            return FlowRun(compiled.flow, state, feeds, trace, watched, self._allocator)
 
         def done(results: tuple[Any, ...]) -> tuple[Any, ...]:
             if accounting is not None:
@@ -198,23 +215,31 @@ class Dispatcher:
                 or handler is not None
                 or options.inter_op_thread_pool == -1  # several partitions: pool 0
             )
-            if plan.serial and not deadline and not asked_for:
-                return done(inline().on_this_thread())
             pool = self._pools.pools[max(0, options.inter_op_thread_pool)]
+            alone = plan.serial
+            by_itself = not asked_for and len(plan.graph.devices) == 1 and not plan.may_wait
+            if not alone and by_itself:
+                alone = not compiled.gain(pool.size, BLAS.count()).worth_it
+            if alone and not deadline and not asked_for:
+                with _sharing_blas(compiled, pool, alone=True):
+                    return done(inline().on_this_thread())
             submit: Callable[[Task], None] = pool.submit
             if handler is not None:
                 pool, submit = handler.pool, handler.submit
             # A step that may block has to give up its worker, which the pooled executor does.
-            if plan.serial and not plan.has_blocking:
+            if alone and not plan.has_blocking:
                 run = inline()
+            elif plan.has_flow:
+                run = flow()
             else:
                 account(is_inline=False)
                 run = PooledRun(
                     compiled.schedule, state, feeds, trace, self._allocator.cache, watched,
                     self._allocator,
                 )  # fmt: skip
-            run.start(pool, submit)
-            return done(wait_for(run, state, pool, deadline, timeout_ms))
+            with _sharing_blas(compiled, pool, alone=alone):
+                run.start(pool, submit)
+                return done(wait_for(run, state, pool, deadline, timeout_ms))
         except (StepFailed, MemoryError) as error:
             failed = error if isinstance(error, StepFailed) else StepFailed(error, None)
             scene = Scene(
@@ -263,6 +288,21 @@ class Dispatcher:
             if self._handler_pool is not None:
                 self._handler_pool.release()
                 self._handler_pool = None
+
+
+def _sharing_blas(
+    compiled: CompiledPlan, pool: WorkerPool, *, alone: bool
+) -> AbstractContextManager[None]:
+    """For as long as a run lasts: BLAS's threads as its products need them.
+
+    Products that run side by side share them. Small ones that follow each other take one each: what
+    more threads would gain is less than what waiting for them costs when something else runs.
+    """
+    if not compiled.plan.has_products:
+        return nullcontext()
+    if alone:
+        return BLAS.share(1) if compiled.plan.small_products else nullcontext()
+    return BLAS.share(compiled.gain(pool.size, BLAS.count()).blas_threads)
 
 
 def _error_of(failed: StepFailed, scene: Scene, report: RunReport) -> BaseException:

@@ -19,6 +19,7 @@ from stepscope.graph import DType, Operation, Tensor
 from stepscope.graph.dtypes import float32
 from stepscope.graph.graph_def import PRODUCER, encode_attr
 from stepscope.metadata import Placement
+from stepscope.ops.control_flow import FLOW, MERGES, NEXT_ITERATIONS
 from stepscope.runtime.placement import Placer
 from stepscope.runtime.rendezvous import rendezvous_key
 
@@ -101,6 +102,13 @@ class ExecGraph:
         self.args = self._make_args()
         self._copy_ops(ops)
         self.retvals = self._make_retvals()
+        self.has_flow = any(
+            n.op_type in FLOW or n.op_type.startswith(("TensorArray", "Stack"))
+            for n in self._by_op.values()
+        )
+        """Whether nodes may execute any number of times, or keep tensors while the run goes on."""
+        if self.has_flow:
+            self._close_loops_in_place()
         nodes = [*self.args.values(), *self._by_op.values(), *self.retvals]
         self.sends: dict[ExecNode, ExecNode] = {}
         """Each receive's send."""
@@ -120,8 +128,16 @@ class ExecGraph:
                 continue
             seen[op] = None
             stack.extend(t.op for t in op.inputs if t not in self._fed)
-            stack.extend(op.control_inputs)
+            stack.extend(self._controls(op))
         return list(seen)
+
+    def _controls(self, op: Operation) -> list[Operation]:
+        """What the op waits for; a placeholder that is fed is there from the beginning."""
+        return [
+            c
+            for c in op.control_inputs
+            if c.type != "Placeholder" or c.values()[0] not in self._fed
+        ]
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -141,7 +157,7 @@ class ExecGraph:
             self._by_op[op] = ExecNode(op.name, op.type, device, [t.dtype for t in op.values()], op)
         for op, node in self._by_op.items():
             node.inputs = [self._port(t) for t in op.inputs]
-            node.controls = [self._by_op[c] for c in op.control_inputs]
+            node.controls = [self._by_op[c] for c in self._controls(op)]
 
     def _port(self, tensor: Tensor) -> Port:
         if tensor in self._fed:
@@ -163,6 +179,14 @@ class ExecGraph:
         return list(made.values())
 
     # -- partitioning --------------------------------------------------------------------------
+
+    def _close_loops_in_place(self) -> None:
+        """What goes back to the beginning of a loop is handed over where the loop begins."""
+        for node in self._by_op.values():
+            if node.op_type in MERGES:
+                for source, _ in node.inputs:
+                    if source.op_type in NEXT_ITERATIONS:
+                        source.device = node.device
 
     def _partition(self, nodes: Sequence[ExecNode]) -> list[ExecNode]:
         """Put a send and a receive on every edge between devices; the nodes that were added."""
@@ -262,9 +286,14 @@ def _refuse_collectives(ops: Sequence[Operation]) -> None:
 
 
 def dependencies(node: ExecNode) -> Iterator[ExecNode]:
-    """The nodes that must be done before this one."""
-    for source, _ in node.inputs:
-        yield source
+    """The nodes that must be done before this one first executes: a loop's way back is no such."""
+    if node.op_type in MERGES:
+        for source, _ in node.inputs:
+            if source.op_type not in NEXT_ITERATIONS:
+                yield source
+    else:
+        for source, _ in node.inputs:
+            yield source
     yield from node.controls
 
 

@@ -101,7 +101,7 @@ class StepFailed(Exception):  # noqa: N818 - carries an error out of a worker, i
         self.others: tuple[InFlight, ...] = ()
         """What became of the ops that were in flight beside it, where the run did not wait."""
         if in_flight is None and step is not None:
-            self.in_flight = InFlight(step.node.name)
+            self.in_flight = InFlight(step.node.name, "failed")
 
 
 def is_exhaustion(error: BaseException | None) -> bool:

@@ -1,9 +1,10 @@
 """What a plan says about memory: which output makes some, which shares, and who reads it.
 
 Memory is counted by the tensor, in its own bytes, without rounding. An output is *own* memory, or
-an *alias* of an input (a view, a receive), or nothing that is counted (constants, references). A
-view that NumPy can only make by copying (a reshape of something transposed) is own memory too;
-where a plan cannot tell, the run looks. The table is the same for every run of a plan.
+an *alias* of an input (a view, a receive), or nothing that is counted (references, constants, and
+what a plan knows as it knows those: the shape of a tensor). A view that NumPy can only make by
+copying (a reshape of something transposed) is own memory too; where a plan cannot tell, the run
+looks. The table is the same for every run of a plan.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class MemoryTable:
             self.variable_of[i, 0] = i
         if isinstance(step.kernel.value, np.ndarray) and step.kernel.value.flags.c_contiguous:
             self._contiguous.add((i, 0))
-        if not step.executes:
+        if step.given:
+            self._contiguous.update((i, slot) for slot in range(len(node.output_dtypes)))
+        if step.given or not step.executes:
             return
         self.specials[i] = self._special(step)
         made = []

@@ -22,6 +22,8 @@ from stepscope.runtime.exec_graph import ExecGraph, ExecNode, dependencies
 
 EXPENSIVE_NS: Final = 60_000
 """An op estimated to take longer is worth handing to another thread."""
+BLAS_GAINS_NS: Final = 600_000
+"""From here on a second thread makes a product faster even where it has to wait for its core."""
 _NS_PER_BYTE: Final = 0.25
 _MAX_KNOWN_ELEMENTS: Final = 4096
 
@@ -36,9 +38,13 @@ class Step:
     reads: tuple[bool, ...]
     """Per input, whether it is a reference whose current value the kernel wants."""
     expensive: bool
+    cost_ns: float | None = 0.0
+    """Estimated time on one core; None where nobody can tell."""
     groups: tuple[int, ...] = ()
     """Per output, the memory it lives in (see `Memory`)."""
     shape_error: str = ""
+    given: bool = False
+    """Whether the plan knows the outputs: they are its own data, as constants are."""
 
     def copies(self, plan: Plan, position: int) -> bool:
         """Whether the kernel gets a copy of an input: what it may keep must not be the user's."""
@@ -92,8 +98,17 @@ class Plan:
         for node in graph.nodes:
             self.steps.append(self._step(node, fed))
         self.memories: list[Memory] = _share_memory(self)
+        self.has_flow = graph.has_flow
+        """Whether it takes an executor that follows branches and loops."""
         self.serial = _is_serial(self.steps)
         self.has_blocking = any(s.kernel.blocking for s in self.steps)
+        self.may_wait = _may_wait(self.steps)
+        """Whether an op may spend its time waiting while others could work."""
+        products = [s.cost_ns for s in self.steps if s.kernel.threaded and s.expensive]
+        self.has_products = bool(products)
+        self.small_products = bool(products) and all(
+            c is not None and c < BLAS_GAINS_NS for c in products
+        )
 
     # -- shapes and kernels --------------------------------------------------------------------
 
@@ -135,10 +150,15 @@ class Plan:
         )
         assert definition.kernel is not None
         kernel = definition.kernel(kernel_node)
+        given = False
         if kernel.value is not None:
             self._known[node.index, 0] = kernel.value
         elif not shape_error:
-            self._learn(node, kernel, shapes, inputs, constants)
+            found = self._learn(node, kernel, shapes, inputs, constants)
+            if found:
+                shapes = tuple(TensorShape(value.shape) for value in found)
+                given = not kernel.views and not self.graph.has_flow
+                kernel = _giving(found) if given else kernel
         refs = [arg.is_ref for arg in definition.inputs]
         reads = tuple(
             d._is_ref_dtype and not (refs[i] if i < len(refs) else False)
@@ -146,7 +166,7 @@ class Plan:
         )
         cost = _cost(kernel, (*inputs, *shapes), (*dtypes, *node.output_dtypes))
         return Step(node, kernel, shapes, reads, expensive=cost is None or cost > EXPENSIVE_NS,
-                    shape_error=shape_error)  # fmt: skip
+                    cost_ns=cost, shape_error=shape_error, given=given)  # fmt: skip
 
     def _transfer_step(self, node: ExecNode) -> Step:
         key = self.graph.transfer_key(node)
@@ -167,7 +187,9 @@ class Plan:
         return Step(node, kernel, (self._shape(sent),), (), expensive=False)
 
     def _shape(self, port: tuple[ExecNode, int]) -> TensorShape:
-        return self.steps[port[0].index].shapes[port[1]]
+        index = port[0].index
+        # What comes back from an iteration has the shape that the graph says, if any.
+        return self.steps[index].shapes[port[1]] if index < len(self.steps) else UNKNOWN
 
     def _learn(
         self,
@@ -176,27 +198,34 @@ class Plan:
         shapes: Sequence[TensorShape],
         inputs: Sequence[TensorShape],
         constants: Sequence[Any],
-    ) -> None:
-        """Values of small integer tensors that follow from shapes and constants."""
+    ) -> tuple[Array, ...]:
+        """The outputs of a node that are small integers and follow from shapes and constants."""
         if node.op_type in ("Shape", "Size", "Rank"):
             value = _shape_value(node, inputs[0])
-            if value is not None:
-                self._known[node.index, 0] = value
-            return
+            return () if value is None else self._knows(node, (value,))
         op_type = lookup(node.op_type)
         if op_type.stateful or kernel.context or kernel.opaque or kernel.blocking:
-            return
-        if not constants or any(c is None for c in constants) or len(shapes) != 1:
-            return
-        dtype, count = node.output_dtypes[0], shapes[0].num_elements()
-        if not dtype.is_integer or count is None or count > _MAX_KNOWN_ELEMENTS:
-            return
+            return ()
+        if not constants or not shapes or any(c is None for c in constants):
+            return ()
+        counts = [shape.num_elements() for shape in shapes]
+        small = all(count is None or count <= _MAX_KNOWN_ELEMENTS for count in counts)
+        if not small or not all(d.is_integer for d in node.output_dtypes):
+            return ()
         try:
-            value = np.array(kernel.call(*constants))
+            made = kernel.call(*constants)
         except Exception:  # noqa: BLE001 - it will fail in its turn
-            return
-        value.setflags(write=False)
-        self._known[node.index, 0] = value
+            return ()
+        values = tuple(np.array(v) for v in (made if len(shapes) > 1 else (made,)))
+        if any(v.size > _MAX_KNOWN_ELEMENTS for v in values):
+            return ()
+        return self._knows(node, values)
+
+    def _knows(self, node: ExecNode, values: tuple[Array, ...]) -> tuple[Array, ...]:
+        for slot, value in enumerate(values):
+            value.setflags(write=False)
+            self._known[node.index, slot] = value
+        return values
 
 
 class _EngineOp:
@@ -221,6 +250,12 @@ def is_pure(step: Step) -> bool:
 
 def _nothing(*_args: Any) -> None:
     return None
+
+
+def _giving(values: tuple[Array, ...]) -> Kernel:
+    """The kernel of a node whose outputs the plan knows: it hands them out."""
+    result = values[0] if len(values) == 1 else values
+    return Kernel(lambda *_inputs: result, cost_ns=100)
 
 
 def _as_shape(value: Any, shape: TensorShape) -> TensorShape:
@@ -249,17 +284,17 @@ def _shape_value(node: ExecNode, shape: TensorShape) -> Array | None:
     elif shape.known is not None:
         what = shape.num_elements() if node.op_type == "Size" else shape.known
         value = np.asarray(what, dtype=dtype)
-    if value is not None:
-        value.setflags(write=False)
     return value
 
 
 def _cost(kernel: Kernel, shapes: Sequence[TensorShape], dtypes: Sequence[DType]) -> float | None:
     """Estimated nanoseconds of a call; None where nobody can tell."""
-    if kernel.blocking or kernel.opaque:
+    if kernel.blocking:
         return None
     if kernel.cost_ns is not None:
         return kernel.cost_ns
+    if kernel.opaque:
+        return None
     if kernel.value is not None or kernel.views:
         return 0.0
     total = 0
@@ -281,6 +316,25 @@ def _is_serial(steps: Sequence[Step]) -> bool:
         before = max((depth[d.index] for d in dependencies(step.node)), default=0)
         depth[i] = before + (step.expensive and step.executes)
     return max(depth) == expensive
+
+
+def _may_wait(steps: Sequence[Step]) -> bool:
+    """Whether a queue or a user's function may be waited for beside expensive ops."""
+    for waiting in (s for s in steps if s.executes and s.cost_ns is None):
+        if not (waiting.kernel.blocking or waiting.kernel.opaque):
+            continue
+        at = waiting.node.index
+        after, before = {at}, {at}
+        for step in steps[at + 1 :]:
+            if any(d.index in after for d in dependencies(step.node)):
+                after.add(step.node.index)
+        for step in reversed(steps[: at + 1]):
+            if step.node.index in before:
+                before.update(d.index for d in dependencies(step.node))
+        ordered = after | before
+        if any(s.expensive and s.executes and s.node.index not in ordered for s in steps):
+            return True
+    return False
 
 
 def _share_memory(plan: Plan) -> list[Memory]:
@@ -315,7 +369,7 @@ def _share_memory(plan: Plan) -> list[Memory]:
 
     for i, step in enumerate(plan.steps):
         node = step.node
-        sources = [find(plan.steps[s.index].groups[slot]) for s, slot in node.inputs]
+        sources = [find(plan.steps[s.index].groups[slot]) for s, slot in node.inputs if s.index < i]
         kernel = step.kernel
         for group in dict.fromkeys(sources):
             memory = memories[group]
@@ -327,7 +381,7 @@ def _share_memory(plan: Plan) -> list[Memory]:
             sent, slot = plan.graph.sends[node].inputs[0]
             shared = [find(plan.steps[sent.index].groups[slot])]
         else:
-            shared = [sources[v] for v in kernel.views]
+            shared = [sources[v] for v in kernel.views if v < len(sources)]
         groups = []
         for slot, dtype in enumerate(node.output_dtypes):
             if shared:
@@ -336,13 +390,19 @@ def _share_memory(plan: Plan) -> list[Memory]:
                 memories[group].last_use = i
             else:
                 foreign = (
-                    kernel.opaque or kernel.value is not None or node.op_type == "_Arg"
+                    kernel.opaque or kernel.value is not None or step.given
+                    or node.op_type == "_Arg"
                     or dtype._is_ref_dtype or not dtype.is_fixed_size
                 )  # fmt: skip
                 group = new(i, slot, foreign=foreign)
                 memories[group].fed = node.op_type == "_Arg"
             groups.append(group)
         step.groups = tuple(groups)
+    for i, step in enumerate(plan.steps):
+        # What comes back from an iteration is what the next one begins with.
+        for s, slot in step.node.inputs:
+            if s.index > i:
+                join([step.groups[0], plan.steps[s.index].groups[slot]])
     for step in plan.steps:
         step.groups = tuple(find(g) for g in step.groups)
     for step in plan.steps:

@@ -87,11 +87,12 @@ class PlanTable:
 
     def _describe_tensors(self) -> None:
         rows = [
-            (i, slot, dtype, step.shapes[slot].known, step.executes and not step.kernel.views)
+            (i, slot, dtype, step.shapes[slot].known,
+             step.executes and not step.kernel.views and not step.given)
             for i, step in enumerate(self._plan.steps)
             for slot, dtype in enumerate(step.node.output_dtypes)
             if dtype.is_numpy_compatible
-        ]
+        ]  # fmt: skip
         self._tensor_step = np.array([r[0] for r in rows], dtype=np.intp)
         self._tensor_slot = np.array([r[1] for r in rows], dtype=np.int32)
         self._tensor_dtype = np.array([r[2].base_dtype.as_datatype_enum for r in rows], np.int32)

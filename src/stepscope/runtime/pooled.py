@@ -5,9 +5,10 @@ where they became ready; of expensive ones it keeps one when it has nothing else
 the others to the pool. A step that may block lets another thread take the worker's place.
 
 State, guarded by the run's lock: `_pending` (per step, inputs still missing), `_uses` (per memory,
-readers still to come), `_active` (tasks submitted and not ended: the run is finished when it falls
-to zero), `_failure` (the first). `_values` needs no lock: each entry is written once, before the
-steps that read it become ready.
+readers still to come), `_readers` (per step, steps still to read its outputs), `_active` (tasks
+submitted and not ended: the run is finished when it falls to zero), `_failure` (the first).
+`_values` needs no lock: each entry is written once, before the steps that read it become ready, and
+let go after the last of them, so that nothing keeps a variable from being updated in place.
 """
 
 from __future__ import annotations
@@ -68,6 +69,11 @@ class Schedule:
         ]
         self.reads = [step.input_groups(steps) for step in steps]
         self.uses = [m.uses for m in plan.memories]
+        self.sources = [list({s.index for s, _ in step.node.inputs}) for step in steps]
+        self.readers = [0] * len(steps)
+        for sources in self.sources:
+            for index in sources:
+                self.readers[index] += 1
         self.buffered = [writes_to_buffer(plan, i) for i in range(len(steps))]
         """Per step, whether it writes into a buffer of ours."""
         self.fetches = [
@@ -105,6 +111,7 @@ class PooledRun:
         self._lock = threading.Lock()
         self._pending = schedule.pending.copy()
         self._uses = schedule.uses.copy()
+        self._readers = schedule.readers.copy()
         self._active = 0
         self._failure: StepFailed | None = None
         self._buffers: dict[int, Array] = {}
@@ -188,12 +195,18 @@ class PooledRun:
                 self._uses[group] -= 1
                 if self._uses[group] == 0:
                     dead.append(group)
+            for source in self._schedule.sources[i]:
+                self._readers[source] -= 1
+                if self._readers[source] == 0:
+                    self._values[source] = None
             expensive = [r for r in ready if self._steps[r].expensive]
             work.extend((r, now) for r in ready if not self._steps[r].expensive)
             if expensive and not work:
                 work.append((expensive.pop(0), now))
             self._active += len(expensive)
         dead += [g for g in self._steps[i].groups if self._schedule.uses[g] == 0]
+        if not self._schedule.readers[i] and self._steps[i].executes:
+            self._values[i] = None
         for group in dead:
             self._free(group)
         for r in expensive:
@@ -280,10 +293,6 @@ class PooledRun:
         """Nothing reads this memory any more."""
         if self._schedule.plan.memories[group].escapes:
             return
-        for index, slot in self._schedule.plan.memories[group].members:
-            outputs = self._values[index]
-            if outputs is not None and len(outputs) == 1 and slot == 0:
-                self._values[index] = None
         buffer = self._buffers.pop(group, None)
         if buffer is not None and not self.abandoned:
             self._cache.give(buffer)

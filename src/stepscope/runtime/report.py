@@ -16,7 +16,7 @@ from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.execution import StepFailed
 from stepscope.runtime.exhausted import Scene
 from stepscope.runtime.memory_record import MemoryRecord
-from stepscope.runtime.trace import Trace, clock, recording_costs
+from stepscope.runtime.trace import Trace, recording_costs
 
 ENGINE: Final = "embedded"
 
@@ -31,6 +31,8 @@ class RunReport:
     options: ResolvedRunOptions
     asked: RunOptions | None = None
     """The options as the user gave them."""
+    ended: int = 0
+    """The clock when the run was over."""
     around: int = 0
     """Nanoseconds that recording took before and after the run itself."""
     compiled: CompiledRun | None = None
@@ -45,6 +47,12 @@ class RunReport:
     out_of_memory: OutOfMemory | None = None
     traced: bool = False
     """Whether whoever asked for the run asked for its trace, or only an observer did."""
+
+    def handed_over(self, error: BaseException | None) -> Recording | Callable[[], Recording]:
+        """What the caller asked for; of a run that went well, made when somebody looks."""
+        if error is not None:
+            return self.recording(error, traced=self.traced)
+        return lambda: self.recording(None, traced=self.traced)
 
     def recording(self, error: BaseException | None, *, traced: bool) -> Recording:
         """The run as it ended (None: well), with or without its trace."""
@@ -84,7 +92,6 @@ class RunReport:
         return [Loss("node executions", missing, reason)]
 
     def _recording(self, status: Status, losses: list[Loss], trace: Trace | None) -> Recording:
-        done = clock()
         compiled = self.compiled
         wants_graphs = self.options.output_partition_graphs and compiled is not None
         memory = self.memory
@@ -101,7 +108,7 @@ class RunReport:
             completeness=(
                 Completeness(known) if log is None else lambda: Completeness(known + log.losses())
             ),
-            overhead=Overhead() if timed is None else lambda: self._overhead(timed, done),
+            overhead=Overhead() if timed is None else lambda: self._overhead(timed),
             allocations=full.columns if full is not None else None,
             allocation_log=log.columns if log is not None else None,
             peak_bytes=memory.peaks if memory is not None else None,
@@ -124,11 +131,11 @@ class RunReport:
             ),
         )
 
-    def _overhead(self, trace: Trace, done: int) -> Overhead:
+    def _overhead(self, trace: Trace) -> Overhead:
         """What recording cost, from the events recorded and what one costs in this process."""
         costs = recording_costs()
         marks = len(trace.marks) - trace.marks.count(0)
         ns = int(self.around + marks * costs.mark_ns + len(trace.events) * costs.event_ns)
-        whole = max(1, done - self.entered)
+        whole = max(1, self.ended - self.entered)
         ns = min(ns, whole - 1)
         return Overhead(ns, ns / (whole - ns))

@@ -69,7 +69,7 @@ class HeldEvent(NamedTuple):
     """The step whose end it is part of."""
 
 
-class _Before(NamedTuple):
+class Before(NamedTuple):
     """A variable as it was when a step that changes it began."""
 
     time: int
@@ -81,6 +81,14 @@ class _Before(NamedTuple):
 
 class RunMemory:
     """See the module's text."""
+
+    # A run that only takes notes comes between large ops, which leave no cache behind: it is to
+    # touch as little memory as it can, and makes no `Accountant`.
+    __slots__ = (
+        "_account", "_accountant", "_allocator", "_before", "_closed", "_copied", "_fed", "_lock",
+        "counts", "forwards", "held_events", "notes", "opening", "refused", "replaced", "step_id",
+        "table", "view_addresses",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -100,8 +108,7 @@ class RunMemory:
         self.replaced: list[Replaced] = []
         self.opening: list[Holding] = []
         """What variables and queues held when the run began, where somebody asked."""
-        self.feeds: list[Fed] = []
-        """What was fed, each array once."""
+        self._fed: Sequence[Fed] = ()
         self.view_addresses: Sequence[int] = ()
         """Where the views of the program's buffers lay, if it had them all from the start."""
         self.refused: Request | None = None
@@ -109,28 +116,45 @@ class RunMemory:
         self._account: Account | None = None
         self._closed = False
         self._lock = threading.RLock()
-        self._before: dict[int, _Before] = {}
+        self._before: dict[int, Before] = {}
         self._copied: dict[int, list[Holding]] = {}
         """By thread, what its op took out of a queue and copies."""
-        self.accountant = Accountant(table, forwards, self._charge, self._release)
+        self._accountant: Accountant | None = None
+
+    @property
+    def accountant(self) -> Accountant:
+        """Counts what the ops make, where the run counts."""
+        if self._accountant is None:
+            self._accountant = Accountant(self.table, self.forwards, self._charge, self._release)
+        return self._accountant
+
+    @property
+    def feeds(self) -> Sequence[Fed]:
+        """What was fed, each array once."""
+        return list({(f.address, f.bytes): f for f in reversed(self._fed)}.values())[::-1]
 
     # -- the run as a whole --------------------------------------------------------------------
 
-    def open(self, feeds: Mapping[int, Any], account: Account | None, *, opening: bool) -> None:
-        """The run begins with these fed arrays (by step)."""
+    def open(self, arrays: Sequence[Any], account: Account | None, *, opening: bool) -> None:
+        """The run begins with these fed arrays, in the order of the table's feeds."""
         self._account = account
         if opening:
             self.opening = self._allocator.holdings()
-        seen: set[tuple[int, int]] = set()
-        for step, array in feeds.items():
-            key = (address_of(array), array.nbytes)
-            if key in seen:
-                continue
-            seen.add(key)
-            name, slot, dtype = self.table.feeds[step]
-            device = self.table.plan.nodes[step].device
-            self._request(name, slot, device, dtype, array.shape, array.nbytes)
-            self.feeds.append(Fed(step, array.shape, array.nbytes, key[0]))
+        fed = [
+            Fed(step, array.shape, array.nbytes, address_of(array))
+            for step, array in zip(self.table.feeds, arrays, strict=True)
+        ]
+        if account is None:
+            self._fed = fed
+            return
+        self._fed, charged = [], set()
+        for feed in fed:
+            if (feed.address, feed.bytes) not in charged:
+                charged.add((feed.address, feed.bytes))
+                name, slot, dtype = self.table.feeds[feed.step]
+                device = self.table.plan.nodes[feed.step].device
+                self._request(name, slot, device, dtype, feed.shape, feed.bytes)
+            self._fed.append(feed)
 
     def finish(self) -> None:
         """Every step is done."""
@@ -149,6 +173,11 @@ class RunMemory:
 
     def before(self, i: int, arguments: Sequence[Any] = ()) -> None:
         """A step begins; `arguments` where it changes a variable or a queue."""
+        if not self.counts and self._account is None:
+            # The run has one thread, and nothing is charged.
+            if arguments and self.table.specials[i] == "variable":
+                self._remember(i, arguments[0], clock(), 0)
+            return
         with self._lock:
             if self._closed:
                 return
@@ -158,7 +187,7 @@ class RunMemory:
                 if self.table.specials[i] == "variable":
                     self._remember(i, arguments[0], now, charged)
                 else:
-                    self._before[i] = _Before(now, [], None, charged)
+                    self._before[i] = Before(now, [], None, charged)
             if self.counts:
                 self.accountant.start(i, now)
 
@@ -166,6 +195,10 @@ class RunMemory:
         self, i: int, outputs: Sequence[Any], source: Any = None, cell: VariableCell | None = None
     ) -> None:
         """A step is done, and this is what it made (`source`: what its views are views of)."""
+        if cell is not None and not self.counts and not self.table.made[i]:
+            before = self._before.get(i)
+            if before is not None and before.holdings is cell.holdings():
+                return  # the variable was changed in place, or not at all
         with self._lock:
             if self._closed:
                 return
@@ -234,9 +267,9 @@ class RunMemory:
         array = cell.stored
         reference = weakref.ref(array) if array is not None else None
         del array
-        self._before[i] = _Before(now, cell.holdings(), reference, charged)
+        self._before[i] = Before(now, cell.holdings(), reference, charged)
 
-    def _compare(self, i: int, cell: VariableCell, before: _Before, now: int) -> None:
+    def _compare(self, i: int, cell: VariableCell, before: Before, now: int) -> None:
         old = before.array() if before.array is not None else None
         if old is not None and cell.stored is old:
             return

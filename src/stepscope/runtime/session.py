@@ -226,9 +226,9 @@ class BaseSession:
         watching: Sequence[observers.Observer],
     ) -> RunMetadata:
         """Fill the caller's metadata with what the caller asked for, the observers' with all."""
-        ended = clock()
-        metadata = target.deliver(report.recording(error, traced=report.traced))
-        report.around += clock() - ended
+        report.ended = clock()
+        metadata = target.deliver(report.handed_over(error))
+        report.around += clock() - report.ended
         for observer in watching:
             seen = RunMetadata()
             seen.record(report.recording(error, traced=True))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph import DeviceSpec
+from stepscope.runtime.blas_threads import BLAS
 from stepscope.runtime.placement import Device
 
 
@@ -32,7 +31,7 @@ class SessionSettings:
             _check_not_negative(f"session_inter_op_thread_pool[{i}].num_threads", pool.num_threads)
         _check_not_negative("intra_op_parallelism_threads", config.intra_op_parallelism_threads)
         if config.intra_op_parallelism_threads:
-            limit_blas_threads(int(config.intra_op_parallelism_threads))
+            BLAS.limit(int(config.intra_op_parallelism_threads))
 
 
 def limits_by_device(limits: Mapping[str, int], devices: Sequence[Device]) -> dict[str, int]:
@@ -76,27 +75,3 @@ def _check_not_negative(field: str, value: int) -> None:
         raise InvalidArgumentError(
             None, None, f"ConfigProto.{field} is {value}; allowed are 0 and above."
         )
-
-
-_blas_lock = threading.Lock()
-_blas_threads: int | None = None
-_blas_limits: Any = None
-_warned = False
-
-
-def limit_blas_threads(count: int) -> None:
-    """Set BLAS to that many threads, process-wide; the first caller's number stands."""
-    global _blas_threads, _blas_limits, _warned
-    with _blas_lock:
-        if _blas_threads is None:
-            import threadpoolctl
-
-            _blas_limits = threadpoolctl.threadpool_limits(limits=count, user_api="blas")
-            _blas_threads = count
-        elif _blas_threads != count and not _warned:
-            _warned = True
-            warnings.warn(
-                f"intra_op_parallelism_threads={count} has no effect: BLAS threads are "
-                f"process-wide and an earlier session set {_blas_threads}.",
-                stacklevel=4,
-            )

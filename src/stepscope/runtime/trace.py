@@ -44,7 +44,7 @@ class Trace:
     marks: list[int] = field(default_factory=list)
     """Inline: the clock after each step, in the program's order; 0 where it did not get to."""
     program: Program | None = None
-    events: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
     """Pooled: (step, scheduled, start, end, thread)."""
     notes: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     """Shapes the plan could not know: (step, slot, shape)."""
@@ -119,7 +119,7 @@ class Trace:
 
         full = self.level >= 3
         noted = self.noted_shapes() if full else {}
-        spans = _Spans(self.spans)
+        spans = Spans(self.spans)
         threads = np.concatenate([np.full(sources, self.thread), thread[steps]])
         begun, ended = timed(start), timed(end)
         return OpColumns.build(
@@ -170,7 +170,7 @@ class Trace:
         return shapes | self.noted_shapes()
 
 
-class _Spans:
+class Spans:
     """The user's spans as columns, to stand after the ops."""
 
     def __init__(self, notes: list[Note]) -> None:

@@ -8,19 +8,21 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.registry import Kernel, is_registered, register
 from stepscope.graph.shapes import UNKNOWN
 from stepscope.metadata import RunMetadata
-from stepscope.options import RunOptions
+from stepscope.options import ConfigProto, RunOptions
 from stepscope.runtime import plan
 
 
 @pytest.fixture(params=["inline", "inline with checks", "pooled"])
 def run(request, monkeypatch):
     """Runs fetches of the default graph, untraced and then traced; both have to agree."""
+    config = ConfigProto()
     if request.param == "pooled":
         monkeypatch.setattr(plan, "EXPENSIVE_NS", -1)
+        config.session_inter_op_thread_pool.add(num_threads=2)
     timeout = 60_000 if request.param == "inline with checks" else 0
     graph = st.Graph()
     with graph.as_default():
-        session = st.Session(graph=graph)
+        session = st.Session(graph=graph, config=config)
 
         def run(fetches, feeds=None):
             plain = session.run(fetches, feeds, options=RunOptions(timeout_in_ms=timeout))
