@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import signal
+import subprocess
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster_servers import Nursery, Servers
 from stepscope.graph import registry
 
 DATA = Path(__file__).parent / "data"
+PERFETTO = Path(__file__).parents[2] / "shared" / "tools" / "perfetto_check"
 
 CAPTURES = (
     "distributed_ps_worker",
@@ -59,6 +65,24 @@ def tf(tensorflow: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """What servers of TensorFlow are started from."""
+    # It imports TensorFlow while this process does, so nothing is imported here first.
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("needs the real TensorFlow")
+    made = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def servers(nursery: Nursery, tensorflow: Any) -> Iterator[Servers]:
+    """One parameter server and one worker, for all tests; what they are given is named apart."""
+    with Servers(nursery, ps=1, worker=1) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The sample files of the tests."""
     return DATA
@@ -70,3 +94,21 @@ def capture(request: pytest.FixtureRequest) -> tuple[bytes, dict[str, Any]]:
     folder = DATA / request.param
     facts = json.loads((folder / "facts.json").read_text())
     return (folder / "run_metadata.pb").read_bytes(), facts["run_metadata"]
+
+
+@pytest.fixture
+def perfetto() -> Callable[..., list[dict[str, Any]]]:
+    """A function that gives what Perfetto's importer says of files, and fails on its errors.
+
+    Skips where the importer is not there.
+    """
+    if not PERFETTO.exists() or shutil.which("node") is None:
+        pytest.skip("Perfetto's importer is not there")
+
+    def check(*paths: Path) -> list[dict[str, Any]]:
+        command = [str(PERFETTO), *map(str, paths)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return check

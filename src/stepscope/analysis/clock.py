@@ -13,6 +13,7 @@ that leaves the least error; errors along the way add up.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -93,7 +94,7 @@ class _Map(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clocks(Result):
-    """The clocks of all tasks, the first one's first; `base_ns` is a time of the first."""
+    """The clocks of all tasks in the order of their names; `base_ns` is a time of the first."""
 
     rows: tuple[TaskClock, ...]
     base_ns: int
@@ -108,10 +109,15 @@ class Clocks(Result):
         """The tasks of whose clock nothing is known."""
         return tuple(row.task for row in self.rows if row.found == "unconstrained")
 
+    def of(self, task: str) -> TaskClock | None:
+        """The clock of a task; None for one that is not known."""
+        place = bisect_left(self.rows, natural_order(task), key=lambda row: natural_order(row.task))
+        found = self.rows[place] if place < len(self.rows) else None
+        return found if found is not None and found.task == task else None
+
     def corrected(self, tasks: StringColumn, times: Ints) -> Ints:
         """Times of the clocks of tasks as times of the first's; of unknown tasks as they are."""
-        known = {row.task: row for row in self.rows}
-        rows = [known.get(task) for task in tasks.table]
+        rows = [self.of(task) for task in tasks.table]
         offset = np.array([row.offset_ns if row else 0 for row in rows], np.int64)[tasks.codes]
         drift = np.array([row.drift_ppm * 1e-6 if row else 0.0 for row in rows])[tasks.codes]
         since = times - (self.base_ns + offset)
@@ -130,12 +136,14 @@ class Clocks(Result):
 
         `task` is whose run it is where its devices do not say so.
         """
-        if not any(row.offset_ns or row.drift_ppm for row in self.rows):
-            return metadata
 
         def own(device: str) -> str:
             found = task_of(device)
             return as_task(task) if task and is_local(found) else found
+
+        here = {self.of(own(device)) for device in metadata.ops.devices.table}
+        if not any(row.offset_ns or row.drift_ppm for row in here if row is not None):
+            return metadata
 
         def by_first(devices: StringColumn, times: Ints) -> Ints:
             if not len(times):
@@ -176,6 +184,11 @@ class ClockRecorder:
                 received += _MICROSECOND - 1 if received % _MICROSECOND == 0 else 0
                 self._message(message.source, message.target, message.sent_ns, received)
         for together in found.collectives:
+            if together.source:
+                sent = together.starts[together.tasks.index(together.source)]
+                for task, end in zip(together.tasks, together.ends, strict=True):
+                    self._message(together.source, task, sent, end)
+                continue
             stay = min(e - s for s, e in zip(together.starts, together.ends, strict=True))
             first, first_end = together.tasks[0], together.ends[0]
             for task, end in zip(together.tasks[1:], together.ends[1:], strict=True):
@@ -198,7 +211,9 @@ class ClockRecorder:
 
     def clocks(self) -> Clocks:
         """What all of them say together."""
-        tasks = sorted(self._tasks, key=natural_order)
+        # Rows of a worker that are of no task's device have that worker's own clock.
+        named = [task for task in self._tasks if not is_local(task)]
+        tasks = sorted(named or self._tasks, key=natural_order)
         if not tasks:
             return Clocks((), 0)
         first = tasks[0]

@@ -40,7 +40,8 @@ __all__ = [
 
 SENDS = frozenset({"_Send", "_HostSend"})
 RECEIVES = frozenset({"_Recv", "_HostRecv", "RecvTensor"})
-COLLECTIVE = re.compile(r"Collective|NcclAllReduce|NcclReduce|NcclBroadcast")
+COLLECTIVE = re.compile(r"Collective(?!AssignGroup)|NcclAllReduce|NcclReduce|NcclBroadcast")
+_BROADCAST = re.compile(r"(Collective\w*Bcast)(Send|Recv)")
 
 _EDGE = re.compile(
     r"(?:\[(?P<size>[^\]]*)\]\s*)?(?:\[[^\]]*\]\s*)*"
@@ -78,14 +79,19 @@ class Message(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """An op that several tasks ran together: one row, start and end per task."""
+    """An op that several tasks ran together: one row, start, end and size of its output per task.
+
+    `source` is the task that sent what all others got; "" where all gave and all got.
+    """
 
     step: int
     name: str
+    source: str
     tasks: tuple[str, ...]
     rows: tuple[int, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
+    bytes: tuple[int, ...]
 
 
 class Traffic(NamedTuple):
@@ -314,23 +320,28 @@ def _collectives(ops: OpColumns, tasks: StringColumn, rows: list[int]) -> list[C
     groups: dict[tuple[int, str, int], list[int]] = defaultdict(list)
     for row in sorted(rows, key=lambda r: int(ops.start_ns[r])):
         step, name = int(ops.step[row]), ops.names.table[ops.names.codes[row]]
+        name = _BROADCAST.sub(r"\1", name)
         task = tasks.table[tasks.codes[row]]
         place = places[step, name, task]
         places[step, name, task] = place + 1
         groups[step, name, place].append(row)
     found = []
+    sizes = ops.output_bytes
     for (step, name, _), members in groups.items():
         if len(members) < 2:
             continue
+        senders = [row for row in members if "BcastSend" in str(ops.op[row])]
         members.sort(key=lambda r: int(tasks.codes[r]))
         found.append(
             Collective(
                 step,
                 name,
+                tasks.table[tasks.codes[senders[0]]] if senders else "",
                 tuple(tasks.table[tasks.codes[row]] for row in members),
                 tuple(members),
                 tuple(int(ops.start_ns[row]) for row in members),
                 tuple(int(ops.end_ns[row]) for row in members),
+                tuple(int(sizes[row]) for row in members),
             )
         )
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from stepscope.analysis.clock import Clocks
 from stepscope.analysis.clock import clocks as clocks_of
+from stepscope.analysis.cluster_tasks import is_local
 from stepscope.analysis.messages import traffic
 from stepscope.analysis.result import Result
 from stepscope.analysis.straggler import Straggler, idle_of, stragglers
@@ -166,10 +167,11 @@ class _Gathered:
     def _collective(self, together: Collective) -> None:
         self._counts["collectives"] += 1
         last = max(together.starts)
-        for task, start, end in zip(together.tasks, together.starts, together.ends, strict=True):
+        each = zip(together.tasks, together.starts, together.ends, together.bytes, strict=True)
+        for task, start, end, size in each:
             arrived = min(max(last, start), end)
-            ends = (together.name, together.name, _ALL, task)
-            self._sum(ends, 0, arrived - start, max(end - arrived, 0), max(end - start, 0))
+            ends = (together.name, together.name, together.source or _ALL, task)
+            self._sum(ends, size, arrived - start, max(end - arrived, 0), max(end - start, 0))
 
     def _sum(
         self, ends: tuple[str, str, str, str], size: int, waiting: int, moving: int, idle: int
@@ -205,11 +207,12 @@ class _Gathered:
             )
             for key, sums in self._sums.items()
         ]
+        named = [task for task in self._tasks if not is_local(task)]
         rows.sort(key=lambda row: (-row.idle_ns, -row.total_ns, -row.bytes, row.key))
         return Network(
             by=self._by,
             rows=tuple(rows),
-            tasks=tuple(self._tasks),
+            tasks=tuple(named or self._tasks),
             steps=self._counts["steps"],
             transfers=self._counts["transfers"],
             unmatched=self._counts["unmatched"],

@@ -43,10 +43,10 @@ from stepscope.metadata import (
 if TYPE_CHECKING:
     from stepscope.metadata import Status
 
-__all__ = ["WORKER_FILE", "Absence", "Worker", "WorkerRuns", "workers_at"]
+__all__ = ["RUN_FILE", "WORKER_FILE", "Absence", "Worker", "WorkerRuns", "workers_at"]
 
 WORKER_FILE = "worker.json"
-_METADATA = "run_metadata.pb"
+RUN_FILE = "run_metadata.pb"
 _TIMES = ("scheduled_ns", "start_ns", "end_ns", "op_start_ns", "op_end_ns")
 
 
@@ -68,17 +68,17 @@ class Worker:
 
     def runs(self) -> Iterator[LoadedRun]:
         """Its runs in order, read one at a time; the iterator holds none of them."""
-        places = sorted(
-            self.path.glob(f"*/{_METADATA}"), key=lambda p: natural_order(p.parent.name)
-        )
-        if not places:
-            return iter_runs(self.path)
-        names = [place.parent.name for place in places]
-        return map(self._read, names)
+        names = self.run_names()
+        return map(self._read, names) if names else iter_runs(self.path)
+
+    def run_names(self) -> list[str]:
+        """The directories that hold a run each, in order; none where it is laid out otherwise."""
+        places = self.path.glob(f"*/{RUN_FILE}") if self.path.is_dir() else ()
+        return sorted((place.parent.name for place in places), key=natural_order)
 
     def _read(self, name: str) -> LoadedRun:
         try:
-            (run,) = iter_runs(self.path / name / _METADATA)
+            (run,) = iter_runs(self.path / name / RUN_FILE)
         except UnreadableFileError as error:
             unread = RunMetadata()
             lost = Completeness((Loss("run", 1, str(error)),))
@@ -130,12 +130,14 @@ class WorkerRuns:
         self._tasks: dict[str, str] = {}
         self._troubles: dict[str, list[str]] = {}
         self._local: dict[str, bool] = {}
+        self._seen: set[str] = set()
         self._steps = 0
 
     def __call__(self) -> Iterator[NamedRun]:
         """Every step, and every run that is part of none."""
         joiner = _Joiner()
-        sources = [_Source(worker, joiner) for worker in self.workers]
+        several = len(self.workers) > 1
+        sources = [_Source(worker, joiner, several=several) for worker in self.workers]
         number = 0
         while True:
             parts = []
@@ -155,6 +157,7 @@ class WorkerRuns:
             self._tasks[key] = source.task
             self._troubles[key] = source.troubles
             self._local[key] = source.local
+            self._seen |= source.seen
 
     def named(self) -> list[tuple[str, Worker]]:
         """The workers, each with what keeps its devices apart from those of others.
@@ -173,7 +176,7 @@ class WorkerRuns:
     def missing(self) -> list[Absence]:
         """What is not there, of the workers given and of the cluster they were in."""
         absent = []
-        tasks = set(self._tasks.values())
+        tasks = set(self._tasks.values()) | self._seen
         for worker in self.workers:
             key = str(worker.path)
             task = self._tasks.get(key) or as_task(worker.task or worker.name)
@@ -186,7 +189,7 @@ class WorkerRuns:
             absent += [Absence(task, what) for what in said]
         expected = {task for worker in self.workers for task in worker.cluster}
         absent += [
-            Absence(task, "everything: it is part of the cluster, and no directory is of it")
+            Absence(task, "everything: it is part of the cluster, and no run is of it")
             for task in sorted(expected - tasks, key=natural_order)
         ]
         return absent
@@ -195,14 +198,17 @@ class WorkerRuns:
 class _Source:
     """One worker's runs, up to the next that is part of a step."""
 
-    def __init__(self, worker: Worker, joiner: _Joiner) -> None:
+    def __init__(self, worker: Worker, joiner: _Joiner, *, several: bool) -> None:
         self.worker = worker
+        self._several = several
         self._joiner = joiner
         self.task = as_task(worker.task)
         self.part: _Part | None = None
         self.parts = 0
         self.found = False
         self.local = False
+        self.seen: set[str] = set()
+        """Tasks that are in the rows of its runs."""
         self.troubles: list[str] = []
         self._runs: Iterator[LoadedRun] | None = worker.runs()
 
@@ -214,16 +220,18 @@ class _Source:
         while (run := next(self._runs, None)) is not None:
             ops = run.metadata.ops
             tasks = task_column(ops).table
+            own = [task for task in tasks if not is_local(task)]
             if not self.task:
-                own = [task for task in tasks if not is_local(task)]
                 self.task = own[0] if len(own) == 1 else as_task(self.worker.name)
             self.local |= any(is_local(task) for task in tasks)
-            name = f"{self.task} {run.name}".rstrip()
+            self.seen.update(own)
+            whole = len(own) > 1 and not self._several
+            name = run.name if whole and run.name else f"{self.task} {run.name}".rstrip()
             if not len(ops):
                 self.troubles += [
                     f"{run.name}: {loss.reason}" for loss in run.metadata.completeness.losses[:1]
                 ]
-            if len(tasks) > 1 or not communicates(ops):
+            if len(own) > 1 or not communicates(ops):
                 yield NamedRun(name, run.metadata)
                 continue
             self.part = self._joiner.part(run.metadata, self.task)

@@ -48,6 +48,18 @@ def one_step(path: Path, number: int | None) -> tuple[SavedRun, Clocks, WorkerRu
     return SavedRun(name, found.correct(metadata), name), found, runs
 
 
+def by_one_clock(path: Path, metadata: RunMetadata) -> RunMetadata:
+    """A run in PATH with its times by one clock, found from all runs there if it is a cluster's."""
+    from stepscope.analysis import WorkerRuns, clocks, workers_at
+    from stepscope.analysis.cluster_tasks import task_column
+    from stepscope.cli.saved_runs import working
+
+    if len(task_column(metadata.ops).table) < 2:
+        return metadata
+    with working("comparing clocks"):
+        return clocks(WorkerRuns(workers_at(path))()).correct(metadata)
+
+
 def _longest_task(metadata: RunMetadata) -> int:
     """How long the task took that took longest: no clock is compared with another's."""
     from stepscope.analysis.cluster_tasks import task_column

@@ -36,7 +36,8 @@ def command(paths: tuple[Path, ...], by: Any, choice: Choice) -> None:
 
     PATH is a run of a cluster, or a directory for each worker; a directory of such directories is
     all of them. A receive waits until its tensor was made, and then for it to arrive; "idle" is for
-    how long the receiving task had nothing else to do. Times are by the first task's clock.
+    how long the receiving task had nothing else to do. Times are by the first task's clock. Of each
+    step it names the task or the link that the others waited for most, and what that cost.
     """
     from stepscope.analysis import WorkerRuns, network, workers_at
     from stepscope.cli import tables

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from cluster_servers import Servers
 
 import stepscope
+from cluster_servers import Servers
 from stepscope import errors
 from stepscope import tf1 as tf
 from stepscope.analysis.messages import traffic
@@ -346,7 +346,7 @@ def test_an_unknown_target_is_an_error_that_lists_what_there_is():
 # -- more tasks --------------------------------------------------------------------------------
 
 
-def test_four_tasks_are_one_run(tensorflow):
+def test_four_tasks_are_one_run(nursery, tensorflow):
     """Two layers on two parameter servers, half of the batch on each of two workers."""
     graph = tf.Graph()
     with graph.as_default():
@@ -365,7 +365,7 @@ def test_four_tasks_are_one_run(tensorflow):
             tf.concat(parts, 0, name="all")
         tf.global_variables_initializer()
     results = []
-    with Servers(ps=2, worker=2) as servers:
+    with Servers(nursery, ps=2, worker=2) as servers:
         for target in ("", servers.target):
             metadata = stepscope.RunMetadata()
             with stepscope.Session(target, graph=graph, config=SOFT) as session:
@@ -384,3 +384,14 @@ def test_four_tasks_are_one_run(tensorflow):
     }
     assert weights.items() <= sent.items()
     assert sent["out_1", "worker:1", "worker:0"] == 16 * 3 * 4
+
+
+def test_branches_and_loops_in_this_process():
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.placeholder(tf.float32, [], name="x")
+        y = tf.cond(x > 1.0, lambda: x * 2.0, lambda: x + 3.0)
+        i, total = tf.while_loop(lambda i, _: i < 10, lambda i, s: [i + 1, s + y], [0, 0.0])
+    with stepscope.Session("tensorflow", graph=graph) as session:
+        assert session.run([y, i, total], {x: 2.0}) == [4.0, 10, 40.0]
+        assert session.run([y, i, total], {x: 0.5}) == [3.5, 10, 35.0]

@@ -10,6 +10,7 @@ from simulated_cluster import (
     MS,
     SECOND,
     Clock,
+    Rows,
     all_reduce_step,
     jittered,
     parameter_server_step,
@@ -105,6 +106,17 @@ def test_collectives_alone_relate_clocks_to_the_exchange_even_with_a_straggler()
     for true in (BEGIN, begin):
         error = difference(found, "worker:2", true) - moved["worker:2"].difference(true)
         assert abs(error) <= found.rows[2].error_ns
+
+
+def test_a_broadcast_says_only_that_nobody_has_it_before_it_was_sent():
+    rows = Rows({"worker:1": Clock(-SECOND)})
+    rows.op("worker:0", "CollectiveBcastSend", "CollectiveBcastSend", BEGIN, BEGIN + MS)
+    for task, end in (("worker:1", 40 * MS), ("worker:2", 2 * MS)):
+        rows.op(task, "CollectiveBcastRecv", "CollectiveBcastRecv", BEGIN, BEGIN + end)
+    found = clocks(rows.metadata())
+    assert [row.found for row in found.rows] == ["reference", "one-sided", "one-sided"]
+    assert found.rows[1].offset_ns == pytest.approx(-SECOND + 40 * MS, abs=MS)
+    assert found.rows[2].offset_ns == 0
 
 
 def test_a_task_that_nothing_constrains_is_said_and_left_alone():

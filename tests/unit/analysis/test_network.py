@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from simulated_cluster import (
 import stepscope
 from stepscope.analysis import critical_path, network
 from stepscope.analysis.messages import traffic
+from stepscope.export import chrome
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -36,6 +38,24 @@ def test_transfers_of_a_real_cluster_have_producers_consumers_and_bytes():
     for row in found.rows:
         assert row.waiting_ns + row.moving_ns == row.total_ns > 0
         assert row.rate == pytest.approx(row.bytes / row.moving_ns * 1e9)
+
+
+def test_transfers_of_a_real_cluster_are_arrows_by_way_of_the_receive():
+    run = stepscope.load(DATA / "distributed_ps_worker" / "run_metadata.pb")
+    events = json.loads(chrome(run))["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+
+    def at(event):
+        around = [
+            s["name"] for s in slices
+            if s["tid"] == event["tid"] and s["ts"] <= event["ts"] <= s["ts"] + s["dur"]
+        ]  # fmt: skip
+        return around[-1]
+
+    ends = {e["id"]: at(e) for e in events if e["ph"] == "f"}
+    arrows = [(at(e), ends[e["id"]]) for e in events if e["ph"] == "s"]
+    assert ("w/read", "RecvTensor") in arrows
+    assert ("w/read", "y") not in arrows
 
 
 def test_a_path_crosses_tasks_through_transfers():

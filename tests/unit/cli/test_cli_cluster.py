@@ -74,6 +74,27 @@ def test_the_path_of_a_step_goes_through_the_slow_worker(command, cluster):
     assert (code, "there is no run 9" in err) == (2, True)
 
 
+def test_the_path_of_one_run_of_a_cluster_is_by_the_clocks_of_all(command, tmp_path):
+    """In one run alone a slow link would be half a link and half a clock."""
+    moved = {"worker:0": Clock(5 * SECOND)}
+    for step, delay in enumerate((MS // 5, MS // 5, 80 * MS)):
+        rows, _ = parameter_server_step(
+            BEGIN + step * SECOND, 2, moved,
+            delay=lambda *ends, slow=delay: slow if ends == ("ps:0", "worker:0") else MS // 5,
+        )  # fmt: skip
+        place = tmp_path / "runs" / f"run_{step + 1:06d}"
+        place.mkdir(parents=True)
+        rows.metadata(step).save(place / "run_metadata.pb")
+    code, out, _ = command("path", "runs", "--run", 2, "--json")
+    longest = max(json.loads(out)["rows"], key=lambda part: part["end_ns"] - part["start_ns"])
+    assert (code, longest["kind"]) == (0, "transfer")
+    assert longest["device"] == "/job:worker/replica:0/task:0/device:CPU:0"
+    assert longest["end_ns"] - longest["start_ns"] == pytest.approx(80 * MS, abs=2 * MS)
+    code, out, _ = command("network", "runs", "--json")
+    late = [(each["run"], each["name"]) for each in json.loads(out)["stragglers"]]
+    assert late[2] == ("run_000003", "ps:0 -> worker:0")
+
+
 def test_merge_stands_by_one_clock_and_says_so(command, cluster, tmp_path):
     code, out, err = command("merge", cluster, "-o", "all.json")
     assert code == 0

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow
 
+from stepscope.adapters.tensorflow import cluster_memory
 from stepscope.adapters.tensorflow.capture import Capture
 from stepscope.adapters.tensorflow.failures import new_error, status_of
 from stepscope.adapters.tensorflow.session_run import NO_GRAPHS, SessionRun
@@ -25,6 +26,7 @@ from stepscope.adapters.tensorflow.untold_transfers import Untold, add_rows, los
 from stepscope.metadata import Completeness, Loss, OpColumns, Overhead, Recording, RunMetadata
 from stepscope.metadata.allocation_codec import allocations_of
 from stepscope.metadata.allocation_log import AllocationLog, LogSettings, log_of
+from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import RunOptions
 
 v1 = tensorflow.compat.v1
@@ -66,6 +68,7 @@ class ClusterRun(SessionRun):
         super().__init__(*args)
         self.capture = Capture(0)
         self._log_settings = LogSettings.of(self._options)
+        self._out_of_memory: OutOfMemory | None = None
 
     def timed_out(self) -> Exception:
         """In the words of a cluster."""
@@ -103,6 +106,9 @@ class ClusterRun(SessionRun):
             losses += _NOT_TOLD if status.ok else [_NOTHING_TOLD]
             if level != RunOptions.FULL_TRACE:
                 losses.append(_other_level(level))
+        report = self._report(error)
+        if report is not None:
+            losses.append(cluster_memory.HOLDERS)
         if not status.ok and not status.in_flight:
             losses.append(self._unnamed("the cluster named none"))
         if self._options.output_partition_graphs and not self._graphs():
@@ -117,8 +123,22 @@ class ClusterRun(SessionRun):
         def log() -> AllocationLog:
             return log_of(allocations_of(self._told[0]), settings or LogSettings())
 
-        memory = {"allocation_log": lambda: log().columns} if settings is not None else {}
+        memory: dict[str, Any] = {"out_of_memory": report}
+        if settings is not None:
+            memory["allocation_log"] = lambda: log().columns
         return self._recording(status, completeness, self._overhead, lambda: self._told[0], memory)
+
+    def _report(self, error: BaseException | None) -> OutOfMemory | None:
+        """Who held memory, as far as is known, if that is what the run wanted for."""
+        shared = self._shared
+        if error is None and self._options.trace_level:
+            shared.fitted = lambda: allocations_of(self._told[0])
+        if error is None or self._out_of_memory is not None:
+            return self._out_of_memory
+        self._out_of_memory = cluster_memory.report_on(
+            error, self.graph, shared.fitted, self._sources
+        )
+        return self._out_of_memory
 
     @functools.cached_property
     def _told(self) -> tuple[OpColumns, list[Untold]]:

@@ -107,10 +107,14 @@ class EmbeddedGraph:
             for op in operations[len(self._exported) :]
         ]
         self._refuse_unknown(new)
-        for node in new:
+        back = _ways_back(new)
+        for node in _inputs_first(new, back):
             exported = node.SerializeToString(deterministic=True)
-            self._add(node)
+            self._add(node, back)
             self._exported[node.name] = exported
+        for name, text in back:
+            merge = self._graph.get_operation_by_name(name)
+            merge._update_input(1, self._tensor(text))
 
     def _refuse_changes(self, operations: Iterable[Any]) -> None:
         for op in operations:
@@ -139,15 +143,18 @@ class EmbeddedGraph:
                 "Ops of your own run on the embedded engine only.",
             )
 
-    def _add(self, node: Any) -> None:
+    def _add(self, node: Any, back: set[tuple[str, str]]) -> None:
         graph = self._graph
-        inputs, controls = [], []
+        inputs: list[Any] = []
+        controls: list[Any] = []
         for text in node.input:
             if text.startswith("^"):
                 controls.append(graph.get_operation_by_name(text[1:]))
+            elif (node.name, text) in back:
+                # Until what comes back is there, what goes in stands for it.
+                inputs.append(inputs[0])
             else:
-                name, _, index = text.partition(":")
-                inputs.append(graph.get_operation_by_name(name).outputs[int(index or 0)])
+                inputs.append(self._tensor(text))
         attrs = dict(node.attr)
         if node.op in _PYTHON_OPS:
             attrs["token"] = v1.AttrValue(s=self._token(node).encode())
@@ -164,6 +171,10 @@ class EmbeddedGraph:
                 attrs=attrs,
             )
         op._set_device(node.device)
+
+    def _tensor(self, text: str) -> Any:
+        name, _, index = text.partition(":")
+        return self._graph.get_operation_by_name(name).outputs[int(index or 0)]
 
     def _token(self, node: Any) -> str:
         """The function of a Python op, under a token of TensorFlow's."""
@@ -186,6 +197,37 @@ class EmbeddedGraph:
 
         self._functions.append(call)  # TensorFlow knows it weakly
         return versions.register_python_function(call)
+
+
+def _ways_back(nodes: Sequence[Any]) -> set[tuple[str, str]]:
+    """The Merges at the beginnings of loops, each with its second input: what comes back."""
+    kinds = {node.name: node.op for node in nodes}
+    return {
+        (node.name, node.input[1])
+        for node in nodes
+        if node.op in ("Merge", "RefMerge")
+        and kinds.get(node.input[1]) in ("NextIteration", "RefNextIteration")
+    }
+
+
+def _inputs_first(nodes: Sequence[Any], back: set[tuple[str, str]]) -> list[Any]:
+    """The nodes in an order in which each comes after what it needs; loops are cut."""
+    by_name = {node.name: node for node in nodes}
+    order: dict[str, Any] = {}
+    waiting = [(node, False) for node in reversed(nodes)]
+    while waiting:
+        node, is_due = waiting.pop()
+        if node.name in order:
+            continue
+        if is_due:
+            order[node.name] = node
+            continue
+        waiting.append((node, True))
+        for text in node.input:
+            name = text.lstrip("^").partition(":")[0]
+            if name in by_name and name not in order and (node.name, text) not in back:
+                waiting.append((by_name[name], False))
+    return list(order.values())
 
 
 class _Session(Session):
