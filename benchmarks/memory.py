@@ -60,19 +60,32 @@ def _elementwise(length: int, floats: int) -> tuple[Any, Any, Any]:
 
 
 def _large_ops() -> Iterator[Result]:
-    graph, x, total = _elementwise(200, 1_000_000)
-    feed = {x: np.ones(1_000_000, np.float32)}
+    """A long chain, which shows what each op pays, and a short one, which shows what a run pays."""
+    floats = 1_000_000
+    for length, rounds, target in ((OPS, 40, 1.01), (20, 200, None)):
+        with_log, without = _with_and_without(length, floats, rounds)
+        extra = (with_log - without) / 1e3
+        yield compare(
+            f"chain of {length:,} ops of 1 million elements, with the log", with_log, without,
+            target, note=f"{extra:.0f} us more per run",
+        )  # fmt: skip
+
+
+def _with_and_without(length: int, floats: int, rounds: int) -> tuple[float, float]:
+    """Seconds of a run with the log at its defaults, and without."""
+    graph, x, total = _elementwise(length, floats)
+    feed = {x: np.ones(floats, np.float32)}
     session = stepscope.Session(graph=graph)
     metadata = stepscope.RunMetadata()
     on = RunOptions(report_tensor_allocations_upon_oom=True)
     with_log, without = medians(
         lambda: session.run(total, feed, options=on, run_metadata=metadata),
         lambda: session.run(total, feed),
-        rounds=40,
+        rounds=rounds,
         warmup=5,
     )
-    yield compare("chain of 200 ops of 1 million elements, with the log", with_log, without, 1.01)
     session.close()
+    return with_log, without
 
 
 def memory_off(_tf: Any) -> Iterator[Result]:

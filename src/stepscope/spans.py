@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 __all__ = ["Note", "Span", "noting"]
@@ -29,15 +28,20 @@ class _Here(threading.local):
 _here = _Here()
 
 
-@contextmanager
-def noting(notes: list[Note] | None) -> Iterator[None]:
+class noting:  # noqa: N801 - reads as a statement
     """While the block lasts, spans on this thread are noted in the list (None: nowhere)."""
-    outer = _here.notes
-    _here.notes = notes
-    try:
-        yield
-    finally:
-        _here.notes = outer
+
+    __slots__ = ("_notes", "_outer")
+
+    def __init__(self, notes: list[Note] | None) -> None:
+        self._notes = notes
+
+    def __enter__(self) -> None:
+        self._outer = _here.notes
+        _here.notes = self._notes
+
+    def __exit__(self, *_error: object) -> None:
+        _here.notes = self._outer
 
 
 class Span:

@@ -140,6 +140,10 @@ class Engine:
     """When an error is raised while another op of its run does not end; "never" for the cause."""
     always_lost: frozenset[str] = frozenset()
     """What FULL_TRACE never has on this engine, and says so in each record."""
+    may_be_lost: frozenset[str] = frozenset()
+    """What it has of some programs, and says where it has not."""
+    gaps: Mapping[str, set[str]] = {}
+    """By reason the tests of what this engine cannot do, and says that it cannot."""
 
     def __init__(self) -> None:
         self.support: Mapping[str, tuple[str, str]] = {}
@@ -159,7 +163,8 @@ class Engine:
 
     def losses(self, metadata: RunMetadata) -> list[Loss]:
         """The losses of a run, but for what the engine never has."""
-        return [loss for loss in metadata.completeness.losses if loss.what not in self.always_lost]
+        known = self.always_lost | self.may_be_lost
+        return [loss for loss in metadata.completeness.losses if loss.what not in known]
 
     def refusal(self, program: Program, fetches: Any, feeds: Any, options: Any) -> bool:
         """Whether the support table refuses one of these options; the run is tried and has to fail.
@@ -179,6 +184,10 @@ class Engine:
     def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
         """Whether control-C comes through at once while an op (in Python or not) is inside."""
         return True
+
+    def names_what_was_interrupted(self) -> bool:
+        """Whether a traced run that control-C ended says which Python op it was in."""
+        return self.interrupts({})
 
     def interrupted(self, options: Mapping[str, Any]) -> tuple[type[BaseException], str]:
         """What control-C inside a Python op is to the caller, and the status of the run."""

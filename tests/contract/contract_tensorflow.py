@@ -1,4 +1,4 @@
-"""TensorFlow's three ways to run a program, as engines of the contract.
+"""TensorFlow's four ways to run a program, as engines of the contract.
 
 TensorFlow's optimizers are off: they rename, fold and fuse, and the tests look for the nodes that a
 program has.
@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from contract_cluster import GAPS
 from contract_engines import EmbeddedEngine, Engine, Program, SessionEngine
 
 import stepscope
@@ -74,9 +75,10 @@ class Ops:
 
 
 class OnTensorFlow(Engine):
-    """What the three have in common."""
+    """What they have in common."""
 
-    always_lost = frozenset({"temporaries inside kernels"})
+    always_lost = frozenset({"temporaries inside kernels", "memory from before the run"})
+    may_be_lost = frozenset({"source lines of eager ops"})
     stress = 12, 6  # of profiled runs those at once wait for each other
 
     def __init__(self) -> None:
@@ -115,7 +117,28 @@ class TensorFlowSession(OnTensorFlow, SessionEngine):
             given = type(given).FromString(given.SerializeToString())
             given.graph_options.rewrite_options.disable_meta_optimizer = True
             given.graph_options.optimizer_options.opt_level = -1
-        return Session(graph=graph, config=given)
+        return Session(self.target(), graph=graph, config=given)
+
+    def target(self) -> str:
+        """Where its sessions run."""
+        return ""
+
+
+class TensorFlowCluster(TensorFlowSession):
+    """The same on a server of TensorFlow's in this process, so that Python functions are here."""
+
+    name = "tensorflow cluster"
+    always_lost = frozenset({"threads", "sends"})
+    gaps = GAPS
+    _server: Any = None
+
+    def target(self) -> str:
+        kept = TensorFlowCluster
+        if kept._server is None:  # one for all tests: a server cannot be ended
+            config = self.ops.ConfigProto(device_count={"CPU": 3})
+            kept._server = self.tensorflow.distribute.Server.create_local_server(config)
+        found: str = kept._server.target
+        return found
 
 
 class TensorFlowFunction(OnTensorFlow):
@@ -135,7 +158,10 @@ class TensorFlowFunction(OnTensorFlow):
         self.tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
     def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
-        return False
+        return not python  # what waits is cancelled, and Python inside a function is not
+
+    def names_what_was_interrupted(self) -> bool:
+        return True
 
     def start(self, build: Callable[[Any], Mapping[str, Any]], config: Any = None) -> Program:
         assert config is None, "a function has no configuration of its own"
@@ -339,7 +365,7 @@ class EagerProgram(Program):
         return function(**given)
 
 
-TENSORFLOW_ENGINES = (TensorFlowSession, TensorFlowFunction, TensorFlowEager)
+TENSORFLOW_ENGINES = (TensorFlowSession, TensorFlowFunction, TensorFlowEager, TensorFlowCluster)
 ENGINES = {
     kind.name: kind
     for kind in (

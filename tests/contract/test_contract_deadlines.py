@@ -80,8 +80,13 @@ def test_a_cancelled_dequeue_takes_no_item(engine):
 
 def let_go_later(engine, stuck, seconds=0.4):
     """Where the caller has to wait for a Python op, see to it that the op ends."""
+
+    def let_go():
+        if stuck.entered.wait(20):
+            threading.Timer(seconds, stuck.let_go.set).start()
+
     if engine.python_op_at_deadline == "waited_for":
-        threading.Timer(seconds, stuck.let_go.set).start()
+        threading.Thread(target=let_go, daemon=True).start()
 
 
 def test_a_python_op_is_abandoned_or_waited_for_and_named(engine, stuck):

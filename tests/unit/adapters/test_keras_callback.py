@@ -76,7 +76,7 @@ def test_scheduled_steps_of_a_fit_are_recorded(TraceCallback, model, data):
     ]
     for _, _, metadata in callback.steps:
         assert metadata.status.code == "OK"
-        assert metadata.engine.startswith("tensorflow")
+        assert metadata.engine == "tensorflow function"
         assert matmuls(metadata) == 5  # two forward, two for the weights, one for the inputs
         assert len(metadata.ops) > 20
         assert (metadata.ops.end_ns >= metadata.ops.start_ns).all()

@@ -65,6 +65,9 @@ def test_outputs_of_a_graph_live_until_their_last_reader(tensorflow, engine):
     assert sizes["second", "allocate"] == 8000
     assert metadata.peak_bytes() == 12000
     assert told_by_outputs(metadata)
+    # Variables were there before, and are not counted: that is said.
+    (loss,) = [x for x in metadata.completeness.losses if x.what == "memory from before the run"]
+    assert "peak_bytes" in loss.reason
 
 
 def ask_for_too_much(tensorflow, engine, metadata):
@@ -96,6 +99,8 @@ def test_the_report_has_what_the_program_holds(tensorflow, engine):
     assert report.request.shape == tuple(TOO_MUCH)
     assert report.request.op == ("Fill" if engine == "eager" else "too_much")
     assert report.limit is None
+    assert report.cached is None
+    assert "Cached: not known" in str(caught.value)
     assert report.live == sum(row.bytes for row in report.rows)
     held = {row.op: row for row in report.rows}
     assert held[name].kind == "variable"
@@ -108,6 +113,23 @@ def test_the_report_has_what_the_program_holds(tensorflow, engine):
     log = json.loads(stepscope.extract_allocation_log(metadata))
     assert [e["shape"] for e in log if e["event"] == "failed"] == [TOO_MUCH]
     del tensor
+
+
+def test_other_things_that_are_exhausted_get_no_hint_about_memory(tensorflow):
+    def full(_):
+        raise tensorflow.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    graph = tensorflow.Graph()
+    with graph.as_default():
+        node = tensorflow.numpy_function(full, [1.0], tensorflow.float32, name="allocated_memory")
+    for options in (None, REPORT):
+        with (
+            adapter.Session(graph=graph) as session,
+            pytest.raises(stepscope.errors.OpError, match="No space left") as caught,
+        ):
+            session.run(node, options=options)
+        assert "report_allocations_on_oom" not in str(caught.value)
+        assert caught.value.run_metadata.out_of_memory is None
 
 
 def test_without_the_option_the_hint_is_true_here(tensorflow):

@@ -46,7 +46,7 @@ class Deadline:
 
     def __enter__(self) -> Deadline:
         self._python = python_ops.PythonCalls()
-        self._called = self._stack.enter_context(cancelling.cancellable())
+        self.called = self._stack.enter_context(cancelling.cancellable())
         if self._eager:
             self._stack.enter_context(python_ops.between_eager_ops(self._look))
         self._timer = threading.Timer(self._timeout_ms / 1000, self._fire)
@@ -62,7 +62,7 @@ class Deadline:
     def _fire(self) -> None:
         self._python.look()
         self._fired.set()
-        self._called.start_cancel()
+        self.called.start_cancel()
 
     def _look(self) -> None:
         """After each eager op: raises when the time is up."""
@@ -96,11 +96,11 @@ class Deadline:
     @property
     def between_ops(self) -> bool:
         """Whether the thread was in no op of TensorFlow's when the time was up."""
-        return not self._called.op or self._called.began_ns > self.at
+        return not self.called.op or self.called.began_ns > self.at
 
     def eager_outcome(self) -> tuple[InFlight, ...]:
         """The eager op that was in flight when the time was up, if it was one."""
-        op = self._called.op
+        op = self.called.op
         if self.between_ops or op.startswith(_FUNCTION):
             return ()
         cancelled = self._was_cancelled(self._cause)
@@ -110,7 +110,7 @@ class Deadline:
         """Of a function that nobody traced: the Python ops it was in, or what was cancelled."""
         if self.between_ops:
             return ()
-        inside = self._python.among(versions.function_nodes(self._called.op))
+        inside = self._python.among(versions.function_nodes(self.called.op))
         if inside:
             return tuple(InFlight(name, "waited_for", self._late_ns) for name in inside)
         if self._cause is None or not self._was_cancelled(self._cause):

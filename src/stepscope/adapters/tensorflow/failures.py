@@ -22,6 +22,9 @@ _PYTHON_CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...]
 )
 """What TensorFlow makes of what a Python function raises; eager code raises it as it is."""
 
+_STOPPED = (errors.CANCELLED, errors.DEADLINE_EXCEEDED)
+"""The codes of runs that were ended from outside."""
+
 
 class _AlsoTensorFlows(type):
     """The type of a class that is TensorFlow's and ours: it equals TensorFlow's own.
@@ -94,9 +97,11 @@ def status_of(error: BaseException | None, outcomes: tuple[InFlight, ...] = ()) 
     """How a run ended, from what it raised."""
     if error is None:
         return Status()
-    if not outcomes:
-        outcomes = tuple(InFlight(name) for name in failing_nodes(error)[:1])
     code: Any = getattr(error, "error_code", None)
+    if not outcomes:
+        stopped = code in _STOPPED or not isinstance(error, Exception)
+        outcome = "cancelled" if stopped else "failed"
+        outcomes = tuple(InFlight(name, outcome) for name in failing_nodes(error)[:1])
     if isinstance(code, int):
         return Status(errors.code_name(code), str(getattr(error, "message", error)), outcomes)
     name = "UNKNOWN"

@@ -7,25 +7,29 @@ with `run_metadata` on it. A deadline cancels the functions this thread is calli
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from stepscope import options as opts
-from stepscope.adapters.tensorflow import python_ops, versions
+from stepscope.adapters.tensorflow import cancelling, interrupts, python_ops, versions
 from stepscope.adapters.tensorflow.capture import Capture, FindNodes, Nodes
 from stepscope.adapters.tensorflow.deadline import Deadline
 from stepscope.adapters.tensorflow.failures import (
     both_classes,
     failing_eager_op,
+    failing_nodes,
     in_flight_unknown,
     new_error,
     nodes_missing,
     status_of,
 )
 from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
+from stepscope.adapters.tensorflow.interrupts import Interrupt
 from stepscope.adapters.tensorflow.run_memory import RunMemory
+from stepscope.adapters.tensorflow.source_lines import EagerSources
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
 from stepscope.metadata import (
     Completeness,
@@ -51,16 +55,26 @@ def run(
 
     Without options it is traced fully where `run_metadata` asks for the outcome, else not at all.
     """
+    function = callable if versions.is_function(callable) else None
+    return run_step(functools.partial(callable, *args, **kwargs), function, options, run_metadata)
+
+
+def run_step(call: functools.partial[Any], function: Any, options: Any, run_metadata: Any) -> Any:
+    """Make a call as one run; `function` is the TensorFlow function that it is a call of, if it is.
+
+    What is around the function (Keras has some Python there) may be part of the call.
+    """
     resolved, asked = _resolve(options, traced=run_metadata is not None)
-    engine = FUNCTION if versions.is_function(callable) else EAGER
+    engine = EAGER if function is None else FUNCTION
     check(resolved, engine)
     target = as_run_metadata_target(run_metadata)
-    observed = Observed(engine, resolved, asked, _graph_of(callable))
-    observed.function = callable if engine == FUNCTION else None
-    observed.memory.given((f"argument {place}", value) for place, value in enumerate(args))
+    observed = Observed(engine, resolved, asked, _graph_of(function))
+    observed.function = function
+    observed.interruptible = True
+    observed.memory.given((f"argument {place}", value) for place, value in enumerate(call.args))
     try:
         with observed:
-            result = callable(*args, **kwargs)
+            result = call()
     except BaseException as error:  # noqa: BLE001 - raised again
         raise_with(error, target.deliver(observed.recording()))
     if target.asked_for:
@@ -106,13 +120,16 @@ def _resolve(
     return asked.resolve(), asked
 
 
-def _graph_of(callable: Any) -> Any:
+def _graph_of(function: Any) -> Any:
     """The graph of a concrete function, whose ops know their source lines."""
-    return callable.graph if versions.is_concrete_function(callable) else None
+    return function.graph if versions.is_concrete_function(function) else None
 
 
 class Observed:
     """One run, from entering it to its recording."""
+
+    told_at_once = False
+    """Whether what it did is known when it is over, without the profiler."""
 
     def __init__(
         self, engine: str, options: opts.ResolvedRunOptions, asked: opts.RunOptions | None,
@@ -125,6 +142,7 @@ class Observed:
         """What the user wrote, where it is one function; None for other code."""
         self.function: Any = None
         """The function that is called, whose traces know their source lines."""
+        self.eager_sources = EagerSources()
         self._step_id = next(_step_ids)
         self.memory = RunMemory(options, self._step_id)
         wants_graphs = options.output_partition_graphs and graph is None
@@ -134,6 +152,9 @@ class Observed:
         self._error: BaseException | None = None
         self._raised: BaseException | None = None
         self._deadline: Deadline | None = None
+        self._interrupt: Interrupt | None = None
+        self.interruptible = False
+        """Whether Control-C is to end a function that waits, and not to be waited with."""
 
     def __enter__(self) -> None:
         options = self._options
@@ -149,11 +170,19 @@ class Observed:
         stack.enter_context(self.memory.watching())
         stack.enter_context(python_ops.timed())
         if options.trace_level >= 3:
-            stack.enter_context(python_ops.describing(self.capture.eager_outputs))
+            stack.enter_context(
+                python_ops.describing(self.capture.eager_outputs, self.eager_sources)
+            )
         stack.enter_context(self.capture)
         if options.timeout_in_ms > 0:
             eager = self._engine == EAGER
             self._deadline = stack.enter_context(Deadline(options.timeout_in_ms, eager=eager))
+        if self.interruptible and self._engine == FUNCTION and interrupts.applies():
+            if self._deadline is not None:
+                called = self._deadline.called
+            else:
+                called = stack.enter_context(cancelling.cancellable())
+            self._interrupt = stack.enter_context(interrupts.cancelling_it(called))
 
     def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
         self._raised = self._error = error
@@ -199,7 +228,9 @@ class Observed:
             engine=self._engine,
             step_id=self._step_id,
             status=status,
-            completeness=lambda: Completeness((*losses, *memory_losses())),
+            completeness=lambda: Completeness(
+                (*losses, *memory_losses(), *self.eager_sources.losses())
+            ),
             overhead=capture.overhead,
             ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
             partition_graphs=(
@@ -214,13 +245,11 @@ class Observed:
         )
 
     def _sources(self) -> dict[str, str]:
-        if self.graph is not None:
-            return sources_of(self.graph)
-        return {
-            name: line
-            for graph in versions.traced_graphs(self.function)
-            for name, line in sources_of(graph).items()
-        }
+        graphs = [self.graph] if self.graph is not None else versions.traced_graphs(self.function)
+        found = self.eager_sources.sources()
+        for graph in graphs:
+            found |= sources_of(graph)
+        return found
 
     def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
         """The graphs that this run executed, as far as they were ever collected, and their nodes.
@@ -269,12 +298,20 @@ class Observed:
     def _outcomes(self) -> tuple[InFlight, ...]:
         """The ops that were executing at the deadline, and what became of them."""
         deadline = self._deadline
+        if isinstance(self._error, KeyboardInterrupt) and self._interrupt is not None:
+            return self._traced_outcomes(self._interrupt.at_epoch) or self._cancelled_nodes()
         if deadline is None or not deadline.passed:
             return ()
         found = deadline.eager_outcome()
         if not found and not deadline.between_ops:
             found = self._traced_outcomes(deadline.at_epoch) or deadline.function_outcomes()
         return found
+
+    def _cancelled_nodes(self) -> tuple[InFlight, ...]:
+        """What TensorFlow said it had cancelled when Control-C came."""
+        cause = self._error.__context__ if self._error is not None else None
+        nodes = failing_nodes(cause)[:1] if cause is not None else []
+        return tuple(InFlight(name, "cancelled") for name in nodes)
 
     def _traced_outcomes(self, at: int) -> tuple[InFlight, ...]:
         """The ops of a function that were executing at this time."""

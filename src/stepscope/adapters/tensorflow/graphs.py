@@ -12,10 +12,10 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.source_lines import innermost_of_user
 
 TAG: Final = "stepscope"
 _KEPT: Final = 4096
@@ -128,22 +128,13 @@ functions = FunctionGraphs()
 
 def sources_of(graph: Any, names: Iterable[str] | None = None) -> dict[str, str]:
     """`file:line` of the user's code per op of a TensorFlow graph, where TensorFlow knows it."""
-    library = str(Path(versions.tensorflow().__file__).parent)
     wanted = None if names is None else set(names)
     found: dict[str, str] = {}
     for op in graph.get_operations():
         if wanted is not None and op.name not in wanted:
             continue
-        line = _user_line(op, library)
+        frames: Sequence[Any] = op.traceback or ()
+        line = innermost_of_user((f.filename, f.lineno) for f in reversed(list(frames)))
         if line:
             found[op.name] = line
     return found
-
-
-def _user_line(op: Any, library: str) -> str:
-    frames: Sequence[Any] = op.traceback or ()
-    for frame in reversed(list(frames)):
-        name = frame.filename
-        if not name.startswith(library) and "/keras/" not in name and "/stepscope/" not in name:
-            return f"{name}:{frame.lineno}"
-    return ""

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow.function import run_step
 from stepscope.adapters.tensorflow.loop_log import RecordedLoop
 from stepscope.adapters.tensorflow.support import EAGER
 from stepscope.adapters.tensorflow.versions import is_function
@@ -199,7 +199,8 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
         metadata = RunMetadata()
         tag = f"{mode}_step_{step}"
         try:
-            result = adapter.run(function, *args, options=self._options, run_metadata=metadata)
+            call = functools.partial(function, *args)
+            result = run_step(call, _function_in(function), self._options, metadata)
         except (StopIteration, tf.errors.OutOfRangeError):
             raise  # how a Keras loop learns that its data are at an end: this was no step
         except BaseException:
@@ -231,23 +232,28 @@ def _steps_per_run(model: Any) -> int:
     return int(steps.numpy()) if hasattr(steps, "numpy") else int(steps)
 
 
+def _function_in(function: Any) -> Any:
+    """The `tf.function` that a model's function is; None where the model runs eagerly.
+
+    In Keras 2 it is one; in Keras 3 a Python function around one, which an iterator is given to.
+    """
+    if is_function(function):
+        return function
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    return next(filter(is_function, cells), None)
+
+
 def _graph_of(function: Any, args: tuple[Any, ...]) -> Any:
     """The graph of what was just called with these arguments; None where it is not to be had.
 
-    The model's function is a `tf.function` in Keras 2; in Keras 3 a Python function around one, if
-    it was called with an iterator. Asked with the arguments of a call just made, a `tf.function`
-    gives the graph it ran and traces nothing.
+    Asked with the arguments of a call just made, a `tf.function` gives the graph it ran and traces
+    nothing; the one inside Keras 3's is called with iterators alone.
     """
-    found = [function]
-    if not is_function(function):
-        iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
-        if not args or not isinstance(args[0], iterators):
-            return None
-        found = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    for candidate in found:
-        if is_function(candidate):
-            try:
-                return candidate.get_concrete_function(*args).graph
-            except Exception:  # noqa: BLE001 - the graph is an extra; the step was recorded
-                return None
-    return None
+    inside = _function_in(function)
+    iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
+    if inside is not function and (not args or not isinstance(args[0], iterators)):
+        return None
+    try:
+        return inside.get_concrete_function(*args).graph if inside is not None else None
+    except Exception:  # noqa: BLE001 - the graph is an extra; the step was recorded
+        return None

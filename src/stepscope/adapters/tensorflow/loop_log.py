@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stepscope.adapters.tensorflow.support import check
-from stepscope.export import FileWriter
+from stepscope.export import TensorBoardWriter
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions, as_run_options
 from stepscope.scheduling import Action, Schedule, as_schedule
@@ -55,7 +55,7 @@ class LoopLog:
         self._keeps = logdir is None and callback is None
         self._logdir = None if logdir is None else Path(logdir)
         self._callback = callback
-        self._writer: FileWriter | None = None
+        self._writer: TensorBoardWriter | None = None
         self._has_graph = False
         self._uses: Counter[str] = Counter()
         if self._logdir is not None:
@@ -98,15 +98,12 @@ class LoopLog:
     def _write(self, logdir: Path, recorded: RecordedStep, graph: Any) -> None:
         try:
             if self._writer is None:
-                self._writer = FileWriter(logdir, filename_suffix=SUFFIX)
+                self._writer = TensorBoardWriter(logdir, filename_suffix=SUFFIX)
             elif self._writer.event_writer.closed:
                 self._writer.reopen()
-            if graph is not None and not self._has_graph:
-                self._writer.add_graph(graph, global_step=recorded.step)
-                self._has_graph = True
-            self._writer.add_run_metadata(
-                recorded.metadata, recorded.tag, global_step=recorded.step
-            )
+            graph = None if self._has_graph else graph
+            self._writer.add_run(recorded.metadata, recorded.step, tag=recorded.tag, graph=graph)
+            self._has_graph |= graph is not None
         except OSError as error:
             self._logdir = None
             _warn(

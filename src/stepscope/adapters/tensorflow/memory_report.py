@@ -15,6 +15,7 @@ from stepscope.adapters.tensorflow.failures import (
     failing_eager_op,
     failing_nodes,
 )
+from stepscope.adapters.tensorflow.source_lines import innermost_of_user
 from stepscope.metadata.out_of_memory import MemoryRequest, OutOfMemory
 
 HOW_TO_RECORD: Final = (
@@ -34,9 +35,12 @@ _DEFINED_AT: Final = re.compile(
     r"  File [^\n]*|\s)*)"
 )
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
-_LIBRARIES: Final = ("/tensorflow/python/", "/keras/", "/stepscope/")
 _INSIDE_PYTHON: Final = re.compile(r"^(?:\w+\.)*ResourceExhaustedError: ", re.MULTILINE)
-_ABOUT_MEMORY: Final = re.compile(r"OOM|alloc|memory", re.IGNORECASE)
+_ABOUT_MEMORY: Final = re.compile(
+    r"OOM when|out of memory|(?:unable|fail\w*) to allocate|cannot allocate|bad_alloc|MemoryError",
+    re.IGNORECASE,
+)
+"""What else is exhausted (a disk, the size of a message) has the same code."""
 _BFC: Final = "bfc"
 _OUR_HINT: Final = (
     "Hint: to see who held the memory, trace the run or give it "
@@ -54,9 +58,11 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether a request for memory was refused, also by way of Python inside an op."""
     tf_errors = versions.tensorflow().errors
     if isinstance(error, tf_errors.ResourceExhaustedError):
-        return _ABOUT_MEMORY.search(error.message) is not None
+        # TensorFlow's hint comes with every such error, and speaks of memory.
+        return _ABOUT_MEMORY.search(_HINT.sub("", error.message)) is not None
     if isinstance(error, tf_errors.UnknownError):
-        return _INSIDE_PYTHON.search(error.message) is not None
+        inside = _INSIDE_PYTHON.search(error.message)
+        return inside is not None and _ABOUT_MEMORY.search(error.message, inside.end()) is not None
     return False
 
 
@@ -77,10 +83,7 @@ def source_in(message: str) -> str:
     """`file:line` where the user made the node that an error is about; "" if it does not say."""
     found = _DEFINED_AT.search(message)
     frames = _FRAME.findall(found[1]) if found is not None else []
-    for name, line in reversed(frames):
-        if not any(library in name for library in _LIBRARIES):
-            return f"{name}:{line}"
-    return ""
+    return innermost_of_user((name, int(line)) for name, line in reversed(frames))
 
 
 def request_of(error: Any, time_ns: int) -> MemoryRequest:

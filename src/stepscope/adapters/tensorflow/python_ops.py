@@ -13,6 +13,7 @@ from stepscope.adapters.tensorflow import cancelling, versions
 from stepscope.adapters.tensorflow.events import PYTHON_OP, SPAN, unspoken
 from stepscope.adapters.tensorflow.failures import raised_inside
 from stepscope.adapters.tensorflow.shapes import Described
+from stepscope.adapters.tensorflow.source_lines import EagerSources
 
 _thread = threading.local()
 
@@ -106,11 +107,14 @@ def _ignore(_outputs: Any) -> None:
 
 
 @contextmanager
-def describing(outputs: list[tuple[str, list[Described]]]) -> Iterator[None]:
-    """While inside, note type, shape and bytes of what each eager op of this thread puts out."""
+def describing(outputs: list[tuple[str, list[Described]]], sources: EagerSources) -> Iterator[None]:
+    """While inside, note type, shape and bytes of what each eager op of this thread puts out, and
+    the line that called it.
+    """
 
     def note(op_type: str, found: Sequence[Any]) -> None:
         outputs.append((op_type, [_describe(tensor) for tensor in found]))
+        sources.note(op_type)
 
     def note_python(found: Any) -> None:
         tensors = found if isinstance(found, (list, tuple)) else [found]

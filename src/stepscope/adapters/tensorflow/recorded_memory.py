@@ -32,6 +32,12 @@ _FROM_OUTPUTS: Final = Loss(
     "TensorFlow's allocator leaves no events, so memory is told by what ops put out; to have all "
     f"of it: {HOW_TO_RECORD}",
 )  # fmt: skip
+_NOT_THE_RUN_S: Final = Loss(
+    "memory from before the run", 0,
+    "variables and other tensors that were there when the run began are in neither its allocations "
+    "nor its peak_bytes, which count what its ops put out; a report of a run that is out of memory "
+    f"has them. To have all of it: {HOW_TO_RECORD}",
+)  # fmt: skip
 _NO_EVENTS: Final = Loss(
     "allocations", 0,
     "the allocator's events of this run could not be had; memory is told by what ops put out",
@@ -165,7 +171,7 @@ class RecordedMemory:
     def losses(self) -> list[Loss]:
         """What is not known of the run's memory."""
         if not self.from_allocator:
-            return [_NO_EVENTS if allocator_tells() else _FROM_OUTPUTS]
+            return [_NO_EVENTS if allocator_tells() else _FROM_OUTPUTS, _NOT_THE_RUN_S]
         alive, in_use = self._memory.at(self.start_ns)
         missing = sum(in_use.values()) - sum(held.bytes for held in alive.values() if held.certain)
         if missing <= 0:

@@ -83,6 +83,8 @@ class RunMemory:
         self._report: OutOfMemory | None = None
         self._failed_ns = 0
         self._program = ProgramMemory()
+        self.can_be_last_fit = True
+        """Whether a later run that is out of memory may be compared with this one."""
 
     @property
     def _graph(self) -> Any:
@@ -136,7 +138,7 @@ class RunMemory:
             if self._changes_error:
                 explain(self._error, self._report)
             self._error = None  # it holds the frames it came through, and all that is in them
-        elif self._report is None:
+        elif self._report is None and self.can_be_last_fit:
             _last_fit.set(capture)
         report = self._report
 
@@ -176,6 +178,7 @@ class RunMemory:
             columns_of([(held, HELD, held.time_ns, 0) for held in alive]),
             sources=sources(),
             limit=run.limit(asked.device),
+            cached=None,  # what the allocator keeps it tells nobody
             last_fit=_last_fit.get(self._program),
             batch=self._batch,
         )

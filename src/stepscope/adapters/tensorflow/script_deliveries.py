@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.script_columns import joined
+from stepscope.adapters.tensorflow.source_lines import EagerSources
 from stepscope.adapters.tensorflow.support import EAGER, SESSION
 from stepscope.metadata import (
     Completeness,
@@ -49,6 +50,7 @@ class Deliveries:
         self._add = add
         self._asked = asked
         self._eager: list[OpColumns] = []
+        self._eager_sources = EagerSources()
         self._eager_losses: dict[Loss, None] = {}
         self._eager_cost = 0
         self._eager_status = Status()
@@ -99,7 +101,11 @@ class Deliveries:
             self._eager_out_of_memory = recording.out_of_memory
         if recording.allocations is not None:
             self._eager_losses[_NO_ALLOCATIONS] = None
-        self._eager_losses.update(dict.fromkeys(_losses(recording)))
+        of_lines = observed.eager_sources.losses()
+        self._eager_losses.update(
+            dict.fromkeys(loss for loss in _losses(recording) if loss not in of_lines)
+        )
+        self._eager_sources.add(observed.eager_sources)
         self._eager_cost += observed.capture.overhead().ns
         columns = recording.ops() if recording.ops is not None else None
         if columns is not None and len(columns):
@@ -117,7 +123,8 @@ class Deliveries:
             Recording(
                 engine=EAGER,
                 status=self._eager_status,
-                completeness=Completeness(tuple(self._eager_losses)),
+                completeness=Completeness((*self._eager_losses, *self._eager_sources.losses())),
+                sources=self._eager_sources.sources,
                 overhead=Overhead(cost, cost / max(1, spent)),
                 ops=lambda: columns,
                 out_of_memory=self._eager_out_of_memory,

@@ -210,8 +210,9 @@ def _patch_functions(recorder: ScriptRecorder) -> None:
             if here.depth or not recorder.active or not executing_eagerly():
                 return native(self, *args, **kwargs)
             return recorder.function(
-                lambda: name_of(self), lambda: graph_of(self), lambda: native(self, *args, **kwargs)
-            )
+                self, lambda: name_of(self), lambda: graph_of(self),
+                lambda: native(self, *args, **kwargs),
+            )  # fmt: skip
 
         kind.__call__ = call
 

@@ -37,8 +37,8 @@ class SessionCall:
         self._options = options
         self._run_metadata = run_metadata
         # Hooks are keys of the fetches of a monitored session, and cannot be put in order.
-        self._on_cluster = is_cluster(session.sess_str)
-        self._run = (ClusterRun if self._on_cluster else SessionRun)(
+        self.told_at_once = is_cluster(session.sess_str)
+        self._run = (ClusterRun if self.told_at_once else SessionRun)(
             session.graph, self._native, shared_by_runs_of(session), list(leaves(fetches)),
             feed_dict, asked,
         )  # fmt: skip
@@ -71,7 +71,7 @@ class SessionCall:
     def call(self) -> Any:
         """Run it: with the script's options, or with ours where it has none and we need any."""
         options, run_metadata = self._options, self._run_metadata
-        if self._on_cluster:
+        if self.told_at_once:
             return self._call_cluster(options or v1.RunOptions(), run_metadata)
         if options is None and run_metadata is None and self.capture.batch is not None:
             ours = self._run.native_options()

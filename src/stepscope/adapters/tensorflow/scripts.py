@@ -106,12 +106,15 @@ class ScriptRecorder:
     # -- runs ----------------------------------------------------------------------------------
 
     def function(
-        self, name: Callable[[], str], graph: Callable[[], Any], call: Callable[[], Any]
-    ) -> Any:
+        self, function: Any, name: Callable[[], str], graph: Callable[[], Any],
+        call: Callable[[], Any],
+    ) -> Any:  # fmt: skip
         """An outermost call of a function."""
 
         def prepare() -> Prepared:
-            return Observed(FUNCTION, self._options, self._asked, graph()), call
+            observed = Observed(FUNCTION, self._options, self._asked, graph())
+            observed.function = function
+            return observed, call
 
         return self._run(name, prepare, call)
 
@@ -194,7 +197,8 @@ class ScriptRecorder:
     def _observed(self, name: str, prepare: Callable[[], Prepared], call: Callable[[], Any]) -> Any:
         try:
             observed, recorded_call = prepare()
-            capture = WindowCapture(self._options.trace_level, self.windows)
+            traced = self._options.trace_level > 0 and not observed.told_at_once
+            capture = WindowCapture(self._options.trace_level if traced else 0, self.windows)
             observed.capture = capture
             status: list[Status] = []
             capture.on_ended = lambda: self._deliveries.run(name, observed, *status)
@@ -202,7 +206,6 @@ class ScriptRecorder:
         except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
             self.windows.note_problem(error)
             return call()
-        traced = self._options.trace_level > 0
         if traced and capture.batch is None:
             self.missed += 1
         try:
@@ -337,6 +340,7 @@ class ScriptRecorder:
             return
         observed = Observed(EAGER, self._options, self._asked, None)
         observed.capture = WindowCapture(self._options.trace_level, self.windows)
+        observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
         self._segment = _Segment(name, observed)
         observed.__enter__()
 

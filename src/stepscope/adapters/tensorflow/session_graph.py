@@ -95,13 +95,13 @@ def placements(graph: Any, nodes: Nodes) -> list[Placement]:
         if name not in requested:
             continue
         wish, device = requested[name], info.device or LOCAL_CPU
-        same = not wish or _is_of(device, wish)
+        same = not wish or is_of(device, wish)
         reason = "default" if not wish else "asked for" if same else "soft placement"
         found.append(Placement(name, info.op, wish, device, reason))
     return found
 
 
-def _is_of(device: str, wish: str) -> bool:
+def is_of(device: str, wish: str) -> bool:
     """Whether a device is one that was asked for; what the wish leaves open may be anything."""
     found = tensorflow.DeviceSpec.from_string(device)
     return bool(found.make_merged_spec(tensorflow.DeviceSpec.from_string(wish)) == found)

@@ -33,6 +33,7 @@ from stepscope.adapters.tensorflow.python_ops import PythonCalls
 from stepscope.adapters.tensorflow.run_memory import RunMemory
 from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
 from stepscope.metadata import (
+    AllocationColumns,
     Completeness,
     InFlight,
     Loss,
@@ -74,6 +75,8 @@ class SharedByRuns:
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         """The threads of such runs."""
         self.closed = False
+        self.fitted: Callable[[], AllocationColumns] | None = None
+        """The allocations of the last traced run on a cluster that ended well."""
         self.sources: Callable[[], dict[str, str]] | None = None
         """The lines that made the nodes, where others than TensorFlow's graph know them."""
 

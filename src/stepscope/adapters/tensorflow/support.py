@@ -106,7 +106,11 @@ _CLUSTER: Final[dict[str, tuple[str, str]]] = {
     ),
     "experimental.use_run_handler_pool": (REFUSED, _NO_POOLS),
     "experimental.run_handler_pool_options.priority": (REFUSED, _NO_POOLS),
-    "report_tensor_allocations_upon_oom": (DONE, "TensorFlow's own, in the text of the error."),
+    "report_tensor_allocations_upon_oom": (
+        DONE,
+        "What was refused, the variables on that device, and what the last traced run that fitted "
+        "held there: more a cluster does not tell, which `completeness` says.",
+    ),
     "allocation_log_buffer_size": _CLUSTER_LOG,
     "allocation_log_sampling_rate": _CLUSTER_LOG,
     "allocation_log_address": (DONE, "Step stats of a cluster tell no addresses of allocations."),

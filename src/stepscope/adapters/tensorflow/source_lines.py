@@ -1,0 +1,90 @@
+"""The user's source lines of ops: which frames are the user's, and where eager ops were called.
+
+TensorFlow keeps the frames that made a node of a graph. Of an eager op it keeps nothing, so a full
+trace looks at the stack after each op, some microseconds. Eager ops have no names but their types:
+a type that was called from several lines has none of them in `sources`, and `completeness` says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from types import CodeType
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.metadata import Loss
+
+_LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_estimator")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+
+_CALL = "__"
+"""What the types begin with that stand for calls of functions."""
+
+
+@functools.lru_cache(1)
+def _library_folders() -> tuple[str, ...]:
+    beside = Path(versions.tensorflow().__file__).parent.parent
+    ours = Path(__file__).parents[2]
+    return tuple(f"{folder}/" for folder in (*(beside / name for name in _LIBRARIES), ours))
+
+
+@functools.lru_cache(4096)
+def is_users(filename: str) -> bool:
+    """Whether a file is the user's, and not of TensorFlow, Keras, Python or ours."""
+    if filename.startswith(("<", *_library_folders())):
+        return False
+    own = filename.startswith(f"{sysconfig.get_paths()['stdlib']}/")
+    return not own or any(part in filename for part in _INSTALLED)
+
+
+def innermost_of_user(frames: Iterable[tuple[str, int]]) -> str:
+    """`file:line` of the first of these frames that is the user's; "" if none is."""
+    return next((f"{name}:{line}" for name, line in frames if is_users(name)), "")
+
+
+class EagerSources:
+    """The lines from which eager ops were called, by op type."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, set[tuple[str, int]]] = {}
+        self._of_user: dict[CodeType, bool] = {}
+
+    def note(self, op: str) -> None:
+        """An op of this type was just called by the code on this thread's stack."""
+        if op.startswith(_CALL):
+            return
+        frame = sys._getframe(1)
+        known = self._of_user
+        while frame is not None:
+            code = frame.f_code
+            users = known.get(code)
+            if users is None:
+                users = known[code] = is_users(code.co_filename)
+            if users:
+                self._lines.setdefault(op, set()).add((code.co_filename, frame.f_lineno))
+                return
+            frame = frame.f_back  # type: ignore[assignment]
+
+    def add(self, other: EagerSources) -> None:
+        """What another stretch of code noted, too."""
+        for op, lines in other._lines.items():
+            self._lines.setdefault(op, set()).update(lines)
+
+    def sources(self) -> dict[str, str]:
+        """`file:line` by op type, of the types that were called from one line alone."""
+        return {
+            op: "{}:{}".format(*next(iter(lines)))
+            for op, lines in self._lines.items()
+            if len(lines) == 1
+        }
+
+    def losses(self) -> list[Loss]:
+        """The types that were called from several lines."""
+        several = sorted(op for op, lines in self._lines.items() if len(lines) > 1)
+        if not several:
+            return []
+        reason = f"eager ops are named by their types, and these have several: {', '.join(several)}"
+        return [Loss("source lines of eager ops", len(several), reason)]
