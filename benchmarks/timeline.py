@@ -20,17 +20,12 @@ NODES = 10_000
 MILLION = 1_000_000
 
 
-def forward_and_backward(tf: Any) -> Any:
-    """A run of TensorFlow's with 10,000 nodes: a chain, and a chain back that uses all of it."""
+def traced(tf: Any, build: Callable[[Any], Any]) -> Any:
+    """A run of TensorFlow's, of the graph that `build` makes of a placeholder."""
     graph = tf.Graph()
     with graph.as_default():
         x = tf.placeholder(tf.float32, [4], name="x")
-        chain = [x]
-        for i in range(NODES // 2):
-            chain.append(chain[-1] * x if i % 2 else chain[-1] + x)
-        back = chain[-1]
-        for value in reversed(chain[1:]):
-            back = back * value
+        result = build(x)
     config = tf.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     metadata = tf.RunMetadata()
@@ -38,15 +33,44 @@ def forward_and_backward(tf: Any) -> Any:
     with tf.Session(graph=graph, config=config) as session:
         for _ in range(2):
             feed = {x: np.full(4, 0.5, np.float32)}
-            session.run(back, feed, options=options, run_metadata=metadata)
+            session.run(result, feed, options=options, run_metadata=metadata)
     return metadata
+
+
+def chain(x: Any) -> Any:
+    """Every node uses the one before: few tensors are alive at a time."""
+    return chain_of(x, NODES)[-1]
+
+
+def forward_and_backward(x: Any) -> Any:
+    """A chain, and a chain back that uses all of it, as training does."""
+    forward = chain_of(x, NODES // 2)
+    back = forward[-1]
+    for value in reversed(forward[1:]):
+        back = back * value
+    return back
+
+
+def chain_of(x: Any, nodes: int) -> list[Any]:
+    values = [x]
+    for i in range(nodes):
+        values.append(values[-1] * x if i % 2 else values[-1] + x)
+    return values
 
 
 def timelines(tf: Any) -> Iterator[Result]:
     """`generate_chrome_trace_format`, per node, from TensorFlow's message and from our columns."""
+    yield from _timelines(tf, "Timeline", forward_and_backward, 60.0)
+    # TensorFlow's time grows with the tensors alive at once, of which a chain has next to none.
+    yield from _timelines(tf, "Timeline of a plain chain", chain, None)
+
+
+def _timelines(
+    tf: Any, title: str, build: Callable[[Any], Any], memory_limit: float | None
+) -> Iterator[Result]:
     from tensorflow.python.client import timeline
 
-    message = forward_and_backward(tf)
+    message = traced(tf, build)
     stats = message.step_stats
     nodes = sum(len(device.node_stats) for device in stats.dev_stats)
     columns = RunMetadata.FromString(message.SerializeToString()).ops
@@ -60,7 +84,7 @@ def timelines(tf: Any) -> Iterator[Result]:
         _label_table._shared = _label_table.LabelTable()
         return Timeline(stats).generate_chrome_trace_format()
 
-    for memory, limits in ((False, (15.0, 30.0)), (True, (None, 60.0))):
+    for memory, limits in ((False, (15.0, 30.0)), (True, (None, memory_limit))):
         sides = [
             side(timeline.Timeline, stats, show_memory=memory),
             side(Timeline, stats, show_memory=memory),
@@ -69,7 +93,7 @@ def timelines(tf: Any) -> Iterator[Result]:
         ]
         samples = alternate(*sides, rounds=3 if memory else 9, warmup=1)
         theirs, *mine = (statistics.median(figures) / nodes for figures in samples)
-        what = "Timeline with memory" if memory else "Timeline"
+        what = f"{title} with memory" if memory else title
         names = ("from TensorFlow's message", "from our columns", "the first of a graph")
         for name, spent, limit in zip(names, mine, (*limits, None), strict=False):
             ratio = theirs / spent

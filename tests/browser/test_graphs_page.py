@@ -22,6 +22,8 @@ STEPS = 2
 TAG = f"step_{STEPS - 1}"
 SETTLED = 700
 """Milliseconds: the page moves nodes to their places over half a second."""
+PATIENCE = 60_000
+"""Milliseconds: how long a page may take on a machine that has other things to do."""
 PICTURES = os.environ.get("STEPSCOPE_PICTURES", "")
 
 
@@ -117,6 +119,7 @@ class GraphsPage:
 
     def __init__(self, page, address):
         self.page = page
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{address}#graphs")
         page.locator("tf-graph-scene g.node").first.wait_for()
 
@@ -124,7 +127,12 @@ class GraphsPage:
         for place, wanted in enumerate((run, tag)):
             menu = self.page.locator("tf-graph-controls paper-dropdown-menu").nth(place)
             menu.click()
-            menu.locator("paper-item", has_text=wanted).first.click()
+            item = menu.locator("paper-item", has_text=wanted).first
+            if wanted == run:
+                item.click()
+                continue
+            with self.page.expect_response(lambda r: "run_metadata?" in r.url and TAG in r.url):
+                item.click()
         self.page.locator("#compute-time-radio-button[aria-disabled='false']").wait_for()
 
     def node(self, name):
@@ -136,24 +144,37 @@ class GraphsPage:
             self.node(name).locator("> g.nodeshape").first.dispatch_event("dblclick")
             self.page.locator(f"g.node.expanded[data-name='{name}']").first.wait_for()
 
-    def select(self, name):
-        """What the card of a node says: its lines by their first column."""
-        self.page.wait_for_timeout(SETTLED)
-        self.page.get_by_text("Fit to screen").click()
-        self.page.wait_for_timeout(SETTLED)
-        self.node(name).locator("> g.nodeshape").first.click()
-        stats = self.page.locator("tf-node-info .node-stats")
-        stats.wait_for()
-        rows = [
-            r.locator("> *").all_text_contents() for r in stats.locator(".sub-list-table-row").all()
-        ]
-        return {left.strip(): right.strip() for left, right in rows}
+    def card(self, name, until, beside):
+        """What the card of a node says, its lines by their first column.
+
+        The page puts statistics on its nodes some time after it has them; so the card is looked at
+        until it says what it should, going to another node and back in between.
+        """
+        said = {}
+        for _ in range(PATIENCE // 500):
+            self.node(name).locator("> g.nodeshape").first.dispatch_event("click")
+            self.page.wait_for_timeout(250)
+            lines = self.page.locator("tf-node-info .node-stats .sub-list-table-row").all()
+            rows = [line.locator("> *").all_text_contents() for line in lines]
+            said = {left.strip(): right.strip() for left, right in rows}
+            if until.items() <= said.items():
+                break
+            self.node(beside).locator("> g.nodeshape").first.dispatch_event("click")
+            self.page.wait_for_timeout(250)
+        return said
 
     def color_by(self, what):
         choice = self.page.locator("paper-radio-button", has_text=what)
         choice.click()
-        self.page.wait_for_timeout(SETTLED)
-        assert choice.get_attribute("aria-checked") == "true"
+        self.page.locator("paper-radio-button[aria-checked='true']", has_text=what).wait_for()
+
+    def is_redder(self, one, other, by):
+        """Whether that is so, or becomes so: colours come a moment after they were chosen."""
+        for _ in range(PATIENCE // 250):
+            self.page.wait_for_timeout(250)
+            if redness(self.fill(one)) > redness(self.fill(other)) + by:
+                return True
+        return False
 
     def picture(self):
         self.page.get_by_text("Fit to screen").click()
@@ -212,19 +233,26 @@ def test_a_run_is_coloured_by_time_and_by_memory(browser, address, logged, run):
     page = GraphsPage(window, address)
     page.choose(run, TAG)
     page.open_scopes(*sorted({name.rpartition("/")[0] for name in (expensive, cheap)} - {""}))
-    card = page.select(expensive)
+    stats = [statistics(logdir / run, name) for name in (expensive, cheap)]
+    times = [node.all_end_rel_micros for node in stats]
+    sizes = stats[0].memory[0].total_bytes
+    wanted = {
+        "Compute Time": in_units(times[0], ("µs", 1000), ("ms", 1000), ("s", 1000)),
+        "Memory": in_units(sizes, ("B", 1024), ("KB", 1024), ("MB", 1024)),
+    }
+    card = page.card(expensive, until=wanted, beside=cheap)
+    assert card | wanted == card
+    # What the record says counts: on a busy machine the cheap one may have been kept waiting.
+    slow, quick = (expensive, cheap) if times[0] > times[1] else (cheap, expensive)
+    by = 10 if max(times) > 2 * min(times) else 0
     taken = []
-    for what in ("Compute time", "Memory"):
-        page.color_by(what)
-        if PICTURES:
-            taken.append(page.picture())
-        assert redness(page.fill(expensive)) > redness(page.fill(cheap)) + 10
-    window.close()
+    page.color_by("Compute time")
+    assert times[0] == times[1] or page.is_redder(slow, quick, by)
     if PICTURES:
+        taken.append(page.picture())
+    page.color_by("Memory")
+    assert page.is_redder(expensive, cheap, 10)
+    if PICTURES:
+        taken.append(page.picture())
         keep(taken, Path(PICTURES) / f"graphs_{run}.png")
-
-    stats = statistics(logdir / run, expensive)
-    assert card["Compute Time"] == in_units(stats.all_end_rel_micros, ("µs", 1000), ("ms", 1000))
-    assert card["Memory"] == in_units(
-        stats.memory[0].total_bytes, ("B", 1024), ("KB", 1024), ("MB", 1024)
-    )
+    window.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.messages import traffic
 from stepscope.export._label_table import parse_labels
 
 if TYPE_CHECKING:
@@ -35,7 +36,50 @@ def edges_of(metadata: RunMetadata, lanes: Ints, end: Ints) -> Iterator[Edges]:
 
     On one lane an arrow would run along it; and one cannot be drawn from or to a slice without
     length. A node that ran several times gave what it had last put out when the other one began.
+    What a task of a cluster received goes by way of the transfer, where that has a time.
     """
+    ops = metadata.ops
+    lasts = end > ops.start_ns
+    moved = _transfers(ops, lasts, end)
+    through = {pair for way in moved for pair in way.instead}
+    if moved:
+        ways = [(a, b) for way in moved for a, b in way.edges if lanes[a] != lanes[b]]
+        pairs = np.array(sorted(ways), np.int64).reshape(-1, 2)
+        yield Edges(pairs[:, 0], pairs[:, 1])
+    for edges in _by_inputs(metadata, lanes, end, lasts):
+        if through:
+            both = zip(edges.producer.tolist(), edges.consumer.tolist(), strict=True)
+            direct = np.array([pair not in through for pair in both], bool)
+            edges = Edges(edges.producer[direct], edges.consumer[direct])
+        yield edges
+
+
+class _Way(NamedTuple):
+    """How a tensor came from one task to another, and the edges that this stands for."""
+
+    edges: list[tuple[int, int]]
+    instead: list[tuple[int, int]]
+
+
+def _transfers(ops: OpColumns, lasts: NDArray[np.bool_], end: Ints) -> list[_Way]:
+    """The transfers that can be drawn: from the producer to the receive, and on to its users."""
+    if "RecvTensor" not in ops.ops.table:
+        return []
+    ways = []
+    for message in traffic(ops).messages:
+        made, receive = message.producer, message.receive
+        if made < 0 or not (lasts[made] and lasts[receive]) or end[made] > ops.start_ns[receive]:
+            continue
+        users = [row for row in message.consumers if lasts[row]]
+        edges = [(made, receive), *((receive, row) for row in users)]
+        ways.append(_Way(edges, [(made, row) for row in users]))
+    return ways
+
+
+def _by_inputs(
+    metadata: RunMetadata, lanes: Ints, end: Ints, lasts: NDArray[np.bool_]
+) -> Iterator[Edges]:
+    """The edges that the inputs of nodes tell."""
     ops = metadata.ops
     codes = ops.names.codes if ops.labels is None else ops.labels.codes
     first, wanted = _inputs(ops, metadata)
@@ -51,7 +95,6 @@ def edges_of(metadata: RunMetadata, lanes: Ints, end: Ints) -> Iterator[Edges]:
     keys = keys[rows_by_key]
     ends = end[by_end]
     del by_end
-    lasts = end > ops.start_ns
     for begin in range(0, len(ops), _ROWS):
         rows = slice(begin, begin + _ROWS)
         counts = first[codes[rows] + 1] - first[codes[rows]]

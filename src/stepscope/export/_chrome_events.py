@@ -9,10 +9,10 @@ import orjson
 
 from stepscope.export._chrome_layout import ANNOTATION
 from stepscope.export._json_rows import (
-    escape_all,
     escaped,
     int_texts,
     interleave,
+    text_table,
     thousandth_texts,
 )
 from stepscope.export.lanes import drawing_order
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 
 BLOCK = 8192
 
+_PUT_OUT = '","outputs":"'
+
 
 class OpTexts:
-    """Makes the slices of a run's ops; `tids` are the rows' lanes, `base_ns` the time that is 0."""
+    """Makes the slices of a run's ops; `lanes` are the rows' lanes, `base_ns` the time that is 0.
+
+    What is the same for all rows of a node, a lane or an op type is made once and picked by number.
+    """
 
     def __init__(
         self,
@@ -46,15 +51,21 @@ class OpTexts:
         self.ops = ops = metadata.ops
         self.end = end
         self.lanes = lanes
-        self._places = places
-        self._base_ns = base_ns
+        self.base_ns = base_ns
+        self.names = text_table(ops.names.table)
+        self.places = np.array(places, object)
         self._run = escaped(name)
+        self._types = text_table(ops.ops.table)
         self._outputs = _Outputs(ops) if len(ops.tensors) else None
         sources = metadata.sources
-        self._sources = [_source(sources.get(node)) for node in ops.names.table] if sources else []
+        self._sources = (
+            np.array([_source(sources.get(node)) for node in ops.names.table], object)
+            if sources
+            else None
+        )
         self._one_step = f"{ops.step[0]}" if len(ops) and (ops.step == ops.step[0]).all() else None
         marks = [op == ANNOTATION for op in ops.ops.table]
-        self._kinds = ["annotation" if mark else "op" for mark in marks] if any(marks) else []
+        self._kinds = np.where(marks, "annotation", "op").astype(object) if any(marks) else None
 
     def slices(self, rows: Ints | None = None) -> Iterator[bytes]:
         """The slices of all rows or of some, in the order in which they are drawn."""
@@ -65,37 +76,36 @@ class OpTexts:
     def block(self, rows: Ints) -> str:
         """The slices of a few rows."""
         ops, start = self.ops, self.ops.start_ns[rows]
-        names = [ops.names.table[code] for code in ops.names.codes[rows].tolist()]
-        op_codes = ops.ops.codes[rows].tolist()
+        nodes, types = ops.names.codes[rows], ops.ops.codes[rows]
         scheduled = ops.scheduled_ns[rows]
         waited = np.where(scheduled > 0, np.maximum(start - scheduled, 0), 0)
         columns: list[str | list[str]] = []
-        if self._kinds:
-            columns += ['{"ph":"X","cat":"', [self._kinds[code] for code in op_codes], '","name":"']
+        if self._kinds is not None:
+            columns += ['{"ph":"X","cat":"', self._kinds[types].tolist(), '","name":"']
         else:
             columns.append('{"ph":"X","cat":"op","name":"')
         columns += [
-            escape_all(names),
-            [self._places[lane] for lane in self.lanes[rows].tolist()],
-            thousandth_texts(start - self._base_ns),
+            self.names[nodes].tolist(),
+            self.places[self.lanes[rows]].tolist(),
+            thousandth_texts(start - self.base_ns),
             ',"dur":',
             thousandth_texts(self.end[rows] - start),
             ',"args":{"op":"',
-            escape_all([ops.ops.table[code] for code in op_codes]),
+            self._types[types].tolist(),
         ]
         if self._outputs is not None:
             columns += [self._outputs.texts(rows), '","bytes":', int_texts(ops.output_bytes[rows])]
         else:
             columns.append('"')
-        if self._sources:
-            columns.append([self._sources[code] for code in ops.names.codes[rows].tolist()])
+        if self._sources is not None:
+            columns.append(self._sources[nodes].tolist())
         if self._one_step is None:
             columns += [f',"run":"{self._run}","step":', int_texts(ops.step[rows])]
             columns.append(',"waited_us":')
         else:
             columns.append(f',"run":"{self._run}","step":{self._one_step},"waited_us":')
         columns += [thousandth_texts(waited), "}},\n"]
-        return "".join(interleave(columns, len(names)))
+        return "".join(interleave(columns, len(rows)))
 
 
 def _source(place: str | None) -> str:
@@ -112,35 +122,46 @@ class _Outputs:
         self._order = None if in_order else np.argsort(index, kind="stable")
         self._counts = np.bincount(index, minlength=len(ops))
         self._first = np.cumsum(self._counts) - self._counts
-        self._known: dict[tuple[int, tuple[int, ...] | None], str] = {}
+        # Texts by the shape's identity, which is the quickest to look up: the column keeps the
+        # shapes, and equal ones are most often one object.
+        self._known: dict[int, dict[int, str]] = {}
 
     def texts(self, rows: Ints) -> list[str]:
         """Of some rows."""
         counts, first = self._counts[rows], self._first[rows]
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        described = self._described(np.repeat(first, counts) + within)
         if (counts == 1).all():
-            return [f'","outputs":"{text}' for text in described]
-        texts = []
-        at = 0
-        for count in counts.tolist():
-            many = ", ".join(described[at : at + count])
-            texts.append(f'","outputs":"{many}' if count else "")
-            at += count
-        return texts
+            return self._described(first)
+        texts = np.full(len(rows), "", object)
+        single = counts == 1
+        texts[single] = self._described(first[single])
+        for place in np.flatnonzero(counts > 1).tolist():
+            begin = int(first[place])
+            many = self._described(np.arange(begin, begin + int(counts[place])))
+            texts[place] = ", ".join([many[0], *(text[len(_PUT_OUT) :] for text in many[1:])])
+        joined: list[str] = texts.tolist()
+        return joined
 
     def _described(self, places: Ints) -> list[str]:
         at = places if self._order is None else self._order[places]
-        known = self._known
-        texts = []
-        for key in zip(
-            self._tensors.dtype[at].tolist(), self._tensors.shape[at].tolist(), strict=True
-        ):
-            text = known.get(key)
-            if text is None:
-                text = known[key] = _tensor(*key)
-            texts.append(text)
-        return texts
+        dtypes, shapes = self._tensors.dtype[at], self._tensors.shape[at]
+        if not len(at) or (dtypes == dtypes[0]).all():
+            return self._of_type(int(dtypes[0]), shapes.tolist()) if len(at) else []
+        texts = np.empty(len(at), object)
+        for dtype in np.unique(dtypes).tolist():
+            here = dtypes == dtype
+            texts[here] = self._of_type(dtype, shapes[here].tolist())
+        described: list[str] = texts.tolist()
+        return described
+
+    def _of_type(self, dtype: int, shapes: list[tuple[int, ...] | None]) -> list[str]:
+        known = self._known.setdefault(dtype, {})
+        try:
+            return list(map(known.__getitem__, map(id, shapes)))
+        except KeyError:
+            for shape in shapes:
+                if id(shape) not in known:
+                    known[id(shape)] = _PUT_OUT + _tensor(dtype, shape)
+            return [known[id(shape)] for shape in shapes]
 
 
 def _tensor(dtype: int, shape: tuple[int, ...] | None) -> str:
@@ -151,11 +172,11 @@ def _tensor(dtype: int, shape: tuple[int, ...] | None) -> str:
 
 def flows(edges: Edges, texts: OpTexts, first_id: int) -> Iterator[bytes]:
     """The arrows of edges: from the end of what produced to the start of what used it."""
-    ops, places, base_ns = texts.ops, texts._places, texts._base_ns
+    ops, places, base_ns = texts.ops, texts.places, texts.base_ns
     for first in range(0, len(edges.producer), BLOCK):
         block = slice(first, first + BLOCK)
         producer, consumer = edges.producer[block], edges.consumer[block]
-        names = escape_all([ops.names.table[code] for code in ops.names.codes[producer].tolist()])
+        names = texts.names[ops.names.codes[producer]].tolist()
         ids = int_texts(np.arange(first_id + first, first_id + first + len(producer)))
         # One nanosecond before the end: at the end a slice is over, and the arrow begins nowhere.
         leaves = texts.end[producer] - 1 - base_ns
@@ -164,13 +185,13 @@ def flows(edges: Edges, texts: OpTexts, first_id: int) -> Iterator[bytes]:
                 (
                     '{"ph":"s","cat":"dataflow","name":"',
                     names,
-                    [places[lane] for lane in texts.lanes[producer].tolist()],
+                    places[texts.lanes[producer]].tolist(),
                     thousandth_texts(leaves),
                     ',"id":',
                     ids,
                     '},\n{"ph":"f","bp":"e","cat":"dataflow","name":"',
                     names,
-                    [places[lane] for lane in texts.lanes[consumer].tolist()],
+                    places[texts.lanes[consumer]].tolist(),
                     thousandth_texts(ops.start_ns[consumer] - base_ns),
                     ',"id":',
                     ids,

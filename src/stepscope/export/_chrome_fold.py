@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from stepscope.export._json_rows import escaped, int_texts, interleave, thousandth_texts
+from stepscope.export._run_sources import LONGEST_NS
 from stepscope.export.lanes import drawing_order
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 # More than the texts around the values of a folded slice, and around one op type in it.
 _SLICE_BYTES = 190
-LONGEST_NS = 1 << 62
-"""Longer than any op or trace."""
 _TYPE_BYTES = 40
 
 
@@ -119,12 +118,20 @@ def _between_kept(
 
     A folded slice is shorter than those that stay, so it lies within one such stretch of its lane.
     """
+    of_kept = lanes[kept].astype(np.int64)
+    bounds = np.concatenate([ops.start_ns[kept], end[kept]])
+    low = int(min(bounds.min(initial=0), start.min(initial=0)))
+    width = int(max(bounds.max(initial=0), start.max(initial=0))) - low + 1
+    if int(max(of_kept.max(initial=0), lane.max(initial=0)) + 1) * width < LONGEST_NS:
+        # Lanes one after the other in time, so that one search serves them all.
+        sorted_bounds = np.sort(np.tile(of_kept * width, 2) + (bounds - low))
+        return np.searchsorted(sorted_bounds, lane * width + (start - low), side="right")
     number = np.zeros(len(start), np.int64)
     for one in np.unique(lane).tolist():
-        stay = kept[lanes[kept] == one]
-        bounds = np.sort(np.concatenate([ops.start_ns[stay], end[stay]]))
+        stay = kept[of_kept == one]
         here = lane == one
-        number[here] = np.searchsorted(bounds, start[here], side="right")
+        of_lane = np.sort(np.concatenate([ops.start_ns[stay], end[stay]]))
+        number[here] = np.searchsorted(of_lane, start[here], side="right")
     return number
 
 

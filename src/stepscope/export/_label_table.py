@@ -2,21 +2,23 @@
 
 A program runs the same graph again and again, so the labels of its runs are the same too. They are
 kept in one table for the process, with what a timeline needs of each. The table holds at most
-`LIMIT` labels: when more have been seen it is begun anew, and a single run that has more gets a
-table to itself.
+`LIMIT` labels, and names of `LIMIT_CHARACTERS`: when more have been seen it is begun anew, and a
+single run that has more labels gets a table to itself.
 
-Guarantee: `lookup` may be called from many threads; a table that was handed out only ever grows.
+Guarantee: a table may be used from many threads; one that was handed out only ever grows.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.export._json_rows import escape_all, escaped, interleave, needs_escape
+from stepscope.export._json_rows import escape_all, escaped, interleave, needs_escape, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,42 +28,54 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
 
 LIMIT = 20_000
+LIMIT_CHARACTERS = 1 << 24
 
 # `name = Op(input, input)`. The greedy groups matter: names may contain " = " and parentheses.
 _LABEL = re.compile(r".* = (.*)\((.*)\)")
 
 
-class LabelTable:
-    """What labels say, by their number in the table.
+class Parts(NamedTuple):
+    """What labels say, as arrays.
 
-    `heads` and `tails` are parts of the JSON text of a node's slice: up to the op type, and from
-    the op type among the arguments to the end. Inputs are numbers of `input_names`.
+    `heads` and `tails` are parts of the JSON text of a node's slice, by the label's number: up to
+    the op type, and from the op type among the arguments to the end. The inputs of label `i` are
+    `inputs[first[i] : first[i + 1]]`, numbers of tensors; `names` are the tensors', escaped.
     """
 
+    heads: NDArray[Any]
+    tails: NDArray[Any]
+    first: Ints
+    inputs: Ints
+    names: NDArray[Any]
+
+
+class LabelTable:
+    """Numbers for labels and for the names of tensors, and what each label says."""
+
     def __init__(self) -> None:
-        self.heads: list[str] = []
-        self.tails: list[str] = []
-        self.input_names: list[str] = []
+        self.tensor_names: list[str] = []
+        self.characters = 0
+        self._heads: list[str] = []
+        self._tails: list[str] = []
         self._codes: dict[str, int] = {}
-        self._input_codes: dict[str, int] = {}
+        self._tensor_codes: dict[str, int] = {}
         self._input_counts: list[int] = []
         self._inputs: list[int] = []
-        self._arrays: tuple[Ints, Ints] = (np.empty(0, np.int64), np.empty(0, np.int64))
+        self._parts: Parts | None = None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self.heads)
+        return len(self._heads)
 
     def codes(self, labels: Sequence[str]) -> Ints:
         """The number of each label; labels that are new are taken apart."""
-        get = self._codes.get
-        codes = [get(label, -1) for label in labels]
-        if -1 in codes:
+        found = _numbers(self._codes, labels)
+        if found is None:
             with self._lock:
                 new = list(dict.fromkeys(label for label in labels if label not in self._codes))
                 self._add(new, *parse_labels(new))
-            codes = [self._codes[label] for label in labels]
-        return np.array(codes, np.int64)
+            found = np.array([self._codes[label] for label in labels], np.int64)
+        return found
 
     def codes_of_ops(self, ops: Sequence[str]) -> Ints:
         """The numbers of labels that would tell an op type and no inputs."""
@@ -72,39 +86,71 @@ class LabelTable:
             self._add(new, [key[1:] for key in new], [""] * len(new))
         return np.array([self._codes[key] for key in keys], np.int64)
 
-    def inputs_of(self, codes: Ints) -> tuple[Ints, Ints]:
-        """The inputs of labels: for each the position in `codes` and its number."""
-        first, flat = self._input_arrays()
-        begins = first[codes]
-        counts = first[codes + 1] - begins
-        owner = np.repeat(np.arange(len(codes)), counts)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return owner, flat[begins[owner] + within]
+    def tensors(self, names: Sequence[str]) -> Ints:
+        """The number of each tensor by its name; names that are new get one."""
+        found = _numbers(self._tensor_codes, names)
+        if found is None:
+            with self._lock:
+                give = self._tensor_codes.setdefault
+                codes = [give(name, len(self._tensor_codes)) for name in names]
+                self._note_names()
+            found = np.array(codes, np.int64)
+        return found
 
-    def _input_arrays(self) -> tuple[Ints, Ints]:
+    def tensor(self, name: str) -> int:
+        """The number of a tensor, -1 for a name that nobody mentioned."""
+        return self._tensor_codes.get(name, -1)
+
+    def parts(self) -> Parts:
+        """What all labels say that have a number by now."""
         with self._lock:
-            first, flat = self._arrays
-            if len(first) != len(self._input_counts) + 1:
+            parts = self._parts
+            if (
+                parts is None
+                or len(parts.heads) != len(self)
+                or (len(parts.names) != len(self.tensor_names))
+            ):
                 first = np.concatenate([[0], np.cumsum(self._input_counts, dtype=np.int64)])
-                flat = np.array(self._inputs, np.int64)
-                self._arrays = (first, flat)
-            return first, flat
+                self._parts = parts = Parts(
+                    np.array(self._heads, object),
+                    np.array(self._tails, object),
+                    first,
+                    np.array(self._inputs, np.int64),
+                    text_table(self.tensor_names),
+                )
+            return parts
 
     def _add(self, labels: list[str], ops: list[str], inputs: list[str]) -> None:
-        give = self._input_codes.setdefault
-        codes = range(len(self.heads), len(self.heads) + len(labels))
+        give = self._tensor_codes.setdefault
+        codes = range(len(self), len(self) + len(labels))
         plain = not needs_escape(inputs)
         for op, many in zip(escape_all(ops), inputs, strict=True):
             parts = many.split(", ") if many else []
             texts = parts if plain else map(escaped, parts)
             named = "".join([f'","input{i}":"{text}' for i, text in enumerate(texts)])
-            self.heads.append(f'{{"ph":"X","cat":"Op","name":"{op}')
-            self.tails.append(f'","op":"{op}{named}"}}}},')
+            self._heads.append(f'{{"ph":"X","cat":"Op","name":"{op}')
+            self._tails.append(f'","op":"{op}{named}"}}}},')
             self._input_counts.append(len(parts))
-            self._inputs += [give(part, len(self._input_codes)) for part in parts]
-        self.input_names += list(self._input_codes)[len(self.input_names) :]
+            self._inputs += [give(part, len(self._tensor_codes)) for part in parts]
+        self._note_names()
+        self.characters += sum(map(len, labels))
         # Last: whoever finds a label without the lock finds all that belongs to it.
         self._codes.update(zip(labels, codes, strict=True))
+
+    def _note_names(self) -> None:
+        new = list(islice(self._tensor_codes, len(self.tensor_names), None))
+        self.tensor_names += new
+        self.characters += sum(map(len, new))
+
+
+def _numbers(known: dict[str, int], keys: Sequence[str]) -> Ints | None:
+    """The number of each key; None where one of them is not known."""
+    try:
+        # One call that looks up all of them; given fewer than two it behaves differently.
+        found = itemgetter(*keys)(known) if len(keys) > 1 else [known[key] for key in keys]
+    except KeyError:
+        return None
+    return np.fromiter(found, np.int64, len(keys))
 
 
 _shared = LabelTable()
@@ -115,7 +161,7 @@ def table_for(labels: int) -> LabelTable:
     global _shared
     if labels > LIMIT:
         return LabelTable()
-    if len(_shared) > LIMIT:
+    if len(_shared) > LIMIT or _shared.characters > LIMIT_CHARACTERS:
         _shared = LabelTable()
     return _shared
 

@@ -22,6 +22,9 @@ from stepscope.export._accept import is_a
 from stepscope.metadata import RunMetadata, iter_runs
 
 KEPT_ROWS = 200_000
+LONGEST_NS = 1 << 62
+"""Longer than any op, and no shorter than any trace."""
+_YEAR_NS = 365.25 * 86_400e9
 _OPEN_SOURCES = 8
 _RUN = "RunMetadata"
 
@@ -147,6 +150,14 @@ class RunStore:
             for index, run in enumerate(source.open())
         ]
         self.base_ns = min((span.start for span in found if span.rows), default=0)
+        last = max(found, key=lambda span: span.end, default=None)
+        if last is not None and last.end - self.base_ns > LONGEST_NS:
+            raise ValueError(
+                f"the ops of these runs are {(last.end - self.base_ns) / _YEAR_NS:,.0f} years "
+                f"apart, which no trace can show (up to {LONGEST_NS / _YEAR_NS:,.0f}); the times "
+                f"of {last.name!r} or of a run before it are damaged: leave it out, or select "
+                "those of its ops that are in order"
+            )
         self.spans = sorted(found, key=lambda span: span.start if span.rows else self.base_ns)
 
     def _look(self, source: int, index: int, worker: str, run: NamedRun) -> Span:

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope._messages import AllocationDescription, DataType, TensorDescription
 from stepscope.export._json_rows import escaped
+from stepscope.metadata.row_groups import numbered, rows_alike
 from stepscope.metadata.step_stats import StepStatsTable
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.wire_scan import BYTES, NUMBER, Field
@@ -163,7 +164,7 @@ def _texts_of_bytes(
     """
     begins, ends = spans
     length = np.searchsorted(_VARINT_LIMITS, addresses, side="right")
-    before = list(table.wire.slices(begins, np.maximum(ends - length, begins)))
+    before = table.wire.slices(begins, np.maximum(ends - length, begins))
     known: dict[bytes, str | None] = {}
     for i, piece in enumerate(before):
         if piece not in known:
@@ -216,7 +217,7 @@ def from_columns(ops: OpColumns, *, memory: bool) -> list[Device]:
             durations[rows],
         )
         device.outputs = outputs[rows]
-        if memory and len(tensors):
+        if memory and device.outputs.any():
             within = np.arange(int(device.outputs.sum()))
             shift = ends[rows] - np.cumsum(device.outputs)
             chosen = order[within + np.repeat(shift, device.outputs)]
@@ -231,21 +232,21 @@ def from_columns(ops: OpColumns, *, memory: bool) -> list[Device]:
 def _texts(tensors: TensorColumns, rows: Ints) -> list[str]:
     """What the text of each tensor's description would be, were it a message."""
     columns = (
-        tensors.dtype,
-        tensors.shape,
-        tensors.bytes,
-        tensors.allocated_bytes,
-        tensors.allocators.codes,
-        tensors.address != 0,
+        tensors.dtype[rows],
+        tensors.bytes[rows],
+        tensors.allocated_bytes[rows],
+        tensors.allocators.codes[rows],
+        tensors.address[rows] != 0,
+        numbered(tensors.shape[rows]),
     )
-    keys = list(zip(*(column[rows].tolist() for column in columns), strict=True))
-    table = tensors.allocators.table
-    known = {
-        key: _head(dtype, shape, requested, allocated, table[allocator], address=address)
-        for key in set(keys)
-        for dtype, shape, requested, allocated, allocator, address in [key]
-    }
-    return [known[key] for key in keys]
+    codes, examples = rows_alike(columns)
+    known = np.empty(len(examples), object)
+    for code, row in enumerate(examples):
+        dtype, requested, allocated, allocator, address, _ = (int(c[row]) for c in columns)
+        shape, name = tensors.shape[rows[row]], tensors.allocators.table[allocator]
+        known[code] = _head(dtype, shape, requested, allocated, name, address=bool(address))
+    texts: list[str] = known[codes].tolist()
+    return texts
 
 
 def _head(

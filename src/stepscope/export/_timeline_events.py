@@ -7,7 +7,7 @@ row. `timeline` joins the parts.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,28 +17,17 @@ from stepscope.export._json_rows import (
     int_texts,
     interleave,
 )
-from stepscope.export._label_table import LabelTable, table_for
-from stepscope.export.lanes import lowest_free_lanes
-from stepscope.metadata.strings import StringColumn
+from stepscope.export.lanes import lanes_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from stepscope.export._label_table import LabelTable, Parts
     from stepscope.export._timeline_columns import Device
 
     Ints: TypeAlias = NDArray[np.int64]
 
-ALLOCATORS_PID = 0
-
 _RECV = "RecvTensor"
-
-
-class AllocationMaximum(NamedTuple):
-    """When an allocator held the most, how much that was, and in which tensors."""
-
-    timestamp: int
-    num_bytes: int
-    tensors: set[str]
 
 
 class Rows:
@@ -47,26 +36,40 @@ class Rows:
     def __init__(self, devices: list[Device]) -> None:
         self.devices = devices
         self.names = list(chain.from_iterable(device.names for device in devices))
-        self.starts = _joined([device.starts for device in devices])
-        self.durations = _joined([device.durations for device in devices])
+        self.starts = joined([device.starts for device in devices])
+        self.durations = joined([device.durations for device in devices])
         self.ends: Ints = self.starts + self.durations
         sizes = [len(device.names) for device in devices]
         self.pids = np.repeat(np.array([device.pid for device in devices], np.int64), sizes)
-        self.lanes = _joined([assign_lanes(d.starts, d.durations) for d in devices])
-        self.outputs = _joined([device.outputs for device in devices])
-        self.start_texts = int_texts(self.starts)
-        self.places = _places(self.pids, self.lanes)
+        lanes = [assign_lanes(d.starts, d.durations) for d in devices]
+        self.lanes = joined(lanes)
+        self._lane_counts = [int(of_device.max(initial=-1)) + 1 for of_device in lanes]
+        before = np.cumsum(self._lane_counts) - self._lane_counts
+        self._place_codes = self.lanes + np.repeat(before.astype(np.int64), sizes)
+        self.outputs = joined([device.outputs for device in devices])
+        self.start_texts = text_column(int_texts(self.starts))
+        self.places = self.places_in(0)
+
+    def places_in(self, process: int) -> NDArray[Any]:
+        """The part of an event's text that says where it is drawn, up to its time; per row.
+
+        `process` is 0 for the device's first process, 1 for the second.
+        """
+        texts = [
+            f'","pid":{device.pid + process},"tid":{lane},"ts":'
+            for device, count in zip(self.devices, self._lane_counts, strict=True)
+            for lane in range(count)
+        ]
+        return text_column(texts)[self._place_codes]
 
 
-def _places(pids: Ints, lanes: Ints) -> list[str]:
-    """The part of an event's text that says where it is drawn, up to its time; per row."""
-    keys = pids << 32 | lanes
-    distinct, which = np.unique(keys, return_inverse=True)
-    texts = [f'","pid":{key >> 32},"tid":{key & 0xFFFFFFFF},"ts":' for key in distinct.tolist()]
-    return [texts[i] for i in which.tolist()]
+def text_column(texts: list[str]) -> NDArray[Any]:
+    """Texts to pick from by number."""
+    return np.fromiter(texts, object, len(texts))
 
 
-def _joined(parts: list[Ints]) -> Ints:
+def joined(parts: list[Ints]) -> Ints:
+    """Columns one below the other; none at all are an empty one."""
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
@@ -85,7 +88,7 @@ def assign_lanes(starts: Ints, durations: Ints) -> Ints:
     """For each node, in recorded order, the first lane whose last node ended before it started."""
     if (starts[1:] >= starts[:-1]).all():
         # Before the first node, lane 0 counts as busy until time 0.
-        return np.array(lowest_free_lanes(starts, starts + durations + 1, first_free_at=1))
+        return lanes_in_order(starts, starts + durations + 1, first_free_at=1)
     busy_until = [0]
     lanes = []
     for start, duration in zip(starts.tolist(), durations.tolist(), strict=True):
@@ -128,28 +131,34 @@ def use_kernel_times(devices: list[Device], *, from_first_kernel: bool) -> None:
 class Tensors:
     """The outputs of all rows. A loop produces a name again and again: the last one counts.
 
-    Object ids are TensorFlow's: the number of names known before. A repeated name leads to ids
-    given twice, which is what its traces have.
+    `last_of` has the last tensor of each name, in the order in which names first came; `by_name`
+    too, by the name's number in the table, with -1 where no row puts out such a tensor. Object ids
+    are TensorFlow's: the number of names known before. A repeated name leads to ids given twice,
+    which is what its traces have.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, table: LabelTable) -> None:
         self.row: Ints = np.repeat(np.arange(len(rows.names)), rows.outputs)
         self.names = _output_names(rows, self.row)
-        self.last_of = dict(zip(self.names, range(len(self.names)), strict=True))
-        if len(self.last_of) == len(self.names):
-            self.ids: Ints = np.arange(len(self.names))
+        codes = table.tensors(self.names)
+        number = np.arange(len(codes))
+        self.by_name: Ints = np.full(len(table.tensor_names), -1)
+        self.by_name[codes] = number
+        if int(np.count_nonzero(self.by_name >= 0)) == len(codes):
+            self.ids = self.last_of = number
         else:
-            new = np.zeros(len(self.names), np.int64)
-            first = dict(zip(reversed(self.names), range(len(self.names) - 1, -1, -1), strict=True))
-            new[list(first.values())] = 1
+            first = np.full(len(self.by_name), -1)
+            first[codes[::-1]] = number[::-1]
+            new = first[codes] == number
             self.ids = np.cumsum(new) - new
+            self.last_of = self.by_name[codes[new]]
         self.last_use: Ints = rows.ends[self.row]
 
 
 def _output_names(rows: Rows, row: Ints) -> list[str]:
     names = rows.names
     if int(rows.outputs.max(initial=0)) <= 1:
-        return [names[i] for i in row.tolist()]
+        return names if len(row) == len(names) else [names[i] for i in row.tolist()]
     before = np.cumsum(rows.outputs) - rows.outputs
     index = np.arange(len(row)) - before[row]
     return [
@@ -158,181 +167,60 @@ def _output_names(rows: Rows, row: Ints) -> list[str]:
     ]
 
 
-def tensor_lives(rows: Rows, tensors: Tensors) -> list[str]:
-    """The creation and a description of every tensor, those of repeated names included."""
-    if not tensors.names:
-        return []
-    row = tensors.row.tolist()
-    in_process = _places(rows.pids + 1, rows.lanes)
-    places = [in_process[i] for i in row]
-    names = escape_all(tensors.names)
-    ids = int_texts(tensors.ids)
-    descriptions = list(chain.from_iterable(device.descriptions for device in rows.devices))
-    addresses = np.concatenate([device.addresses for device in rows.devices])
-    ends = int_texts(addresses)
-    closing: str | list[str] = r"\n}\n"
-    for i in np.flatnonzero(addresses == 0).tolist():
-        closing = [closing] * len(row) if isinstance(closing, str) else closing
-        ends[i] = closing[i] = ""
-    return interleave(
-        (
-            '{"ph":"N","cat":"Tensor","name":"',
-            names,
-            places,
-            [rows.start_texts[i] for i in row],
-            ',"id":',
-            ids,
-            '},{"ph":"O","cat":"Tensor","name":"',
-            names,
-            places,
-            int_texts(rows.ends[tensors.row] - 1),
-            ',"id":',
-            ids,
-            ',"args":{"snapshot":{"tensor_description":"',
-            descriptions,
-            ends,
-            closing,
-            '"}}},',
-        ),
-        len(row),
-    )
-
-
-def ops_and_flows(rows: Rows, tensors: Tensors, *, show_dataflow: bool) -> list[str]:
+def ops_and_flows(
+    rows: Rows, tensors: Tensors, table: LabelTable, *, show_dataflow: bool
+) -> list[str]:
     """One slice per node, then, if asked, the edges between them; notes each tensor's last use."""
     if not rows.names:
         return []
-    table = table_for(len(rows.names))
     names, codes = _told_by_labels(rows, table)
-    consumer, tensor, sources = _edges(table, codes, tensors)
+    parts = table.parts()
+    consumer, name, tensor = _edges(table, parts, codes, tensors)
     np.maximum.at(tensors.last_use, tensor, rows.ends[consumer] - 1)
-    numbers = codes.tolist()
     texts = interleave(
         (
-            [table.heads[code] for code in numbers],
-            rows.places,
-            rows.start_texts,
+            parts.heads[codes].tolist(),
+            rows.places.tolist(),
+            rows.start_texts.tolist(),
             ',"dur":',
             int_texts(rows.durations),
             ',"args":{"name":"',
             names,
-            [table.tails[code] for code in numbers],
+            parts.tails[codes].tolist(),
         ),
-        len(numbers),
+        len(codes),
     )
     producer = tensors.row[tensor]
     drawn = np.flatnonzero(
-        (rows.pids[producer] != rows.pids[consumer])
-        | (rows.lanes[producer] != rows.lanes[consumer])
+        (rows.lanes[producer] != rows.lanes[consumer])
+        | (rows.pids[producer] != rows.pids[consumer])
     )
     if show_dataflow and len(drawn):
-        texts += _flows(rows, producer[drawn], consumer[drawn], sources[drawn])
+        texts += _flows(rows, producer[drawn], consumer[drawn], parts.names[name[drawn]].tolist())
     return texts
 
 
-def _flows(rows: Rows, producer: Ints, consumer: Ints, sources: NDArray[Any]) -> list[str]:
+def _flows(rows: Rows, producer: Ints, consumer: Ints, names: list[str]) -> list[str]:
     """For each edge the two events of its arrow."""
-    names = escape_all(sources.tolist())
     ids = int_texts(np.arange(len(names)))
-    consumers = consumer.tolist()
     return interleave(
         (
             '{"ph":"s","cat":"DataFlow","name":"',
             names,
-            [rows.places[i] for i in producer.tolist()],
+            rows.places[producer].tolist(),
             int_texts(rows.ends[producer]),
             ',"id":',
             ids,
             '},{"ph":"t","cat":"DataFlow","name":"',
             names,
-            [rows.places[i] for i in consumers],
-            [rows.start_texts[i] for i in consumers],
+            rows.places[consumer].tolist(),
+            rows.start_texts[consumer].tolist(),
             ',"id":',
             ids,
             "},",
         ),
         len(names),
     )
-
-
-def memory_ends_and_counters(
-    rows: Rows, tensors: Tensors
-) -> tuple[list[str], dict[str, AllocationMaximum]]:
-    """The end of every tensor, and per allocator the bytes held over time; with the peaks."""
-    chosen = np.array(list(tensors.last_of.values()), np.int64)
-    if not len(chosen):
-        return [], {}
-    names = list(tensors.last_of)
-    row, last_use = tensors.row[chosen], tensors.last_use[chosen]
-    texts = interleave(
-        (
-            '{"ph":"D","cat":"Tensor","name":"',
-            escape_all(names),
-            '","pid":',
-            int_texts(rows.pids[row] + 1),
-            ',"tid":0,"ts":',
-            int_texts(last_use),
-            ',"id":',
-            int_texts(tensors.ids[chosen]),
-            "},",
-        ),
-        len(names),
-    )
-    sizes = _joined([device.sizes for device in rows.devices])[chosen]
-    allocators = StringColumn.joined([device.allocators for device in rows.devices])[chosen]
-    used, first = np.unique(allocators.codes, return_index=True)
-    maximums = {}
-    for code in used[np.argsort(first)].tolist():
-        held_by = np.flatnonzero(allocators.codes == code)
-        counted, maximums[allocators.table[code]] = _counters(
-            allocators.table[code],
-            [names[i] for i in held_by.tolist()],
-            rows.starts[row[held_by]],
-            last_use[held_by],
-            sizes[held_by],
-        )
-        texts += counted
-    return texts, maximums
-
-
-def _counters(
-    allocator: str, names: list[str], created: Ints, freed: Ints, sizes: Ints
-) -> tuple[list[str], AllocationMaximum]:
-    times = np.concatenate([created, freed])
-    changes = np.concatenate([sizes, -sizes])
-    order = _by_time_and_change(times, changes)
-    held = np.cumsum(changes[order])
-    name = escaped(allocator)
-    texts = interleave(
-        (
-            f'{{"ph":"C","cat":"Memory","name":"{name}","pid":{ALLOCATORS_PID},"tid":0,"ts":',
-            int_texts(times[order]),
-            f',"args":{{"{name}":',
-            int_texts(held),
-            "}},",
-        ),
-        len(order),
-    )
-    peak = int(np.argmax(held))
-    if held[peak] <= 0:
-        return texts, AllocationMaximum(0, 0, set())
-    # A tensor is in the set if what last happened to it up to the peak did not take bytes away.
-    happened = order[: peak + 1]
-    last_change = np.full(len(names), -1, np.int64)
-    last_change[happened % len(names)] = changes[happened]
-    seen = np.zeros(len(names), bool)
-    seen[happened % len(names)] = True
-    alive = np.flatnonzero(seen & (last_change >= 0)).tolist()
-    at, most = int(times[order[peak]]), int(held[peak])
-    return texts, AllocationMaximum(at, most, {names[i] for i in alive})
-
-
-def _by_time_and_change(times: Ints, changes: Ints) -> Ints:
-    distinct, rank = np.unique(changes, return_inverse=True)
-    offset = times - times.min()
-    if int(offset.max()) < (1 << 62) // len(distinct):
-        return np.argsort(offset * len(distinct) + rank)
-    return np.lexsort((changes, times))
 
 
 def _told_by_labels(rows: Rows, table: LabelTable) -> tuple[list[str], Ints]:
@@ -352,34 +240,39 @@ def _told_by_labels(rows: Rows, table: LabelTable) -> tuple[list[str], Ints]:
             received = [i for i, name in enumerate(device.names) if name == _RECV]
             of_device[received] = table.codes_of_ops([_RECV])
         codes.append(of_device)
-    return names, _joined(codes)
+    return names, joined(codes)
 
 
-def _edges(table: LabelTable, codes: Ints, tensors: Tensors) -> tuple[Ints, Ints, NDArray[Any]]:
-    """For each input that was recorded: the row it is of, the tensor, and the tensor's name.
+def _edges(
+    table: LabelTable, parts: Parts, codes: Ints, tensors: Tensors
+) -> tuple[Ints, Ints, Ints]:
+    """For each input that was recorded: the row it is of, the number of its name, and the tensor.
 
     Partitioning puts unrecorded send and receive nodes between producer and consumer and gives
     them the producer's name with a suffix `/_N`; the edge is drawn from the producer.
     """
-    consumer, inputs = table.inputs_of(codes)
-    used = np.zeros(len(table.input_names), bool)
-    used[inputs] = True
-    found = np.flatnonzero(used)
-    names = [table.input_names[i] for i in found.tolist()]
-    get = tensors.last_of.get
-    tensor = np.array([get(name, -1) for name in names], np.int64)
-    for i in np.flatnonzero(tensor < 0).tolist():
-        cut = names[i].rfind("/_")
-        if cut > 0:
-            names[i] = names[i][:cut]
-            tensor[i] = get(names[i], -1)
-    tensor_of = np.full(len(used), -1, np.int64)
-    tensor_of[found] = tensor
-    name_of = np.empty(len(used), dtype=object)
-    name_of[found] = names
-    recorded = tensor_of[inputs] >= 0
-    inputs = inputs[recorded]
-    return consumer[recorded], tensor_of[inputs], name_of[inputs]
+    begins = parts.first[codes]
+    counts = parts.first[codes + 1] - begins
+    consumer = np.repeat(np.arange(len(codes)), counts)
+    within = np.arange(len(consumer)) - np.repeat(np.cumsum(counts) - counts, counts)
+    name = parts.inputs[begins[consumer] + within]
+    by_name = np.append(tensors.by_name, np.full(len(parts.names) - len(tensors.by_name), -1))
+    tensor = by_name[name]
+    missing = np.flatnonzero(tensor < 0)
+    if len(missing):
+        producer_of = {}
+        for code in np.unique(name[missing]).tolist():
+            text = table.tensor_names[code]
+            cut = text.rfind("/_")
+            producer_of[code] = table.tensor(text[:cut]) if cut > 0 else -1
+        name[missing] = [producer_of[code] for code in name[missing].tolist()]
+        # A producer may have got its number after `parts` was made; then no row puts it out.
+        known = (name >= 0) & (name < len(by_name))
+        consumer, name = consumer[known], name[known]
+        tensor = by_name[name]
+        recorded = tensor >= 0
+        consumer, name, tensor = consumer[recorded], name[recorded], tensor[recorded]
+    return consumer, name, tensor
 
 
 def _parse_kernel(label: str, node_name: str) -> tuple[str, str]:

@@ -20,6 +20,8 @@ def write_whole(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Path:
     fails the temporary file is removed and what was at `path` stays. Missing directories are made.
     """
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a directory; name a file to write, such as one in it")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
@@ -31,7 +33,10 @@ def write_whole(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Path:
             else:
                 raw.writelines(chunks)
         temporary.replace(target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            # A full disk does not say which file it was about.
+            error.filename = str(target)
         raise
     return target

@@ -39,9 +39,9 @@ from stepscope.export._chrome_events import (
     run_mark,
     step_marks,
 )
-from stepscope.export._chrome_fold import LONGEST_NS, Detail, bytes_of, fold, folded_slices
+from stepscope.export._chrome_fold import Detail, bytes_of, fold, folded_slices
 from stepscope.export._chrome_layout import Layout
-from stepscope.export._run_sources import RunStore, Source, Span, sources_of
+from stepscope.export._run_sources import LONGEST_NS, RunStore, Source, Span, sources_of
 from stepscope.export._whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -204,11 +204,9 @@ class _Trace:
         _, beside = np.unique(marks, return_inverse=True)
         for number, span in enumerate(group):
             metadata = self._store.load(span)
-            texts = OpTexts(
-                span.name, metadata, ends[number], lanes[number], layout.places, base_ns
-            )
+            name = _title(span)
+            texts = OpTexts(name, metadata, ends[number], lanes[number], layout.places, base_ns)
             said, slices = self._ops(texts, detail, span, layout, told)
-            name = f"{span.worker} {span.name}" if span.worker else span.name
             first = run_mark(name, metadata, times[number], layout.places[marks[number]], said)
             steps = self._steps(metadata.ops, ends[number], layout)
             yield "".join([*layout.take_news(), first, *steps]).encode()
@@ -234,7 +232,7 @@ class _Trace:
 
         def slices() -> Iterator[bytes]:
             yield from texts.slices(folded.kept)
-            yield from folded_slices(folded, texts.ops, places, span.name, base_ns, BLOCK)
+            yield from folded_slices(folded, texts.ops, places, _title(span), base_ns, BLOCK)
 
         return said, slices()
 
@@ -347,7 +345,7 @@ class _Trace:
         lanes = np.zeros(span.rows, np.int64)
         end = np.maximum(ops.end_ns, ops.start_ns)
         place = '","pid":1000,"tid":10000,"ts":'
-        texts = OpTexts(span.name, metadata, end, lanes, [place], self._store.base_ns)
+        texts = OpTexts(_title(span), metadata, end, lanes, [place], self._store.base_ns)
         return len(texts.block(rows).encode()) / len(rows)
 
     def _folded_size(self, detail: Detail) -> float:
@@ -359,8 +357,14 @@ class _Trace:
             for span, run, on in zip(group, placed, lanes, strict=True):
                 folded = fold(run.ops, run.end, on, detail, self._store.base_ns)
                 each = self._slice_bytes(span, self._store.load(span))
-                total += bytes_of(folded, run.ops, each) + len(span.name) * len(folded.first) + 600
+                total += bytes_of(folded, run.ops, each) + 600
+                total += len(_title(span)) * len(folded.first)
         return total
+
+
+def _title(span: Span) -> str:
+    """What a run is called in the trace: runs of different workers may have the same name."""
+    return f"{span.worker} {span.name}" if span.worker else span.name
 
 
 def _used(column: StringColumn) -> list[str]:

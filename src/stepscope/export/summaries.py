@@ -27,7 +27,9 @@ def scalar(tag: str, value: float) -> Any:
 
 def text(tag: str, markdown: str) -> Any:
     """A text, which TensorBoard's page of texts shows as Markdown."""
-    tensor = pb.TensorProto(dtype=pb.DataType.Value("DT_STRING"), string_val=[markdown.encode()])
+    tensor = pb.TensorProto(
+        dtype=pb.DataType.Value("DT_STRING"), string_val=[markdown.encode(errors="replace")]
+    )
     tensor.tensor_shape.SetInParent()
     part = pb.Summary.Value(tag=tag, tensor=tensor)
     part.metadata.plugin_data.plugin_name = "text"
@@ -46,7 +48,9 @@ def run_summary(run: RunMetadata) -> Any:
     ops = run.ops
     parts = [scalar("run/executions", len(ops))]
     if len(ops):
-        parts.append(scalar("run/wall_time_us", (ops.end_ns.max() - ops.start_ns.min()) / 1000))
+        parts.append(
+            scalar("run/wall_time_us", (int(ops.end_ns.max()) - int(ops.start_ns.min())) / 1000)
+        )
     parts.append(scalar("run/overhead_fraction", run.overhead.fraction))
     by_group = {"op_time_us": op_profile(run, "op"), "device_time_us": op_profile(run, "device")}
     for group, profile in by_group.items():

@@ -10,7 +10,7 @@ test that reads its JSON reads ours. Three things differ, all for the better:
 The order of the events means nothing to the format and is not TensorFlow's: they come by kind.
 
 Step stats become columns (`_timeline_columns`: from messages, or from what an engine recorded, with
-no message made), columns become text (`_timeline_events`).
+no message made), columns become text (`_timeline_events`, `_timeline_memory`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import orjson
 
 from stepscope.export._accept import describe, is_a
+from stepscope.export._label_table import table_for
 from stepscope.export._timeline_columns import (
     Device,
     from_columns,
@@ -27,14 +28,16 @@ from stepscope.export._timeline_columns import (
     number_processes,
 )
 from stepscope.export._timeline_events import (
-    AllocationMaximum,
     Rows,
     Tensors,
-    memory_ends_and_counters,
     ops_and_flows,
     process_names,
-    tensor_lives,
     use_kernel_times,
+)
+from stepscope.export._timeline_memory import (
+    AllocationMaximum,
+    memory_ends_and_counters,
+    tensor_lives,
 )
 from stepscope.metadata import RunMetadata
 
@@ -129,11 +132,12 @@ class Timeline:
         if op_time != "schedule":
             use_kernel_times(devices, from_first_kernel=op_time == "gpu")
         rows = Rows(devices)
-        tensors = Tensors(rows)
+        table = table_for(len(rows.names))
+        tensors = Tensors(rows, table)
         texts = ['{"traceEvents":[', ",".join(process_names(devices)), ","]
         if show_memory:
             texts += tensor_lives(rows, tensors)
-        texts += ops_and_flows(rows, tensors, show_dataflow=show_dataflow)
+        texts += ops_and_flows(rows, tensors, table, show_dataflow=show_dataflow)
         maximums: dict[str, AllocationMaximum] = {}
         if show_memory:
             ends, maximums = memory_ends_and_counters(rows, tensors)

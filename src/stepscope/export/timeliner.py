@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # thread. Processes are numbered from where no lane is.
 _FIRST_PID = 10_000
 
+_LATEST = float(1 << 62)
+
 # Phases whose `id` means something only together with others of the same family.
 _ID_FAMILIES = {
     **dict.fromkeys("stf", "flow"),
@@ -186,9 +188,11 @@ def _move_arrows(events: list[Event], pid: Any, tid: Any, slices: list[Event]) -
 
 
 def _nanoseconds(slices: list[Event]) -> tuple[Any, Any]:
-    start = np.array([round(float(e["ts"]) * 1000) for e in slices], np.int64)
-    length = np.array([round(float(e.get("dur", 0)) * 1000) for e in slices], np.int64)
-    return start, start + length
+    # Times of damaged runs stop at what a column holds, with room to add the two.
+    start = np.array([float(e["ts"]) * 1000 for e in slices]).clip(-_LATEST, _LATEST)
+    length = np.array([float(e.get("dur", 0)) * 1000 for e in slices]).clip(-_LATEST, _LATEST)
+    begin = np.rint(start).astype(np.int64)
+    return begin, begin + np.rint(length).astype(np.int64)
 
 
 def save_text(path: str | os.PathLike[str], trace: str) -> None:

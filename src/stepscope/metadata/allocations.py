@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from stepscope.metadata.memory import check_lengths, object_column
+from stepscope.metadata.readable import number
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
@@ -117,6 +118,10 @@ class AllocationColumns:
     def kind(self) -> NDArray[Any]:
         """What the memory is for, per row."""
         return self.kinds.values
+
+    def __repr__(self) -> str:
+        devices = len(np.unique(self.devices.codes))
+        return f"<AllocationColumns: {number(len(self), 'event')} on {number(devices, 'device')}>"
 
     def __len__(self) -> int:
         return len(self.time_ns)

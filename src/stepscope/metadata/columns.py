@@ -8,7 +8,9 @@ import numpy as np
 
 from stepscope.metadata.labels import make_label
 from stepscope.metadata.memory import MemoryColumns, TensorColumns
-from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.readable import number
+from stepscope.metadata.row_groups import rows_alike
+from stepscope.metadata.strings import StringColumn, writable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,12 +92,15 @@ class OpColumns:
         op_start_ns: ArrayLike | None = None,
         op_end_ns: ArrayLike | None = None,
     ) -> OpColumns:
-        """From plain sequences, one entry per execution; `step` may be one number for all."""
+        """From plain sequences, one entry per execution; `step` may be one number for all.
+
+        Text that UTF-8 cannot hold has "?" there, so that every run can be written.
+        """
         self = cls.__new__(cls)
-        self.names = StringColumn.of(name)
-        self.ops = StringColumn.of(op)
-        self.devices = StringColumn.of(device)
-        self.labels = None if label is None else StringColumn.of(label)
+        self.names = StringColumn.of(name).writable()
+        self.ops = StringColumn.of(op).writable()
+        self.devices = StringColumn.of(device).writable()
+        self.labels = None if label is None else StringColumn.of(label).writable()
         self.thread = _times(thread)
         self.scheduled_ns = _times(scheduled_ns)
         self.start_ns = _times(start_ns)
@@ -104,7 +109,9 @@ class OpColumns:
         self.op_end_ns = self.end_ns if op_end_ns is None else _times(op_end_ns)
         rows = len(self.names)
         self.step = np.full(rows, step, np.int64) if np.ndim(step) == 0 else _times(step)
-        self.thread_names = dict(thread_names or {})
+        self.thread_names = {
+            thread: writable(name) for thread, name in (thread_names or {}).items()
+        }
         self.tensors = TensorColumns.empty() if tensors is None else tensors
         self.memory = MemoryColumns.empty() if memory is None else memory
         self._output_bytes = None
@@ -166,11 +173,17 @@ class OpColumns:
     @property
     def label(self) -> NDArray[Any]:
         """The timeline label per row; made of name and op type where the engine gave none."""
+        return self.all_labels.values
+
+    @property
+    def all_labels(self) -> StringColumn:
+        """As `labels`, and made as `label` says where the engine gave none."""
         labels = self.labels or self._label
         if labels is None:
-            labels = StringColumn.of(map(make_label, self.name, self.op))
-            self._label = labels
-        return labels.values
+            codes, examples = rows_alike((self.names.codes, self.ops.codes))
+            made = [make_label(self.name[row], self.op[row]) for row in examples]
+            self._label = labels = StringColumn.of(made)[codes]
+        return labels
 
     @property
     def names_table(self) -> tuple[str, ...]:
@@ -217,6 +230,7 @@ class OpColumns:
 
     def __repr__(self) -> str:
         return (
-            f"<OpColumns: {len(self)} executions of {len(np.unique(self.names.codes))} nodes "
-            f"on {len(np.unique(self.devices.codes))} devices>"
+            f"<OpColumns: {number(len(self), 'execution')} of "
+            f"{number(len(np.unique(self.names.codes)), 'node')} on "
+            f"{number(len(np.unique(self.devices.codes)), 'device')}>"
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from stepscope import _messages as pb
 from stepscope.metadata.labels import parse_label
+from stepscope.metadata.row_groups import rows_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,25 +115,30 @@ def encode_ops(ops: OpColumns, message: Any, step_id: int) -> None:
     codes, first = np.unique(ops.devices.codes, return_index=True)
     step_stats = message.step_stats
     step_stats.SetInParent()
-    told: dict[str, str] = {}
     row_order = []
     for code in codes[np.argsort(first)]:
         rows = np.flatnonzero(ops.devices.codes == code)
         row_order.append(rows)
         device = step_stats.dev_stats.add(device=ops.devices.table[code])
         _encode_device(ops, rows, device, thread_ids, outputs, memory)
-        told |= {
-            name: op
-            for name, op, label in zip(ops.name[rows], ops.op[rows], ops.label[rows], strict=True)
-            if parse_label(name, label)[0] != op
-        }
-    for name, op in told.items():
+    for name, op in _types_not_in_labels(ops).items():
         message.node_ops.add(node=name, op=op)
     for ident, wire in thread_ids.items():
         if ident != wire:
             message.thread_idents.add(thread_id=wire, ident=ident)
     if row_order and (ops.step != step_id).any():
         message.row_steps.extend(ops.step[np.concatenate(row_order)].tolist())
+
+
+def _types_not_in_labels(ops: OpColumns) -> dict[str, str]:
+    names, types, labels = ops.name, ops.op, ops.label
+    told = {}
+    codes = (ops.names.codes, ops.ops.codes, ops.all_labels.codes)
+    for row in sorted(rows_alike(codes).examples):
+        name, op = names[row], types[row]
+        if parse_label(name, labels[row])[0] != op:
+            told[name] = op
+    return told
 
 
 def _encode_device(

@@ -15,6 +15,7 @@ from stepscope.metadata.outcome import (
     Placement,
     Status,
 )
+from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +113,8 @@ def decode_placements(message: Any) -> tuple[Placement, ...]:
 
 def encode_sources(sources: Mapping[str, str], message: Any) -> None:
     """Write the source line of each node, given as "file:line"."""
-    for node, place in sources.items():
+    for node, source in sources.items():
+        place = writable(source)
         file, colon, line = place.rpartition(":")
         if colon and line.isdecimal():
             message.sources.add(node=node, file=file, line=int(line))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from stepscope.metadata.readable import number
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ class TensorColumns:
         """The allocator's name per row."""
         return self.allocators.values
 
+    def __repr__(self) -> str:
+        ops = len(np.unique(self.op_index))
+        return f"<TensorColumns: {number(len(self), 'tensor')} of {number(ops, 'execution')}>"
+
     def __len__(self) -> int:
         return len(self.op_index)
 
@@ -172,6 +177,10 @@ class MemoryColumns:
     def allocator(self) -> NDArray[Any]:
         """The allocator's name per row."""
         return self.allocators.values
+
+    def __repr__(self) -> str:
+        ops = len(np.unique(self.op_index))
+        return f"<MemoryColumns: {number(len(self), 'record')} of {number(ops, 'execution')}>"
 
     def __len__(self) -> int:
         return len(self.op_index)

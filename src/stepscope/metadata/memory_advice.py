@@ -46,7 +46,7 @@ def advice(
     rows: Sequence[HeldMemory],
     grown: Sequence[Growth],
     live: int,
-    cached: int,
+    cached: int | None,
     limit: int | None,
     batch: BatchHint | None,
 ) -> str:
@@ -69,7 +69,7 @@ def advice(
         leak = _persistent_growth(rows, grown, missing)
         if leak:
             return leak
-    elif cached >= request.bytes > 0:
+    elif cached is not None and cached >= request.bytes > 0:
         return (
             f"{cached:,} bytes are kept for reuse and not live, at least as many as were asked "
             "for; giving them back would make room."

@@ -89,13 +89,14 @@ class OutOfMemory:
 
     `limit` is the device's in bytes, None for the machine's own. `live` are the bytes in tensors
     and the sum of `rows`, the largest first; `cached` are freed bytes kept for reuse, which are
-    not live. `grown` is None where no earlier run fitted; `advice` is "" where there is none.
+    not live, or None where nobody tells. `grown` is None where no earlier run fitted; `advice` is
+    "" where there is none.
     """
 
     request: MemoryRequest
     limit: int | None
     live: int
-    cached: int
+    cached: int | None
     rows: tuple[HeldMemory, ...]
     grown: tuple[Growth, ...] | None = None
     advice: str = ""
@@ -116,7 +117,8 @@ class OutOfMemory:
 
     def _balance(self) -> str:
         limit = "the machine's own" if self.limit is None else _exactly(self.limit)
-        return f"Limit: {limit}. Live: {_exactly(self.live)}. Cached: {_exactly(self.cached)}."
+        cached = "not known" if self.cached is None else _exactly(self.cached)
+        return f"Limit: {limit}. Live: {_exactly(self.live)}. Cached: {cached}."
 
     def _table(self, shown: int) -> list[str]:
         if not self.rows:
@@ -191,7 +193,7 @@ def out_of_memory(
     *,
     sources: Mapping[str, str] | None = None,
     limit: int | None = None,
-    cached: int = 0,
+    cached: int | None = 0,
     last_fit: Mapping[str, int] | None = None,
     batch: BatchHint | None = None,
 ) -> OutOfMemory:
@@ -216,7 +218,7 @@ def out_of_memory(
         request=request,
         limit=limit,
         live=live,
-        cached=int(cached),
+        cached=cached,
         rows=rows,
         grown=grown,
         advice=advice(request, alive, rows, grown or (), live, cached, limit, batch),

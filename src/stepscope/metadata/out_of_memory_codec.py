@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from stepscope.metadata.out_of_memory import Growth, HeldMemory, MemoryRequest, OutOfMemory
 
 __all__ = ["decode_out_of_memory", "encode_out_of_memory"]
+
+_NOT_KNOWN: Final = -1
+"""Cached bytes that nobody tells."""
 
 
 def encode_out_of_memory(value: OutOfMemory, message: Any) -> None:
@@ -27,7 +30,7 @@ def encode_out_of_memory(value: OutOfMemory, message: Any) -> None:
     if value.limit is not None:
         part.limit = value.limit
     part.live = value.live
-    part.cached = value.cached
+    part.cached = _NOT_KNOWN if value.cached is None else value.cached
     part.advice = value.advice
     for row in value.rows:
         part.rows.add(
@@ -64,7 +67,7 @@ def decode_out_of_memory(message: Any) -> OutOfMemory | None:
         ),
         limit=part.limit if part.HasField("limit") else None,
         live=part.live,
-        cached=part.cached,
+        cached=None if part.cached == _NOT_KNOWN else part.cached,
         rows=tuple(
             HeldMemory(row.op, row.source, row.kind, row.device, row.tensors, row.bytes, row.shapes)
             for row in part.rows

@@ -9,7 +9,7 @@ from stepscope.errors import code_from_name
 
 __all__ = ["OUTCOMES", "Completeness", "InFlight", "Loss", "Overhead", "Placement", "Status"]
 
-OUTCOMES: Final = ("cancelled", "abandoned", "waited_for", "running")
+OUTCOMES: Final = ("failed", "cancelled", "abandoned", "waited_for", "running")
 """What may become of an op that was in flight when its run ended early."""
 
 
@@ -17,9 +17,9 @@ OUTCOMES: Final = ("cancelled", "abandoned", "waited_for", "running")
 class InFlight:
     """An op that was executing when the run ended, and what became of it.
 
-    `outcome` is one of `OUTCOMES`: *cancelled* (it was interrupted), *abandoned* (it runs on, and
-    nothing waits for it), *waited_for* (the run ended only when it did, `waited_ns` later), or
-    *running* (it failed, or nothing was done about it).
+    `outcome` is one of `OUTCOMES`: *failed* (it ended the run), *cancelled* (it was interrupted),
+    *abandoned* (it runs on, and nothing waits for it), *waited_for* (the run ended only when it
+    did, `waited_ns` later), or *running* (nobody knows what became of it).
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["device", "size", "three_digits", "time"]
+__all__ = ["device", "number", "size", "three_digits", "time"]
 
 _LOCAL = "/job:localhost/replica:0/task:0"
 _TASK = re.compile(r"/job:(?P<job>[^/]+)(?:/replica:0)?/task:(?P<task>\d+)(?=/|\Z)")
@@ -28,6 +28,11 @@ def size(count: int) -> str:
         if abs(count) >= unit_size * 0.9995:
             return f"{three_digits(count / unit_size)} {unit}"
     return f"{count} B"
+
+
+def number(count: int, what: str, plural: str | None = None) -> str:
+    """`1 run`, `2 runs`, `12,000 runs`."""
+    return f"{count:,} {what if count == 1 else plural or what + 's'}"
 
 
 def three_digits(value: float) -> str:

@@ -18,6 +18,8 @@ from stepscope.metadata.tables import table_of
 from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.out_of_memory import OutOfMemory
@@ -55,8 +57,10 @@ class RunMetadata(MessageBacked):
                 self._refuse_own(name)
                 self._merge(message, name, value)
 
-    def record(self, recording: Recording) -> None:
-        """Replace the content by a run an engine recorded; nothing is decoded yet."""
+    def record(self, recording: Recording | Callable[[], Recording]) -> None:
+        """Replace the content by a run an engine recorded, or by what makes that recording when
+        somebody looks; nothing is decoded yet.
+        """
         object.__setattr__(self, "_held", State(recording=recording))
 
     # -- columns and outcome ---------------------------------------------------------------

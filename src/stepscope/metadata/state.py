@@ -53,32 +53,40 @@ class State:
     """One run, as a recording, as a message, or as both."""
 
     __slots__ = (
+        "_encoded",
         "_handed_out",
         "_known",
         "_lock",
         "_message",
         "_ops_bytes",
-        "_pending",
-        "_recording",
+        "_recorded",
         "_unread",
     )
 
     def __init__(
         self,
         message: Any = None,
-        recording: Recording | None = None,
+        recording: Recording | Callable[[], Recording] | None = None,
         unread_step_stats: bytes | None = None,
     ) -> None:
         self._lock = threading.RLock()
         self._message = message
-        self._recording = recording
-        # Fields of the message that the recording has and the message has not.
-        self._pending = set() if recording is None else {*TENSORFLOW_FIELDS, _OURS}
+        self._recorded = recording
+        # Fields that the message has of the recording.
+        self._encoded: set[str] = set()
         self._known: dict[str, Any] = {}
         self._handed_out = False
         self._ops_bytes: bytes | None = None
         # The bytes of `step_stats`, known to be whole, as long as the message does not have them.
         self._unread = unread_step_stats
+
+    @property
+    def _recording(self) -> Recording | None:
+        """What the engine handed over, made by whoever looks first."""
+        with self._lock:
+            if callable(self._recorded):
+                self._recorded = self._recorded()
+            return self._recorded
 
     # -- the message -----------------------------------------------------------------------
 
@@ -102,7 +110,7 @@ class State:
         with self._lock:
             message = self.message()
             self._watch_step_stats()
-            self._recording = None
+            self._recorded = None
             ops = self._known.get("ops")
             self._known = {} if ops is None else {"ops": ops}
             return message
@@ -123,10 +131,10 @@ class State:
         if field == "step_stats" and self._unread is not None:
             self._own_message().step_stats.MergeFromString(self._unread)
             self._unread = None
-        if field not in self._pending or self._recording is None:
+        if field in self._encoded or self._recording is None:
             return
         recording, message = self._recording, self._own_message()
-        self._pending.discard(field)
+        self._encoded.add(field)
         if field == "step_stats":
             message.step_id = recording.step_id
             if len(self.ops()):

@@ -99,6 +99,8 @@ _REFERENCE_OFFSET = 100
 _INT64 = np.iinfo(np.int64)
 _DAY_NS = 86_400_000_000_000
 _LIMIT_US = int(_INT64.max) // 1000
+# Rows whose strings are in memory as often as they are in the bytes.
+_AT_ONCE = 1 << 16
 
 
 class StepStatsTable:
@@ -274,22 +276,27 @@ def _text(data: bytes, offset: int) -> str:
 
 
 def _strings(wire: Wire, begins: Ints, ends: Ints) -> StringColumn:
-    seen: dict[bytes, int] = {}
-    give = seen.setdefault
-    codes = [give(piece, len(seen)) for piece in wire.slices(begins, ends)]
+    code_of: dict[bytes, int] = {}
+    codes = np.empty(len(begins), np.int32)
+    for first in range(0, len(begins), _AT_ONCE):
+        block = slice(first, first + _AT_ONCE)
+        pieces = wire.slices(begins[block], ends[block])
+        for piece in dict.fromkeys(pieces):
+            code_of.setdefault(piece, len(code_of))
+        codes[block] = np.fromiter(map(code_of.__getitem__, pieces), np.int32, len(pieces))
     try:
-        table = tuple([piece.decode() for piece in seen])
+        table = tuple([piece.decode() for piece in code_of])
     except UnicodeDecodeError as error:
-        code = seen[error.object]
-        raise WireDamageError(int(begins[codes.index(code)])) from None
-    return StringColumn(np.array(codes, np.int32), table)
+        row = np.flatnonzero(codes == code_of[error.object])[0]
+        raise WireDamageError(int(begins[row])) from None
+    return StringColumn(codes, table)
 
 
 def _shapes(wire: Wire, description: Scanned) -> NDArray[Any]:
     """The shapes as tuples, equal ones the same object."""
     known: dict[bytes, tuple[int, ...] | None] = {}
     begins, ends = description.spans["shape"]
-    pieces = list(wire.slices(begins, ends))
+    pieces = wire.slices(begins, ends)
     for piece in set(pieces):
         known[piece] = _shape(piece)
     column = np.empty(len(pieces), object)

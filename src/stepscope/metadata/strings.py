@@ -10,7 +10,12 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["StringColumn"]
+__all__ = ["StringColumn", "writable"]
+
+
+def writable(text: str) -> str:
+    """The text with "?" for what UTF-8 cannot hold."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 class StringColumn:
@@ -54,8 +59,21 @@ class StringColumn:
             self._values = values
         return values
 
+    def writable(self) -> StringColumn:
+        """The column itself, or one with "?" for what UTF-8 cannot hold: halves of surrogate pairs.
+
+        Python has them in names of files, for example, that are not UTF-8.
+        """
+        if "".join(self.table).isascii():
+            return self
+        table = tuple([writable(text) for text in self.table])
+        return self if table == self.table else StringColumn(self.codes, table)
+
     def __len__(self) -> int:
         return len(self.codes)
+
+    def __repr__(self) -> str:
+        return f"<StringColumn: {len(self)} rows, {len(self.table)} distinct>"
 
     def __getitem__(self, rows: Any) -> StringColumn:
         return StringColumn(self.codes[rows], self.table)

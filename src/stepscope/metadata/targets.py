@@ -8,6 +8,8 @@ from stepscope._message_fields import same_name
 from stepscope.metadata.run_metadata import RunMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stepscope.metadata.recording import Recording
 
 __all__ = ["RunMetadataTarget", "as_run_metadata_target"]
@@ -28,7 +30,7 @@ class RunMetadataTarget:
         self.asked_for = asked_for
         self._foreign = foreign
 
-    def deliver(self, recording: Recording) -> RunMetadata:
+    def deliver(self, recording: Recording | Callable[[], Recording]) -> RunMetadata:
         """Replace what the target held by a recording."""
         self.metadata.record(recording)
         if self._foreign is not None:

@@ -188,6 +188,23 @@ def test_a_clock_set_back_gives_no_negative_length():
     assert [e["dur"] for e in slices(found)] == [0.0]
 
 
+def test_times_too_far_apart_for_a_trace_are_said(tmp_path):
+    ops = OpColumns.build(
+        name=["a", "b"], op=["Add", "Add"], device=[CPU0, CPU0], thread=[1, 1],
+        scheduled_ns=[0, 0], start_ns=[-(1 << 62), 1 << 62], end_ns=[0, (1 << 63) - 1],
+    )  # fmt: skip
+    metadata = RunMetadata()
+    metadata.record(Recording(engine="embedded", ops=lambda: ops))
+    with pytest.raises(ValueError, match=r"are 438 years apart, which no trace .* 'late'"):
+        chrome([("late", metadata)], tmp_path / "trace.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_no_file_to_write(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a directory; name a file to write"):
+        chrome(run(), tmp_path)
+
+
 def test_tensorflows_and_tensorboards_messages_are_taken(tf):
     ours = run(("mm", "MatMul", CPU0, 1, 0, 5))
     same = (config_pb2.RunMetadata, tf.compat.v1.RunMetadata)

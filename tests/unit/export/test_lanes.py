@@ -68,3 +68,16 @@ def test_slices_that_may_contain_each_other_never_cross(slices):
 def test_examples(slices, side_by_side, nested):
     assert lanes_of(slices, may_contain=False) == side_by_side
     assert lanes_of(slices, may_contain=True) == nested
+
+
+def test_thousands_of_crossing_slices_find_their_lanes_at_once():
+    start = np.arange(20_000)
+    lanes = split_lanes(start, start + 40_000, may_contain=True)
+    assert lanes.tolist() == list(range(20_000))
+
+
+def test_beyond_the_first_lanes_slices_still_follow_each_other():
+    slices = [(i % 50, 60 + i % 50) for i in range(50)] + [(120 + i, 200 + i) for i in range(50)]
+    lanes = lanes_of(slices, may_contain=True)
+    assert not [pair for pair in pairs_on_a_lane(slices, lanes) if overlap(*pair)]
+    assert len(set(lanes)) == 50

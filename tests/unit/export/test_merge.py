@@ -72,10 +72,13 @@ def test_workers_with_devices_of_the_same_name_stay_apart(tmp_path, perfetto):
     names = {e["pid"]: e["args"]["name"] for e in events(path) if e["name"] == "process_name"}
     assert sorted(names.values()) == [f"chief {CPU}", "runs", f"worker {CPU}"]
     found = [(names[e["pid"]].split()[0], e["args"]["run"]) for e in slices(events(path))]
-    assert (
-        found
-        == [("chief", "run_metadata")] * 3 + [("worker", "run 0")] * 3 + [("worker", "run 1")] * 3
-    )
+    named = [
+        ("chief", "chief run_metadata"),
+        ("worker", "worker run 0"),
+        ("worker", "worker run 1"),
+    ]
+    assert found == [each for each in named for _ in range(3)]
+    assert [e["name"] for e in slices(events(path), "run")] == [name for _, name in named]
     numbers = {e["pid"] for e in events(path)}, {e["tid"] for e in events(path) if "tid" in e}
     assert numbers[0].isdisjoint(numbers[1])
     (seen,) = perfetto(path)

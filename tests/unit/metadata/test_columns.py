@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
-from stepscope.metadata import AllocationColumns, MemoryColumns, OpColumns, TensorColumns
+from stepscope.metadata import (
+    AllocationColumns,
+    MemoryColumns,
+    OpColumns,
+    Recording,
+    RunMetadata,
+    TensorColumns,
+    load,
+)
 from stepscope.metadata.labels import make_label, parse_label
 from stepscope.metadata.strings import StringColumn
 
@@ -87,6 +97,22 @@ def test_selecting_in_another_order():
 def test_one_row_is_no_selection():
     with pytest.raises(TypeError, match="selected by a mask, a list of indices or a slice"):
         three_ops()[0]
+
+
+def test_names_that_utf8_cannot_hold_are_written_with_a_question_mark(tmp_path):
+    # As `os.fsdecode` gives the name of a file that is not UTF-8.
+    odd = os.fsdecode(b"caf\xe9")
+    ops = OpColumns.build(
+        name=[odd, "größe"], op=["Annotation", "Add"], device=["/cpu:0", odd], thread=[7, 7],
+        thread_names={7: odd}, scheduled_ns=[0, 0], start_ns=[1, 2], end_ns=[3, 4],
+    )  # fmt: skip
+    metadata = RunMetadata()
+    metadata.record(Recording(engine="embedded", ops=lambda: ops, sources=lambda: {"größe": odd}))
+    again = load(metadata.save(tmp_path / "run.pb"))
+    assert list(again.ops.name) == ["caf?", "größe"]
+    assert list(again.ops.device) == ["/cpu:0", "caf?"]
+    assert list(again.ops.thread_name) == ["caf?", "caf?"]
+    assert again.sources == {"größe": "caf?"}
 
 
 def test_columns_of_different_length_are_refused():

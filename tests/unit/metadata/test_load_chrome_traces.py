@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stepscope.errors import UnreadableFileError
-from stepscope.export import Timeline, chrome
-from stepscope.metadata import RunMetadata, load
+from stepscope.export import Timeline, chrome, merge
+from stepscope.metadata import OpColumns, Recording, RunMetadata, load
 from stepscope.metadata.readers import json_events
 
 DATA = Path(__file__).parents[2] / "data"
@@ -63,6 +63,40 @@ def test_our_exports_tell_runs_and_times_exactly(tmp_path):
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public traces")
+def recorded(**columns):
+    ops = OpColumns.build(
+        **{"thread": [1, 1], "scheduled_ns": [0, 0], "start_ns": [10, 30], "end_ns": [20, 40]}
+        | {"name": ["a", "b"], "op": ["Add", "Mul"], "device": ["/cpu:0", "/cpu:0"]} | columns
+    )  # fmt: skip
+    metadata = RunMetadata()
+    metadata.record(Recording(engine="embedded", ops=lambda: ops))
+    return metadata
+
+
+def test_the_marks_of_steps_in_our_exports_are_no_executions(tmp_path):
+    run = loaded(tmp_path, chrome(recorded(step=[3, 4])).encode())
+    assert list(run.ops.name) == ["a", "b"]
+    assert run.ops.step.tolist() == [3, 4]
+
+
+def test_a_run_without_executions_comes_back_from_our_exports(tmp_path):
+    both = loaded(tmp_path, chrome([("idle", RunMetadata()), ("busy", recorded())]).encode())
+    assert sorted((len(run.ops), run.engine) for run in both) == [(0, ""), (2, "embedded")]
+    assert len(loaded(tmp_path, chrome(RunMetadata()).encode()).ops) == 0
+
+
+def test_runs_of_equal_names_of_two_workers_are_told_apart(tmp_path):
+    merge({"chief": recorded(), "worker": recorded()}, tmp_path / "both.json")
+    both = load(tmp_path / "both.json")
+    assert [set(run.ops.device) for run in both] == [{"chief /cpu:0"}, {"worker /cpu:0"}]
+
+
+@pytest.mark.parametrize("category", ["run", "step", "folded"])
+def test_other_programs_may_use_our_words(tmp_path, category):
+    run = loaded(tmp_path, [event(cat=category, args={"step": 1})])
+    assert list(run.ops.name) == ["n"]
+
+
 def test_the_public_traces_agree_with_their_facts():
     folder = SHARED / "public_chrome_traces"
     facts = json.loads((folder / "facts.json").read_text())

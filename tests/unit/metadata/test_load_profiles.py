@@ -74,7 +74,7 @@ def test_a_real_profile_in_a_logdir(tmp_path, tensorflow):
             x = tensorflow.matmul(x, x)
         return x
 
-    x = tensorflow.ones((8, 8))
+    x = tensorflow.ones((256, 256))
     model(x)
     tensorflow.profiler.experimental.start(str(tmp_path))
     model(x)

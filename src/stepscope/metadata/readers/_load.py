@@ -131,13 +131,13 @@ def _is_event_file(path: Path) -> bool:
         return False
 
 
-def _is_saved_run(path: Path) -> bool:
-    """Whether `RunMetadata.save` wrote it, under whatever name: its first field is ours alone."""
+def _is_run_metadata(path: Path) -> bool:
+    """Whether a file of another name begins as only a serialised `RunMetadata` does."""
     if path.suffix != ".pb":
         return False
     try:
         with path.open("rb") as file:
-            return file.read(len(run_metadata_pb.SIGNATURE)) == run_metadata_pb.SIGNATURE
+            return run_metadata_pb.begins(file.read(run_metadata_pb.HEAD))
     except OSError:
         return False
 
@@ -147,7 +147,7 @@ def _runs_below(directory: Path) -> Iterator[LoadedRun]:
     records = [
         file
         for file in files
-        if any(file.match(pattern) for pattern in _RECORDS) or _is_saved_run(file)
+        if any(file.match(pattern) for pattern in _RECORDS) or _is_run_metadata(file)
     ]
     found = False
     for file in records:

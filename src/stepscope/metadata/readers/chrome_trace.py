@@ -63,7 +63,7 @@ def runs(path: Path, data: bytes) -> Iterator[tuple[str, RunMetadata]]:
             what = "no Chrome trace"
         problem = f"; {stream.problem}" if stream.problem else ""
         raise UnreadableFileError(f"{path}: is {packed}{what}{problem}")
-    if not trace.rows:
+    if not trace.rows and not trace.marks:
         raise UnreadableFileError(
             f"{path}: a Chrome trace without a single slice that has a time and a duration"
         )
@@ -131,7 +131,7 @@ class _Trace:
         self._times = [array("q") for _ in range(4)]
         self._processes: dict[object, str] = {}
         self._threads: dict[tuple[object, object], str] = {}
-        self._marks: dict[str, dict[str, Any]] = {}
+        self.marks: dict[str, dict[str, Any]] = {}
 
     @property
     def rows(self) -> int:
@@ -169,11 +169,15 @@ class _Trace:
             self.untimed += 1
             return
         shown = _text(event.get("name", ""))
-        if event.get("cat") == "run":
-            self._marks.setdefault(shown, args)
+        category = event.get("cat")
+        # What our exports draw beside ops; other programs may use the same words for their own.
+        if category == "run" and "engine" in args and "ops" in args:
+            self.marks.setdefault(shown, args)
             return
-        if event.get("cat") == "folded":
-            self.folded += max(_step(args.get("calls")), 0)
+        if category == "step" and "step" in args and "ops" in args:
+            return
+        if category == "folded" and "calls" in args:
+            self.folded += max(_step(args["calls"]), 0)
             return
         op = args.get("op")
         name = _text(args["name"]) if isinstance(args.get("name"), str) else shown
@@ -201,12 +205,12 @@ class _Trace:
         name, kind, label, run, lane = (np.array(codes, np.int32) for codes in self._codes)
         start, spent, waited, step = (np.array(times, np.int64) for times in self._times)
         # Later than any clock shows: the base is damaged, the times by themselves are not.
-        if int((start + spent).max()) + base < _INT64_MAX:
+        if int((start + spent).max(initial=0)) + base < _INT64_MAX:
             start = start + base
         devices, threads, thread_names = self._places(ours=ours)
-        for code, title in enumerate(self._runs):
-            rows = np.flatnonzero(run == code)
-            mark = self._marks.get(title, {})
+        for title in dict.fromkeys((*self._runs, *self.marks)):
+            rows = np.flatnonzero(run == self._runs.get(title, -1))
+            mark = self.marks.get(title, {})
             columns = OpColumns.build(
                 name=StringColumn(name[rows], tuple(self._names)),
                 op=StringColumn(kind[rows], tuple(self._types)),

@@ -6,6 +6,7 @@ columns are scanned from them when somebody looks.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from stepscope import _messages as pb
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NAME", "SIGNATURE", "decode", "recognises", "runs"]
+__all__ = ["HEAD", "NAME", "begins", "decode", "recognises", "runs"]
 
 NAME = "a serialised RunMetadata"
 
@@ -32,8 +33,18 @@ _CONTAINERS = frozenset(
 _STEP_STATS, _DEVICE, _LENGTH = 1, 1, 2
 _LARGE = 1 << 20
 
-SIGNATURE: bytes = pb.RunMetadataMessage(bytes_following=1).SerializeToString()[:-8]
+_SIGNATURE: bytes = pb.RunMetadataMessage(bytes_following=1).SerializeToString()[:-8]
 """How a file of ours begins: with the number of the field, a fixed64, that says how long it is."""
+
+# step_stats { dev_stats { device: "/...; in a GraphDef the first node's name stands in its place.
+_STEP_STATS_HEAD = re.compile(rb"(?:\x0a[\x80-\xff]{0,9}[\x01-\x7f]){3}/", re.DOTALL)
+HEAD = 64
+"""So many bytes of a file tell whether it `begins` as a run."""
+
+
+def begins(head: bytes) -> bool:
+    """Whether these are the first bytes of a run: one of ours, or of TensorFlow's step stats."""
+    return head.startswith(_SIGNATURE) or _STEP_STATS_HEAD.match(head) is not None
 
 
 def recognises(path: Path, data: bytes) -> bool:  # noqa: ARG001
