@@ -6,11 +6,12 @@ CORE   := $(VENV)/.core.stamp
 DEV    := $(VENV)/.dev.stamp
 OLD    := .venv-tf215
 APT    := apt-get install --yes --no-install-recommends
+JOBS   ?= 2
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-tf215 check bench fuzz docs clean
+.PHONY: help demo browser pictures test test-tf215 check bench bench-diff bench-workers fuzz docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -29,7 +30,7 @@ demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show whe
 	$(BIN)/stepscope run --engine embedded --trace full --out demo-out examples/demo.py
 
 test: check browser   ## everything: lint, types, import directions, all tests (with real TensorFlow)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 $(OLD)/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(OLD)
@@ -60,12 +61,19 @@ check: $(DEV)   ## ruff, mypy --strict, import-linter
 bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
+bench-diff: $(DEV)   ## how often `diff` is right, on 750 pairs of real sets of runs (some minutes)
+	$(BIN)/python -m benchmarks.diff_trials
+
+bench-workers: $(DEV)   ## the files of 1,000 workers, merged and asked about (most of an hour, 4 GB of disk)
+	STEPSCOPE_WORKERS=1000 STEPSCOPE_WORKER_STEPS=100 $(BIN)/python -m benchmarks workers
+
 fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
 	$(BIN)/python tests/fuzz/fuzz_readers.py
 
 docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md
 	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/make_ops_page.py
 
 clean:   ## remove what the other targets made
 	rm -rf $(VENV) $(OLD) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -13,11 +13,24 @@ def main(wanted: list[str]) -> int:
     import numpy as np
     import tensorflow
 
-    from benchmarks import adapter, engine, memory, memory_tensorflow, reading, timeline, workers
+    from benchmarks import (
+        adapter,
+        analyses,
+        engine,
+        memory,
+        memory_tensorflow,
+        reading,
+        timeline,
+        training,
+        workers,
+    )
     from benchmarks.harness import save, table
 
     tf = tensorflow.compat.v1
-    rooms = (engine, memory, adapter, memory_tensorflow, reading, timeline, workers)
+    rooms = (
+        *(engine, memory, adapter, memory_tensorflow, reading, timeline, workers, training),
+        analyses,
+    )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
     if unknown:

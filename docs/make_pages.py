@@ -6,6 +6,7 @@ python docs/make_pages.py --check    fails where a page is stale
 In a page, a block that begins with ```console holds commands, each after "$ stepscope", and what
 they print. They are run in `docs/questions`, on the runs recorded there, 80 columns wide, so what
 they print depends on nothing but the code. The pictures are what a few of them show on a terminal.
+Between the two lines "how fast" of the README stands a table of what `make bench` measured last.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import json
 import os
 import re
 import shlex
@@ -27,15 +29,33 @@ from stepscope.cli.command_line import run_command_line
 
 DOCS = Path(__file__).resolve().parent
 QUESTIONS = DOCS / "questions"
-PAGES = (DOCS.parent / "README.md", DOCS / "commands.md", *sorted(QUESTIONS.glob("*.md")))
+PAGES = (
+    DOCS.parent / "README.md",
+    DOCS / "commands.md",
+    DOCS / "cluster.md",
+    *sorted(QUESTIONS.glob("*.md")),
+)
 PICTURES = {
     "top": "top recorded/classify --by name --limit 8",
     "oom": "oom recorded/batches --plot",
     "parallelism": "parallelism recorded/towers",
+    "diff": "diff recorded/base recorded/new --limit 5",
+    "network": "network recorded/cluster --limit 8",
 }
+RESULTS = DOCS.parent / "benchmarks" / "results.json"
+HOW_FAST = {
+    "chain of 1,000, Session.run": "a chain of 1,000 tiny ops, `Session.run`",
+    "chain of 1,000, FULL_TRACE": "the same, `FULL_TRACE`",
+    "fan of 1,000, Session.run": "a fan of 1,000 branches, `Session.run`",
+    "fan of 1,000, FULL_TRACE": "the same, `FULL_TRACE`",
+}
+"""Which results the README shows, and what it calls them."""
 COLUMNS = 80
 PICTURE_COLUMNS = 100
 _BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
+_HOW_FAST = re.compile(
+    r"(?<=<!-- how fast, from benchmarks/results.json -->\n)(.*?)(?=<!-- how fast -->)", re.DOTALL
+)
 _COMMAND = re.compile(r"^\$ (stepscope .*)$", re.MULTILINE)
 
 
@@ -69,7 +89,18 @@ def written(page: str) -> str:
         ]
         return "\n".join(shown) if shown else match[1]
 
-    return _BLOCK.sub(block, page)
+    return _HOW_FAST.sub(lambda _: how_fast(), _BLOCK.sub(block, page))
+
+
+def how_fast() -> str:
+    """The table of measurements, from what was measured last."""
+    measured = {row["what"]: row for row in json.loads(RESULTS.read_text())["results"]}
+    lines = ["| what | ours | TensorFlow's | ratio |", "|---|--:|--:|--:|"]
+    for what, called in HOW_FAST.items():
+        row = measured[what]
+        ours, theirs = (f"{row[side]:.2f} {row['unit']}" for side in ("ours", "theirs"))
+        lines.append(f"| {called} | {ours} | {theirs} | {row['ratio']:.2f} |")
+    return "\n".join([*lines, ""])
 
 
 def picture_of(command: str) -> str:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -37,6 +38,7 @@ def main():
         record(work, "towers", "embedded")
         record(work, "batches", "embedded", fails=True)
         record(work, "optimised", "tensorflow")
+        record_cluster(work)
         sides = {"base": "2", "new": "4"}
         # In turns: what else the machine does changes from minute to minute, and must not fall on
         # one side only.
@@ -64,6 +66,35 @@ def record(work, name, engine, fails=False):
     graphs = {path.read_bytes() for path in (work / name).glob("run_*/graph.pb")}
     assert len(graphs) == 1, f"{name}: {len(graphs)} graphs"
     (RECORDED / name / "graph.pb").write_bytes(*graphs)
+
+
+def record_cluster(work):
+    """Steps on four servers: two as they are, one with a slow worker, one with a slow link."""
+    os.environ.update(ENVIRONMENT)
+    sys.path[:0] = [str(HERE.parents[1] / "tests"), str(work)]
+    import cluster  # the program
+
+    from cluster_servers import Link, Nursery, Servers
+
+    second, since = 10**9, time.time_ns()
+    clocks = {"worker:1": (5 * second, 0.0, since), "worker:2": (-2 * second, 100.0, since)}
+    link = Link()
+    nursery = Nursery(work)
+    with Servers(nursery, clocks, {("worker:2", "ps:0"): link}, ps=1, worker=3) as servers:
+        session = cluster.connect(servers.target, 3)
+        for extra in (1, 1, 1500):  # the first steps on a server take longer
+            cluster.train(session, extra)
+        runs = [cluster.train(session), cluster.train(session), cluster.train(session, 1500)]
+        link.delay_s = 0.15
+        runs.append(cluster.train(session))
+        session.close()
+    nursery.close()
+    link.close()
+    for number, run in enumerate(runs, 1):
+        (work / "cluster" / f"run_{number:06d}").mkdir(parents=True)
+        run.save(work / "cluster" / f"run_{number:06d}" / "run_metadata.pb")
+    clean(work, work / "cluster")
+    shutil.copytree(work / "cluster", RECORDED / "cluster", dirs_exist_ok=True)
 
 
 def clean(work, directory):

@@ -37,7 +37,7 @@ def test_a_changed_output_is_seen(pages):
     assert pages.written(page.replace("RESOURCE_EXHAUSTED", "OK")) == page
 
 
-@pytest.mark.parametrize("name", ["top", "oom", "parallelism"])
+@pytest.mark.parametrize("name", ["top", "oom", "parallelism", "diff", "network"])
 def test_pictures_show_the_commands(pages, name):
     picture = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
     words = set(re.findall(r"[\w/]{4,}", pages.output_of(pages.PICTURES[name], 100)))
@@ -49,3 +49,9 @@ def test_links_lead_somewhere(pages):
     for page in pages.PAGES:
         for link in LINK.findall(page.read_text(encoding="utf-8")):
             assert "://" in link or (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_the_figures_of_the_readme_are_those_measured_last(pages):
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert pages.how_fast() in page
+    assert pages.written(page.replace("| a chain of 1,000", "| a train of 1,000")) == page

@@ -21,9 +21,9 @@ from stepscope.analysis.edges import RECEIVES, SENDS, Edges
 from stepscope.analysis.messages import COLLECTIVE
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import named_runs
+from stepscope.analysis.thread_order import EndOrder, ThreadOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from stepscope.metadata import OpColumns
@@ -103,11 +103,11 @@ def critical_path(run: Any) -> CriticalPath:
     edges = Edges.of(ops)
     rows = _walk_back(ops, edges)
     begin = int(min(ops.start_ns.min(), ops.scheduled_ns.min()))
-    parts = _parts(ops, rows, begin, _blockers(ops))
+    parts = _parts(ops, rows, begin)
     spent: Counter[str] = Counter()
     for part in parts:
         spent[part.kind] += part.ns
-    length = int(ops.end_ns.max()) - begin
+    length = max(int(ops.end_ns.max()) - begin, 0)
     return CriticalPath(tuple(parts), length, dict(spent), _savings(ops, edges, parts, begin))
 
 
@@ -120,7 +120,8 @@ def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:
     path = [row]
     seen = {row}
     work = _work(ops, edges)
-    while before := edges.before[row] or _issued_after(ops, row):
+    issued = _Issued(ops)
+    while before := edges.before[row] or issued.before(row):
         latest = max(before, key=lambda r: (ends[r], ends[r] - starts[r]))
         thread = ops.thread[latest]
         together = [r for r in before if thread and ops.thread[r] == thread]
@@ -132,29 +133,33 @@ def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:
     return path[::-1]
 
 
-def _issued_after(ops: OpColumns, row: int) -> list[int]:
+class _Issued:
     """What was over before an op without known inputs was even asked for, on its thread.
 
     Eager code has no edges: its ops follow each other because the program says so. Where threads
     are not known, as in TensorFlow's own step stats, it is what was over in its task just when the
     op became ready: labels do not tell the control inputs that a constant may wait for.
     """
-    thread = ops.thread[row]
-    if ops.scheduled_ns[row] <= min(ops.start_ns.min(), ops.scheduled_ns.min()):
-        return []  # it was ready from the beginning
-    if thread:
-        over = (ops.thread == thread) & (ops.end_ns <= ops.scheduled_ns[row])
-    elif str(ops.op[row]) in RECEIVES:
-        return []
-    else:
-        tasks = task_column(ops).codes
-        over = (tasks == tasks[row]) & (ops.step == ops.step[row])
-        over &= ops.end_ns <= ops.scheduled_ns[row] + _AT_ONCE_NS
-    over &= ops.start_ns < ops.start_ns[row]
-    if not over.any():
-        return []
-    latest = ops.end_ns[over].max()
-    return np.flatnonzero(over & (ops.end_ns == latest)).tolist()
+
+    def __init__(self, ops: OpColumns) -> None:
+        self._ops = ops
+        self._begin = min(ops.start_ns.min(), ops.scheduled_ns.min())
+        self._by_thread = EndOrder(ops, ops.thread)
+        pairs = np.stack([task_column(ops).codes, ops.step])
+        _, place = np.unique(pairs, axis=1, return_inverse=True)
+        self._place = place.reshape(-1).astype(np.int64)
+        self._by_place = EndOrder(ops, self._place)
+
+    def before(self, row: int) -> list[int]:
+        ops = self._ops
+        ready, start = int(ops.scheduled_ns[row]), int(ops.start_ns[row])
+        if ready <= self._begin:
+            return []  # it was ready from the beginning
+        if ops.thread[row]:
+            return self._by_thread.last_over(int(ops.thread[row]), ready, start)
+        if str(ops.op[row]) in RECEIVES:
+            return []
+        return self._by_place.last_over(int(self._place[row]), ready + _AT_ONCE_NS, start)
 
 
 def _work(ops: OpColumns, edges: Edges) -> list[int]:
@@ -166,21 +171,22 @@ def _work(ops: OpColumns, edges: Edges) -> list[int]:
     return work
 
 
-def _parts(
-    ops: OpColumns, rows: list[int], begin: int, blocker: Callable[[int, int, int], str]
-) -> list[PathPart]:
+def _parts(ops: OpColumns, rows: list[int], begin: int) -> list[PathPart]:
+    threads = ThreadOrder(ops)
     parts: list[PathPart] = []
     reached = begin
     for row in rows:
         name, op, device = str(ops.name[row]), str(ops.op[row]), str(ops.device[row])
-        start, end = int(ops.start_ns[row]), int(ops.end_ns[row])
+        start, end, thread = int(ops.start_ns[row]), int(ops.end_ns[row]), int(ops.thread[row])
+        if op == "RecvTensor" and parts:
+            start = min(start, max(reached, begin))  # when it was sent; its row tells the end alone
         ready = min(max(int(ops.scheduled_ns[row]), reached), start)
-        if ready > reached and parts and blocker(row, reached, ready):
+        if ready > reached and parts and threads.busy_with(thread, reached, ready):
             ready = reached  # another input of it was still to be made
         if ready > reached:
             parts.append(PathPart("waiting", name, op, device, reached, ready))
         if start > ready:
-            by = blocker(row, ready, start)
+            by = threads.busy_with(thread, ready, start)
             parts.append(PathPart("scheduled", name, op, device, ready, start, by))
         first = max(start, min(reached, end))
         if end > first or not parts:
@@ -197,22 +203,6 @@ def _kind(op: str) -> Kind:
     if "Dequeue" in op or "Enqueue" in op or op == "IteratorGetNext":
         return "queue"
     return "executing"
-
-
-def _blockers(ops: OpColumns) -> Callable[[int, int, int], str]:
-    """What ran on an op's thread for most of the time in which the op was ready."""
-
-    def find(row: int, ready: int, start: int) -> str:
-        thread = ops.thread[row]
-        if not thread:
-            return ""
-        overlap = np.minimum(ops.end_ns, start) - np.maximum(ops.start_ns, ready)
-        overlap = np.where(ops.thread == thread, overlap, 0)
-        overlap[row] = 0
-        most = int(overlap.argmax())
-        return str(ops.name[most]) if overlap[most] > 0 else ""
-
-    return find
 
 
 def _savings(ops: OpColumns, edges: Edges, parts: list[PathPart], begin: int) -> tuple[Saving, ...]:

@@ -1,19 +1,23 @@
 """Is the new program slower or larger than the old one, and where?
 
 Per node, and for the whole, the times of many runs on each side are compared with a test that
-assumes no distribution (see `times_test`), corrected for the number of nodes. A difference counts
-only if it is also large enough to matter: in itself, and for the whole. Nodes that make up the last
-tenth of the time are listed and not tested: they are many, and hardly matter together.
+assumes no distribution (see `times_test`), corrected for the number of nodes: the accepted chance
+of any false alarm is shared out among them by the time they take. A difference counts only if it is
+also large enough to matter, in itself and for the whole: where the memory of a small op happens to
+lie may change its time by a third. Nodes that make up the last tenth of the time are listed and not
+tested: they are many, and hardly matter together.
 
 A machine is faster in one minute than in the next, and all ops with it. So a node's change is told
-against that of the median node. A change in most nodes at once is a change of `total`, if the sets
-were recorded in turns. If one was recorded after the other it may as well be the machine, and is
-told in `notes`.
+against what most nodes have in common. That is a change of `total`, if the sets were recorded in
+turns; if one was recorded after the other it may as well be the machine, and is told in `notes`. In
+turns the machine is the same for both sides, so what nodes have in common counts only as far as it
+exceeds what the median of so many differing nodes is by chance.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -32,8 +36,11 @@ if TYPE_CHECKING:
 By: TypeAlias = Literal["name", "op"]
 _ENOUGH_FOR_SPEED = 10
 _TESTED_PART = 0.9
-_MATTERS = 0.1
+_MATTERS = 0.005
+_MATTERS_OF_NODE = 0.25
 _MACHINE_TOLD = 0.03
+_CHANCE = 2.5
+_OF_TOTAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,11 @@ class DiffRow:
 
     `base` and `new` are medians over the runs (nanoseconds or bytes); `change` is how much larger
     new runs are (0.1 is 10%), by their undisturbed times, `low` to `high` its confidence interval;
-    `effect` is Cliff's delta. A node's change is told against that of the median node. `p` is
+    `effect` is Cliff's delta. A node's change is told against what most nodes changed by. `p` is
     corrected for the number of quantities; it is 1 for nodes too small to be tested.
     `significant` means that p is below the level, that the change is at least the least that
-    counts, and that it matters for the whole: a node of average share must have changed by 10%, one
-    of twice that share by 5%.
+    counts, and that it matters for the whole: it makes up half a percent of all time, or, in a
+    program of many nodes, a quarter of what an average node takes.
     """
 
     name: str
@@ -134,7 +141,7 @@ def diff(
             p=p,
             significant=p < level
             and abs(change) >= least
-            and abs(change) * found.weight[i] >= _MATTERS,
+            and abs(change) * found.share[i] >= found.matters,
         )
 
     rows = [row(keys[k], types[k], table[k], i) for i, k in enumerate(both.tolist())]
@@ -155,13 +162,14 @@ def diff(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """`times` and `weight` have an entry per node, and one for the total at the end.
+    """`times` and `share` have an entry per node, and one for the total at the end.
 
-    `weight` is a node's share of the time, in shares of an average node that was tested.
+    `share` is a node's part of the time, `matters` the part that a change has to make up.
     """
 
     times: Comparison
-    weight: Floats
+    share: Floats
+    matters: float
     machine: float
     in_turns: bool
 
@@ -177,20 +185,36 @@ def _judge(table: Floats, both: NDArray[np.intp], n: int, turns: Turns | None) -
     total = len(both)
     machine = 0.0
     if len(chosen) >= _ENOUGH_FOR_SPEED:
-        machine = float(np.median(np.log(usual[1, chosen] / usual[0, chosen])))
+        machine = _common(np.log(usual[1, chosen] / usual[0, chosen]), turns is not None)
         # Where the sets did not take turns, what all nodes have in common is the machine's.
         logs[: total + (turns is None), n:] -= machine
 
     p, parts = np.ones(total + 1), np.zeros((4, total + 1))
     for rows, sums in ((np.append(chosen, total), 1), (rest, 0)):
-        found = compare_times(logs[rows, :n], logs[rows, n:], turns, sums)
+        found = compare_times(logs[rows, :n], logs[rows, n:], turns, sums, machine)
         parts[:, rows] = found.effect, found.shift, found.low, found.high
         if sums:
-            p[rows] = holm(found.p)
+            p[rows] = holm(found.p, _weights(share[chosen]))
     if turns is None:
         parts[1:, total] += machine
-    weight = np.append(share * max(len(chosen), 1), np.inf)
-    return _Judged(Comparison(p, *parts), weight, machine, turns is not None)
+    matters = min(_MATTERS, _MATTERS_OF_NODE / max(len(chosen), 1))
+    shares = np.append(share, np.inf)
+    return _Judged(Comparison(p, *parts), shares, matters, machine, turns is not None)
+
+
+def _weights(share: Floats) -> Floats:
+    """How the accepted chance of a false alarm is shared out among tested nodes and the total."""
+    return np.append(np.maximum(share / max(float(share.sum()), 1e-9), 1e-9), _OF_TOTAL)
+
+
+def _common(changes: Floats, in_turns: bool) -> float:
+    """What nodes changed by in common."""
+    median = float(np.median(changes))
+    if not in_turns or not median:
+        return median
+    # The error of a median, from how the nodes differ (as for a normal distribution).
+    error = 1.25 * 1.48 * float(np.median(np.abs(changes - median))) / sqrt(len(changes))
+    return median * max(0.0, 1 - (_CHANCE * error / median) ** 2)
 
 
 def _largest(times: Floats) -> NDArray[np.bool_]:
@@ -301,8 +325,8 @@ def _notes(base: int, new: int, nodes: int, found: _Judged) -> list[str]:
         )
     if nodes < _ENOUGH_FOR_SPEED:
         notes.append(
-            f"only {nodes} nodes are on both sides: how fast the machine was in each run cannot "
-            "be told apart from the nodes themselves"
+            f"only {nodes} {'node is' if nodes == 1 else 'nodes are'} on both sides: how fast the "
+            "machine was in each run cannot be told apart from the nodes themselves"
         )
     if not found.in_turns and fewest >= 4:
         notes.append(

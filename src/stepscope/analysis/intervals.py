@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["merged", "self_times"]
+__all__ = ["merged", "merged_by_key", "outermost", "self_times"]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -27,12 +27,47 @@ def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return start[first], reach[last]
 
 
+def merged_by_key(
+    key: NDArray[np.int32], start: Ints, end: Ints
+) -> tuple[NDArray[np.int32], Ints, Ints]:
+    """As `merged`, for the spans of each key by themselves; in order of keys and time."""
+    order = np.lexsort((start, key))
+    key, start = key[order], start[order]
+    end = np.maximum(end[order], start)
+    # The largest end so far, of the same key: ends as ranks, and those of a later key above all.
+    ranked = np.sort(end)
+    above = key.astype(np.int64) * len(key)
+    reach = ranked[np.maximum.accumulate(above + np.searchsorted(ranked, end)) - above]
+    opens = np.ones(len(key), bool)
+    opens[1:] = (key[1:] != key[:-1]) | (start[1:] > reach[:-1])
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], len(key)) - 1
+    return key[first], start[first], reach[last]
+
+
+def outermost(start: Ints, end: Ints, lane: Ints) -> NDArray[np.intp]:
+    """The spans that lie in no other on the same lane, in order of lanes and time.
+
+    Lane 0 means that the thread is not known: all of its spans are there.
+    """
+    order = np.lexsort((-end, start, lane))
+    lanes, ends = lane[order], end[order]
+    keep = np.ones(len(order), bool)
+    bounds = np.flatnonzero(np.concatenate([[True], lanes[1:] != lanes[:-1], [True]]))
+    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        if lanes[low]:
+            reach = np.maximum.accumulate(ends[low:high])
+            keep[low + 1 : high] = ends[low + 1 : high] > reach[:-1]
+    return order[keep]
+
+
 def self_times(start: Ints, end: Ints, lane: Ints) -> Ints:
     """Per span its length without the spans that lie inside it on the same lane.
 
     Lane 0 means that the thread is not known: its spans are taken for separate ones.
     """
-    own: Ints = np.maximum(end - start, 0)
+    end = np.maximum(end, start)  # a clock may have been set back meanwhile
+    own: Ints = end - start
     known = np.flatnonzero(lane != 0)
     order = known[np.lexsort((-end[known], start[known], lane[known]))]
     if len(order) < 2:

@@ -116,7 +116,7 @@ class OutOfMemoryProfile(Result):
     dtype: str
     limit: int | None
     live: int
-    cached: int
+    cached: int | None
     rows: tuple[MemoryRow, ...]
     grown: tuple[Growth, ...] | None
     advice: str

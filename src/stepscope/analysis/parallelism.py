@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.analysis.intervals import merged
+from stepscope.analysis.intervals import merged, outermost
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import named_runs
+from stepscope.analysis.thread_order import ThreadOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,7 +83,7 @@ def parallelism(run: Any, parts: int = 60) -> Parallelism:
     if not len(ops):
         return Parallelism((), 0, 0, (), ())
     begin = int(min(ops.start_ns.min(), ops.scheduled_ns.min()))
-    length = int(ops.end_ns.max()) - begin
+    length = int(np.maximum(ops.start_ns, ops.end_ns).max()) - begin
     start = np.clip(ops.start_ns - begin, 0, length)
     end = np.clip(ops.end_ns - begin, start, length)
     ready = np.clip(ops.scheduled_ns - begin, 0, start)
@@ -96,7 +97,8 @@ def parallelism(run: Any, parts: int = 60) -> Parallelism:
         rows = ops.devices.codes == number
         if rows.any():
             lanes.append(_lane("device", device, rows, start, end, waiting, length, parts))
-    outer = _outermost(ops)
+    # A call and its body run as one.
+    outer = outermost(ops.start_ns, ops.end_ns, ops.thread)
     return Parallelism(
         tuple(lanes), begin, length, _at_once(start[outer], end[outer], length), _waits(ops)
     )
@@ -146,19 +148,6 @@ def _overlap(a_from: Ints, a_to: Ints, b_from: Ints, b_to: Ints) -> int:
     return int(filled.sum())
 
 
-def _outermost(ops: OpColumns) -> Any:
-    """The executions that lie in no other on the same thread: a call and its body run as one."""
-    order = np.lexsort((-ops.end_ns, ops.start_ns, ops.thread))
-    lane, end = ops.thread[order], ops.end_ns[order]
-    first = np.flatnonzero(np.concatenate([[True], lane[1:] != lane[:-1]]))
-    keep = np.ones(len(order), bool)
-    for low, high in zip(first, [*first[1:], len(order)], strict=True):
-        if lane[low]:
-            reach = np.maximum.accumulate(end[low:high])
-            keep[low + 1 : high] = end[low + 1 : high] > reach[:-1]
-    return order[keep]
-
-
 def _at_once(start: Ints, end: Ints, length: int) -> tuple[int, ...]:
     times = np.concatenate([start, end, [0, length]])
     change = np.concatenate([np.ones(len(start)), -np.ones(len(end)), [0, 0]]).astype(np.int64)
@@ -172,24 +161,19 @@ def _at_once(start: Ints, end: Ints, length: int) -> tuple[int, ...]:
 
 def _waits(ops: OpColumns) -> tuple[Wait, ...]:
     waited = np.maximum(ops.start_ns - ops.scheduled_ns, 0)
+    threads = ThreadOrder(ops)
     waits = []
     for row in np.argsort(-waited, kind="stable")[:_WAITS_SHOWN].tolist():
         if not waited[row]:
             break
-        same = (ops.thread == ops.thread[row]) & (ops.thread != 0)
-        overlap = np.minimum(ops.end_ns, ops.start_ns[row]) - np.maximum(
-            ops.start_ns, ops.scheduled_ns[row]
-        )
-        overlap = np.where(same, overlap, 0)
-        overlap[row] = 0
-        most = int(overlap.argmax())
+        ready, start = int(ops.scheduled_ns[row]), int(ops.start_ns[row])
         waits.append(
             Wait(
                 name=str(ops.name[row]),
                 op=str(ops.op[row]),
                 device=str(ops.device[row]),
                 waited_ns=int(waited[row]),
-                blocked_by=str(ops.name[most]) if overlap[most] > 0 else "",
+                blocked_by=threads.busy_with(int(ops.thread[row]), ready, start),
             )
         )
     return tuple(waits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.intervals import merged
+from stepscope.analysis.intervals import merged, merged_by_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,13 +124,7 @@ class _Stretches:
 
     def _join(self) -> None:
         codes, start, end = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        self._parts = []
-        order = np.argsort(codes, kind="stable")
-        codes, start, end = codes[order], start[order], end[order]
-        bounds = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1], [True]]))
-        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            firsts, lasts = merged(start[low:high], end[low:high])
-            self._parts.append((np.full(len(firsts), codes[low], np.int32), firsts, lasts))
+        self._parts = [merged_by_key(codes, start, end)]
         self._rows = self._kept = sum(len(part[0]) for part in self._parts)
 
     def lengths(self, count: int) -> tuple[Ints, int]:
@@ -138,12 +132,9 @@ class _Stretches:
         if not self._rows:
             return total, 0
         self._join()
-        for codes, firsts, lasts in self._parts:
-            total[codes[0]] = int((lasts - firsts).sum())
-        firsts, lasts = merged(
-            np.concatenate([part[1] for part in self._parts]),
-            np.concatenate([part[2] for part in self._parts]),
-        )
+        ((codes, firsts, lasts),) = self._parts
+        np.add.at(total, codes, lasts - firsts)
+        firsts, lasts = merged(firsts, lasts)
         return total, int((lasts - firsts).sum())
 
 

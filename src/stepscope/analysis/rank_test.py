@@ -67,10 +67,17 @@ def compare(base: Floats, new: Floats, confidence: float = 0.95) -> Comparison:
     return Comparison(p, 2 * u / (n * m) - 1, shift, low, high)
 
 
-def holm(p: Floats) -> Floats:
-    """Values of p corrected for how many there are (Holm): at most 5% chance of any false alarm."""
-    order = np.argsort(p)
-    corrected = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+def holm(p: Floats, weight: Floats | None = None) -> Floats:
+    """Values of p corrected for how many there are (Holm): at most 5% chance of any false alarm.
+
+    `weight` shares that chance out: a quantity of twice the weight gets twice as much of it.
+    """
+    if not len(p):
+        return p
+    share = np.ones(len(p)) if weight is None else weight
+    order = np.argsort(p / share)
+    left = np.cumsum(share[order][::-1])[::-1]
+    corrected = np.maximum.accumulate((p / share)[order] * left)
     result = np.empty(len(p))
     result[order] = np.minimum(corrected, 1.0)
     return result

@@ -1,15 +1,17 @@
 """Did the times of a node change between two sets of runs? A test that assumes no distribution.
 
-What is compared is the undisturbed time: the mean of the lower half of a set's times, on
-logarithms. What else the machine does can only lengthen a run, so the upper half tells about the
-machine and hardly about the program.
+What is compared is the undisturbed time: the mean of the lowest quarter of a set's times, on
+logarithms. What else the machine does can only lengthen a run, so the rest tells about the machine
+and hardly about the program.
 
 How far two sets of the same program lie apart is learnt from the sets themselves, by dealing the
 runs anew to the two sides many times. Where the sets were recorded in turns, a run changes places
 only with its neighbour in time, runs that were recorded in one stretch together: what the machine
 was like at the moment then counts for neither side. Where one set was recorded after the other that
 is not possible. What changed on the machine in between cannot be told from what changed in the
-program; the test is then a cautious one.
+program; the test is then a cautious one. A set whose second half differs from its first shows how
+far the machine drifts, and where all nodes moved together, they react to that differently: half of
+what they have in common may be a node's own.
 
 Sets differ also in what no single run shows, as where their memory lies. Most nodes did not change,
 so if all nodes together differ more than dealing explains, that measures it, and every difference
@@ -35,11 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["Turns", "compare_times", "undisturbed"]
 
 _FEW = 16
+_PART = 4
+"""A part of so many of a set's times, the lowest, is taken for undisturbed."""
 _MOST = 64
 _DEALS = 300
-_FEWEST_TURNS = 6
-_MACHINE = 0.01
-_INSIDE = 1.96
+_FEWEST_TURNS = 5
+_MACHINE = 0.015
+_INSIDE = 0.95
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,17 +78,25 @@ class Turns:
 
 
 def undisturbed(values: Floats) -> Floats:
-    """Per row the mean of the lower half."""
-    count = (values.shape[1] + 1) // 2
+    """Per row the mean of the lowest quarter."""
+    count = _lowest(values.shape[1])
     low: Floats = np.partition(values, count - 1, axis=1)[:, :count].mean(axis=1)
     return low
 
 
-def compare_times(base: Floats, new: Floats, turns: Turns | None, whole: int = 0) -> Comparison:
+def _lowest(count: int) -> int:
+    return (count + _PART - 1) // _PART
+
+
+def compare_times(
+    base: Floats, new: Floats, turns: Turns | None, whole: int = 0, machine: float = 0.0
+) -> Comparison:
     """Compare rows of logarithms of times; columns are runs, in the order they were made.
 
     The last `whole` rows are sums of the others: they tell nothing about what nodes have in
-    common. With 16 runs or fewer on both sides together it is an exact rank test.
+    common. `machine` is what nodes have changed in common; where the sets did not take turns it
+    makes the test more cautious. With 16 runs or fewer on both sides together it is an exact rank
+    test.
     """
     rows, n = base.shape
     m = new.shape[1]
@@ -100,6 +112,8 @@ def compare_times(base: Floats, new: Floats, turns: Turns | None, whole: int = 0
     else:
         a, b = _joined_runs(base), _joined_runs(new)
         spread = _dealt(a, b, None) / np.sqrt(np.minimum(independence(a), independence(b)))
+        spread = np.maximum(spread, np.hypot(_drift(base), _drift(new)) / 2)
+        spread = np.hypot(spread, machine / 2)
     spread = np.hypot(spread, _MACHINE)
     distance = np.abs(shift) / spread
     nodes = rows - whole
@@ -107,9 +121,18 @@ def compare_times(base: Floats, new: Floats, turns: Turns | None, whole: int = 0
     if nodes >= 5:
         more = max(1.0, 1.4826 * float(np.median(distance[:nodes])))
         spread, distance = spread * more, distance / more
-    p = _tails(distance, min(n + m, 2 * _MOST) - 2)
-    reach = _INSIDE * spread
+    freedom = _lowest(min(n, _MOST)) + _lowest(min(m, _MOST)) - 2
+    if turns is not None:
+        freedom = min(freedom, int(turns.group.max()))
+    p = _tails(distance, freedom)
+    reach = _inside(freedom) * spread
     return Comparison(p, effects(base, new), shift, shift - reach, shift + reach)
+
+
+def _drift(values: Floats) -> Floats:
+    """How far the second half of a set lies from its first."""
+    middle = values.shape[1] // 2
+    return undisturbed(values[:, middle:]) - undisturbed(values[:, :middle])
 
 
 def _dealt(base: Floats, new: Floats, group: Indices | None) -> Floats:
@@ -120,7 +143,7 @@ def _dealt(base: Floats, new: Floats, group: Indices | None) -> Floats:
     values = np.take_along_axis(values, order, axis=1)
     places = np.arange(1, n + m + 1)
     random = np.random.default_rng(0)
-    half_n, half_m = (n + 1) // 2, (m + 1) // 2
+    low_n, low_m = _lowest(n), _lowest(m)
     squares = np.zeros(len(values))
     for _ in range(_DEALS):
         if group is None:
@@ -130,9 +153,9 @@ def _dealt(base: Floats, new: Floats, group: Indices | None) -> Floats:
             is_new = np.concatenate([swapped, ~swapped])
         mine = is_new[order]
         rank = np.cumsum(mine, axis=1)
-        low_new = np.where(mine & (rank <= half_m), values, 0).sum(axis=1) / half_m
-        low_base = np.where(~mine & (places - rank <= half_n), values, 0).sum(axis=1) / half_n
-        squares += (low_new - low_base) ** 2
+        ours = np.where(mine & (rank <= low_m), values, 0).sum(axis=1) / low_m
+        theirs = np.where(~mine & (places - rank <= low_n), values, 0).sum(axis=1) / low_n
+        squares += (ours - theirs) ** 2
     spread: Floats = np.sqrt(squares / _DEALS)
     return spread
 
@@ -149,6 +172,16 @@ def _joined_runs(values: Floats) -> Floats:
 def _starts(count: int) -> Indices:
     """Where the groups of neighbours begin."""
     return np.linspace(0, count, min(count, _MOST), endpoint=False).astype(np.intp)
+
+
+def _inside(freedom: int) -> float:
+    """How many deviations hold 95% of what chance does."""
+    low, high = 0.0, 1000.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        outside = _tails(np.array([middle]), freedom)[0]
+        low, high = (middle, high) if outside > 1 - _INSIDE else (low, middle)
+    return low
 
 
 def _tails(distance: Floats, freedom: int) -> Floats:

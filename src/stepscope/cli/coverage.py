@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument
+from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
 from stepscope.cli.tables import table_options
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def command(
         columns.pop()
     if tables.write_for_programs(found, rows, columns, choice):
         return
+    say_choice(run)
     screen = tables.console()
     for state, count in found.counts().items():
         screen.print(f"{count:>7,}  {state}: {STATES[state]}")

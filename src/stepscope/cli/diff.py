@@ -71,7 +71,11 @@ def command(
 
     A difference is significant if a distribution-free test says so after correction for the number
     of ops, and if it is at least 3%. 30 runs on each side are a good number; fewer than 4 never
-    suffice. Exit codes: 0 no regression, 1 a regression (with --fail-on), 2 an error.
+    suffice. Record in turns, a few runs of BASE, a few of NEW, and so on, at least five times each:
+    a machine is faster in one minute than in the next, and if one side is recorded after the other
+    that cannot be told from a change of the program, so only large changes count.
+
+    Exit codes: 0 no regression, 1 a regression (with --fail-on), 2 an error.
     """
     from stepscope.analysis import diff
     from stepscope.cli import tables
@@ -179,4 +183,4 @@ def _markdown(
 
 
 def _percent(change: float) -> str:
-    return f"{change:+.1%}"
+    return f"{change:+.1%}" if change < 10 else "> +999%"

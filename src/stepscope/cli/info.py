@@ -38,7 +38,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     """
     from stepscope.cli import tables, wording
 
-    runs = all_runs(path, number)
+    runs = all_runs(path, number, unread=True)
     rows = tuple(_row(run) for run in runs)
     columns = [
         tables.Column("run", "run", style="bold"),
@@ -133,11 +133,15 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
     say("engine", metadata.engine or "not said in the file")
     say("status", metadata.status.code)
     lines = [line.strip() for line in metadata.status.message.strip().splitlines()]
-    for line in lines[:_MESSAGE_LINES]:
+    report = metadata.out_of_memory
+    shown = lines[: _MESSAGE_LINES if report is None else 0]
+    if report is not None:
+        asked, where = wording.size(report.request.bytes), wording.device(report.request.device)
+        say("", f"{report.request.op} asked for {asked} on {where}; stepscope oom says who has it")
+    for line in shown:
         say("", line)
-    if len(lines) > _MESSAGE_LINES:
-        rest = wording.number(len(lines) - _MESSAGE_LINES, "more line")
-        say("", f"({rest}{'; stepscope oom' if metadata.out_of_memory else ''})")
+    if report is None and len(lines) > len(shown):
+        say("", f"({wording.number(len(lines) - len(shown), 'more line')})")
     for op in metadata.status.outcomes:
         say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
     spent = int((ops.end_ns - ops.start_ns).sum())

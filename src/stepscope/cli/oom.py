@@ -106,7 +106,7 @@ def _heading(profile: OutOfMemoryProfile) -> RenderableType:
     grid.add_row("device", wording.device(request.device))
     grid.add_row("limit", "the machine's own" if profile.limit is None else _exactly(profile.limit))
     grid.add_row("live", _exactly(profile.live))
-    grid.add_row("cached", _exactly(profile.cached))
+    grid.add_row("cached", "not known" if profile.cached is None else _exactly(profile.cached))
     return grid
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument
+from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
 from stepscope.cli.tables import table_options
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     # A lane's course is a list: JSON has it, a cell of CSV is no place for it.
     if tables.write_for_programs(found, found.rows, columns, choice, without=("busy",)):
         return
+    say_choice(run)
     screen.print(
         f"{run.name}: {found.average:.2f} ops at once over {wording.time(found.length_ns)}",
         soft_wrap=True,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.cluster_runs import one_step, say_clocks, say_missing
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument
+from stepscope.cli.cluster_runs import by_one_clock, one_step, say_clocks, say_missing
+from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
 from stepscope.cli.tables import table_options
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     Also says what a 10% faster op would save. --sort time shows the longest parts first. Where PATH
     holds the directories of several workers, the run is a step of all of them, by one clock.
     """
-    from stepscope.analysis import clocks, critical_path
+    from stepscope.analysis import critical_path
     from stepscope.cli import tables, wording
 
     step = one_step(path, number)
     run = one_run(path, number) if step is None else step[0]
-    found = critical_path(run.metadata if step else clocks(run.metadata).correct(run.metadata))
+    found = critical_path(run.metadata if step else by_one_clock(path, run.metadata))
     columns = [
         tables.Column("name", "op", style="bold"),
         tables.Column("op", "type", rank=1),
@@ -55,6 +55,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     ]
     if tables.write_for_programs(found, found.rows, columns, choice):
         return
+    say_choice(run)
     screen = tables.console()
     screen.print(f"{run.name} took {wording.time(found.length_ns)}", soft_wrap=True)
     _show_kinds(found)

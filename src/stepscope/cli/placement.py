@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument
+from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
 from stepscope.cli.tables import table_options
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def command(path: Path, number: int | None, different: bool, choice: Choice) -> 
     from stepscope.analysis import placement
     from stepscope.cli import tables, wording
 
-    report = placement(one_run(path, number).metadata)
+    run = one_run(path, number)
+    report = placement(run.metadata)
     rows = report.different if different else report.rows
     columns = [
         tables.Column("name", "op", style="bold"),
@@ -41,6 +42,7 @@ def command(path: Path, number: int | None, different: bool, choice: Choice) -> 
     ]
     if tables.write_for_programs(report, rows, columns, choice):
         return
+    say_choice(run)
     screen = tables.console()
     for device, count in report.devices.items():
         screen.print(f"{wording.device(device)}: {wording.number(count, 'execution')}")

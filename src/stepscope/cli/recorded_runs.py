@@ -62,6 +62,8 @@ class RecordedRuns:
         self.runs: list[tuple[str, RunMetadata]] = []
         self.problem: str | None = None
         self.limit_reached = False
+        self.out_of_memory = False
+        """Whether there is a run that ran out of memory and says who held it."""
         self._labels: dict[str, str] = {}
         self._graphs = SavedGraphs()
         self._lock = threading.Lock()
@@ -80,10 +82,11 @@ class RecordedRuns:
 
     def record(self, source: Callable[[Add], AbstractContextManager[None]]) -> None:
         """Take runs from a source (which is given `add`) until `stop` or until the limit."""
-        if self.limit == 0:
-            self.limit_reached = True
-            return
         self._source.enter_context(source(self.add))
+        if self.limit == 0:
+            # The source has put in place what the script needs, and takes no runs.
+            self._source.close()
+            self.limit_reached = True
 
     def stop(self) -> None:
         """Take no more runs."""
@@ -125,6 +128,7 @@ class RecordedRuns:
             else:
                 self.runs.append((name, kept))
                 self._labels[name] = label
+                self.out_of_memory |= metadata.out_of_memory is not None
                 self.limit_reached = len(self.runs) == self.limit
             if self.limit_reached or self.problem is not None:
                 self._source.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import shlex
 import sys
 import threading
 from pathlib import Path
@@ -186,6 +187,8 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
 
 def _remarks(runs: RecordedRuns, op_types: int, trace: str) -> list[str]:
     lines = []
+    if runs.out_of_memory:
+        lines.append(f"who held the memory: stepscope oom {shlex.quote(str(runs.directory))}")
     if runs.limit_reached:
         lines.append(f"recording ended after {runs.limit:,} (--limit); later runs are not here")
     if not runs.runs and not runs.limit_reached:

@@ -1,7 +1,8 @@
 """The runs that a command is given: a file, a directory or a TensorBoard logdir.
 
-Runs are numbered from 0 in the order of their files; `--run` takes that number. While reading
-takes long, a bar on the terminal says how far it is.
+Runs are numbered from 0 in the order of their files; `--run` takes that number. A file that cannot
+be read is left out, which is said on stderr; only `stepscope info` lists it. While reading takes
+long, a bar on the terminal says how far it is.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from stepscope.cli.typical_run import typical_run
+from stepscope.errors import UnreadableFileError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -31,15 +36,17 @@ __all__ = [
     "run_option",
     "runs",
     "runs_argument",
+    "say_choice",
     "working",
 ]
 
 _QUICK_S = 1.0
+_NAMED = 5
 
 runs_argument = click.argument("path", type=click.Path(path_type=Path), metavar="PATH")
 run_option = click.option(
     "--run", "number", type=int, metavar="N",
-    help="Which of several runs, counted from 0; -1 is the last.  [default: the longest]",
+    help="Which of several runs, counted from 0; -1 is the last.  [default: a typical one]",
 )  # fmt: skip
 every_run_option = click.option(
     "--run", "number", type=int, metavar="N",
@@ -54,25 +61,27 @@ class SavedRun(NamedTuple):
     metadata: RunMetadata
     found: str
     """What the file or directory calls it."""
+    why: str = ""
+    """Why it is this one of several, where nobody said which."""
 
 
-def all_runs(path: Path, number: int | None = None) -> list[SavedRun]:
-    """Every run in a file or below a directory, or the one of this number."""
+def all_runs(path: Path, number: int | None = None, *, unread: bool = False) -> list[SavedRun]:
+    """Every run in a file or below a directory, or the one of this number.
+
+    With `unread` also those that only say that their file cannot be read.
+    """
+    if number is not None:
+        return [one_run(path, number)]
+    numbered = enumerate(runs(path)) if unread else _readable(path)
     found = []
-    for run in runs(path):
+    for place, run in numbered:
         # Decoded here, where the bar sees it, rather than in the analysis.
         _ = run.metadata.ops
-        found.append(run)
-    named = [
+        found.append((place, run))
+    return [
         SavedRun(str(path) if len(found) == 1 else _numbered(i, run.name), run.metadata, run.name)
-        for i, run in enumerate(found)
+        for i, run in found
     ]
-    if number is None:
-        return named
-    try:
-        return [named[number]]
-    except IndexError:
-        raise no_such_run(path, number, len(named)) from None
 
 
 def _numbered(number: int, name: str) -> str:
@@ -80,43 +89,73 @@ def _numbered(number: int, name: str) -> str:
 
 
 def one_run(path: Path, number: int | None) -> SavedRun:
-    """The run of this number; without one the longest, as far as it was recorded.
+    """The run of this number; without one a typical one (see `typical_run`), and why.
 
-    Of all runs only the one looked for is kept in memory.
+    Of all runs only the one looked for stays in memory.
     """
+    if number is None:
+        chosen = typical_run((place, run.metadata) for place, run in _readable(path))
+        found = next(islice(runs(path), chosen.number, None))
+        name = _numbered(chosen.number, found.name) if chosen.why else str(path)
+        return SavedRun(name, found.metadata, found.name, chosen.why)
     count = 0
     kept: list[tuple[int, LoadedRun]] = []
     for run in runs(path):
-        last_few = number is not None and number < 0
-        if count == number or last_few:
-            kept = [*kept, (count, run)][-max(-(number or 0), 1) :]
-        elif number is None and (not kept or _length(run.metadata) > _length(kept[0][1].metadata)):
-            kept = [(count, run)]
+        if count == number or number < 0:
+            kept = [*kept, (count, run)][-max(-number, 1) :]
         count += 1
-    if number is not None and not -count <= number < count:
+    if not -count <= number < count:
         raise no_such_run(path, number, count)
     place, found = kept[0]
     name = str(path) if count == 1 else _numbered(place, found.name)
     return SavedRun(name, found.metadata, found.name)
 
 
-def each_run(path: Path, number: int | None) -> Iterator[RunMetadata]:
+def say_choice(run: SavedRun) -> None:
+    """Say which of several runs this is, and why."""
+    from rich.text import Text
+
+    from stepscope.cli.tables import console
+
+    if run.why:
+        console().print(Text(f"{run.name}: {run.why}", style="dim"))
+
+
+def each_run(path: Path, number: int | None = None) -> Iterator[RunMetadata]:
     """Every run in turn, none of them kept in memory; or the one of this number."""
     if number is not None:
         yield one_run(path, number).metadata
         return
-    for run in runs(path):
+    for _, run in _readable(path):
         yield run.metadata
+
+
+def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
+    """The runs with their numbers; files that cannot be read are named on stderr."""
+    count, left_out = 0, []
+    for number, run in enumerate(runs(path)):
+        if _is_unread(run.metadata):
+            left_out.append(run.metadata.status.message)
+        else:
+            count += 1
+            yield number, run
+    if left_out and not count:
+        what = "the run" if len(left_out) == 1 else f"any of the {len(left_out):,} runs"
+        raise UnreadableFileError(f"cannot read {what} in {path}; the first: {left_out[0]}")
+    for reason in left_out[:_NAMED]:
+        click.echo(f"stepscope: left out, as it cannot be read: {reason}", err=True)
+    if len(left_out) > _NAMED:
+        click.echo(f"stepscope: and {len(left_out) - _NAMED:,} more files", err=True)
+
+
+def _is_unread(run: RunMetadata) -> bool:
+    """Whether a run only says that its file cannot be read."""
+    return run.status.code == "DATA_LOSS" and not run.engine and not len(run.ops)
 
 
 def no_such_run(path: Path, number: int, count: int) -> click.BadParameter:
     """What to raise where a path holds fewer runs than that."""
     return click.BadParameter(f"there is no run {number}; {path} holds {count}", param_hint="--run")
-
-
-def _length(run: RunMetadata) -> int:
-    ops = run.ops
-    return int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else -1
 
 
 def runs(*paths: Path) -> Iterator[LoadedRun]:

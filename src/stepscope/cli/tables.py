@@ -328,9 +328,11 @@ def write_for_programs(
 ) -> bool:
     """Write JSON or CSV if that was asked for; whether it was.
 
+    A wish that makes no sense is an error here, before anything is printed.
     JSON is the whole result with `rows` in place of its own; CSV is the rows alone (`csv_rows`,
     where they differ) and their fields but those in `without`.
     """
+    arranged((), columns, choice)
     if choice.as_json:
         found = choice.cut(arranged(rows, columns, choice))
         sys.stdout.write(replace(result, rows=tuple(found)).to_json() + "\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 from stepscope.metadata import readable
 
 device = readable.device
+number = readable.number
 time = readable.time
 
 
@@ -29,11 +30,6 @@ def share(fraction: float) -> str:
 def count(value: int) -> str:
     """`12,000`; `-` for none."""
     return f"{value:,}" if value else "-"
-
-
-def number(count: int, what: str, plural: str | None = None) -> str:
-    """`1 run`, `2 runs`, `12,000 runs`."""
-    return f"{count:,} {what if count == 1 else plural or what + 's'}"
 
 
 def place(source: str) -> str:

@@ -102,7 +102,7 @@ def test_new_and_gone_nodes():
     assert list(found.appeared) == ["c"]
     assert list(found.gone) == ["b"]
     assert [row.name for row in found.rows] == ["a"]
-    assert any("only 1 nodes" in note for note in found.notes)
+    assert any("only 1 node is on both sides" in note for note in found.notes)
 
 
 def test_memory_is_exact():

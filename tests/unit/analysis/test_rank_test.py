@@ -77,3 +77,10 @@ def test_holm():
     assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
     assert holm(np.array([])).tolist() == []
     assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+
+
+def test_a_weight_shares_out_the_chance_of_a_false_alarm():
+    p = np.array([0.01, 0.01, 0.2])
+    assert holm(p, np.array([2.0, 1, 1])).tolist() == pytest.approx([0.02, 0.02, 0.2])
+    assert holm(p, np.ones(3)).tolist() == pytest.approx(holm(p).tolist())
+    assert holm(np.empty(0)).tolist() == []

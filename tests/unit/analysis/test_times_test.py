@@ -16,8 +16,9 @@ def disturbed(random, rows=40, runs=30):
     return noise + random.exponential(1, (rows, runs)) * (random.random((rows, runs)) < 0.4)
 
 
-def test_the_undisturbed_time_is_the_mean_of_the_lower_half():
-    assert undisturbed(np.array([[4.0, 900, 2, 800, 3]])).tolist() == [3]
+def test_the_undisturbed_time_is_the_mean_of_the_lowest_quarter():
+    assert undisturbed(np.array([[4.0, 900, 2, 800, 3, 7, 5, 600]])).tolist() == [2.5]
+    assert undisturbed(np.array([[4.0, 900, 2, 800, 3]])).tolist() == [2.5]
     assert undisturbed(np.array([[7.0]])).tolist() == [7]
 
 
@@ -70,6 +71,17 @@ def test_what_all_rows_differ_by_makes_single_differences_count_less():
     assert compare_times(base, elsewhere, ALTERNATING).p[0] > 0.01
 
 
+def test_a_set_that_drifts_and_a_machine_that_changed_make_the_test_cautious():
+    random = np.random.default_rng(7)
+    base, new = random.normal(0, 0.02, (2, 40, 30))
+    new[0] += 0.1
+    drifting = base + np.where(np.arange(30) < 15, 0, 0.2) * (np.arange(40) == 0)[:, None]
+    assert compare_times(base, new, None).p[0] < 1e-4
+    assert compare_times(drifting, new, None).p[0] > 0.01
+    assert compare_times(base, new, None, machine=0.2).p[0] > 0.01
+    assert compare_times(base, new, ALTERNATING, machine=0.2).p[0] < 1e-4
+
+
 def test_few_runs_are_ranked_exactly_and_no_rows_are_no_rows():
     few = compare_times(np.array([[1.0, 2, 3, 4]]), np.array([[5.0, 6, 7, 8]]), None)
     assert few.p[0] == pytest.approx(2 / 70)
@@ -84,3 +96,16 @@ def test_many_runs_take_neighbours_together():
         p = compare_times(base, new, turns).p
         assert p[3] < 1e-6
         assert np.delete(p, 3).min() > 1e-3
+
+
+def test_few_turns_make_wide_intervals():
+    random = np.random.default_rng(8)
+    base, new = random.normal(0, 0.02, (2, 10, 30))
+    times = np.arange(60).reshape(10, 6)
+    few = Turns.of(times[::2].ravel(), times[1::2].ravel())
+    assert len(np.unique(few.group)) == 5
+    widths = [
+        np.median(found.high - found.low)
+        for found in (compare_times(base, new, turns) for turns in (ALTERNATING, few))
+    ]
+    assert widths[1] > 1.1 * widths[0]

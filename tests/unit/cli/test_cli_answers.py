@@ -72,12 +72,14 @@ def test_path_is_the_long_branch_and_says_what_would_help(command, diamond):
     assert lines(savings)["c"] == ["c", "Add", "5.00", "ms", "500", "µs"]
 
 
-def test_run_chooses_and_the_longest_is_the_default(command, tmp_path):
+def test_run_chooses_and_a_typical_one_is_the_default(command, tmp_path):
     for number, length in enumerate((1, 7, 3)):
         place = tmp_path / "out" / f"run_{number:06d}"
         place.mkdir(parents=True)
         run_of(("only", "Mul", [], 1, 0, 0, length)).save(place / "run_metadata.pb")
-    assert command("path", "out")[1].startswith("run 1 (run_000001) took 7.00 ms")
+    out = command("path", "out")[1]
+    assert out.startswith("run 2 (run_000002): the run of median length of 3 alike, of 3 in all; ")
+    assert "run 2 (run_000002) took 3.00 ms" in out
     assert command("path", "out", "--run", "-1")[1].startswith("run 2 (run_000002) took 3.00 ms")
     code, _, err = command("path", "out", "--run", "3")
     assert code == 2

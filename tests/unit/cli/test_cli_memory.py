@@ -10,6 +10,8 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.cli.area_plot import Curve, area_plot
+from stepscope.cli.recorded_runs import RecordedRuns
+from stepscope.cli.run import _remarks
 from stepscope.metadata import Recording, RunMetadata
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -67,6 +69,16 @@ def test_oom_says_what_was_asked_and_the_table_adds_up(command, runs):
     assert sizes == [500_000, 250_000, 750_000]
     # w stays whatever the batch is; of x and the request it takes 3,000 bytes each.
     assert "a batch of x of at most 166 instead of 250 would fit" in " ".join(out.split())
+
+
+def test_a_recording_that_ran_out_of_memory_names_the_command(tmp_path):
+    runs = RecordedRuns(tmp_path / "some runs")
+    runs.add(a_run(10))
+    assert _remarks(runs, 1, "full") == []
+    runs.add(a_run(250))
+    assert _remarks(runs, 1, "full") == [
+        f"who held the memory: stepscope oom '{tmp_path}/some runs'"
+    ]
 
 
 def test_oom_as_json_is_the_whole_report(command, runs):

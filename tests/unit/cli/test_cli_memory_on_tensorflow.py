@@ -61,6 +61,19 @@ def test_the_report_accounts_for_every_byte(recorded):
     assert unattributed <= report.live / 100
 
 
+def test_what_grew_is_told_against_the_run_before_and_not_against_code_between(recorded):
+    folder, _ = recorded
+    fitted = stepscope.load(folder / "run_000006" / "run_metadata.pb").alive_at_peak()
+    before = {}
+    for name, size in zip(fitted.name.tolist(), fitted.bytes.tolist(), strict=True):
+        before[name] = before.get(name, 0) + size
+    failed = stepscope.load(folder / "run_000007" / "run_metadata.pb")
+    held = {row.op for row in failed.out_of_memory.rows}
+    grown = {row.op: row.before for row in failed.out_of_memory.grown}
+    assert {"weights", "layer"} & set(before) <= held - set(grown)
+    assert grown == {op: before.get(op, 0) for op in grown}
+
+
 def test_runs_that_fit_have_the_variable_among_what_they_hold(recorded):
     folder, _ = recorded
     run = stepscope.load(folder / "run_000006" / "run_metadata.pb")

@@ -133,11 +133,14 @@ def test_sort_filter_and_limit(command, saved):
 
 
 def test_wrong_wishes_are_explained(command, saved):
+    for name in ("top", "path", "placement", "parallelism", "info"):
+        code, out, err = command(name, saved, "--sort", "colour")
+        assert (code, out) == (2, "")
+        assert "there is no column 'colour'" in err
     code, _, err = command("top", saved, "--sort", "colour")
-    assert code == 2
     assert "there is no column 'colour'; there are op, " in err
-    code, _, err = command("top", saved, "--filter", "(")
-    assert code == 2
+    code, out, err = command("top", saved, "--filter", "(")
+    assert (code, out) == (2, "")
     assert "no regular expression" in err
     code, _, err = command("top", saved, "--json", "--csv")
     assert code == 2

@@ -531,6 +531,11 @@ def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
         ("from tensorflow import placeholder as p", True, "tensorflow.placeholder in line 1"),
         ("import tensorflow\ntensorflow.layers.dense", True, "tensorflow.layers in line 2"),
         ("import tensorflow as tf\ntf.function", True, ""),
+        (
+            "from tensorflow.examples.tutorials.mnist import input_data",
+            True,
+            "tensorflow.examples.tutorials.mnist in line 1",
+        ),
         ("import tensorflowjs, numpy\nfrom . import tensorflow", False, ""),
         ("print 'Python 2'", False, ""),
     ],

@@ -1,5 +1,7 @@
 """Wrong usage and files that cannot be read: one line that says so, or a run that says so."""
 
+import shutil
+
 import pytest
 
 import stepscope
@@ -48,6 +50,34 @@ def test_a_saved_run_is_found_under_any_name(tmp_path):
         tf.constant(1.0)
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
     assert [name for name, _ in iter_runs(tmp_path)] == ["step1"]
+
+
+def test_tensorflows_metadata_is_found_under_any_name(tmp_path, capture, data_dir):
+    (tmp_path / "meta_7.pb").write_bytes(capture[0])
+    for graph in (data_dir / "mlp_adam_refvars").glob("graph*.pb"):
+        shutil.copy(graph, tmp_path)
+    ((name, run),) = iter_runs(tmp_path)
+    assert name == "meta_7"
+    assert len(run.ops)
+
+
+def test_a_file_that_cannot_be_read_is_no_run_of_the_answer(tmp_path, command, recorded):
+    shutil.copytree(recorded / "classify", tmp_path / "runs")
+    (tmp_path / "runs" / "run_000003" / "run_metadata.pb").write_bytes(bytes(range(255, 0, -1)))
+    code, out, err = command("top", "runs")
+    assert code == 0
+    assert out.startswith("4 runs · ")
+    assert "left out, as it cannot be read: " in err
+    assert "run_000003" in err
+    assert "5 runs in runs" in command("info", "runs")[1]
+    code, out, err = command("diff", "runs", "runs")
+    assert "4 runs against 4" in out
+    assert err.count("left out") == 2
+    for file in (tmp_path / "runs").rglob("run_metadata.pb"):
+        file.write_bytes(b"\xff" * 300)
+    code, out, err = command("top", "runs")
+    assert (code, out) == (2, "")
+    assert "cannot read any of the 5 runs in runs; the first: " in err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Which of several runs a command takes that looks at one.
+
+The first run of a script makes its variables, and its eager code outside of any step is a run of
+its own, often the longest. What people ask about is the step: what was run most often. Runs are of
+one kind if most of their nodes have the same names. Of the kind that was run most often (of several
+the one that took longest in all; eager code only if there is nothing else) the run of median length
+is taken. If no run was repeated it is the longest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepscope.metadata import RunMetadata
+
+_ALIKE = 0.8
+_KINDS = 100
+"""Runs that resemble none of so many kinds are not told apart any further."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    names: frozenset[str]
+    eager: bool
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    """Length and number of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The number of the run, and in words why it was taken."""
+
+    number: int
+    why: str
+
+
+def typical_run(runs: Iterable[tuple[int, RunMetadata]]) -> Chosen:
+    """The run to look at, of at least one, each with its number. None of them is kept."""
+    kinds: list[_Kind] = []
+    count = 0
+    for number, run in runs:
+        count += 1
+        names = _names(run)
+        kind = next((kind for kind in kinds if _alike(kind.names, names)), None)
+        if kind is None:
+            kind = _Kind(names, run.engine.endswith("eager"))
+            if len(kinds) < _KINDS:
+                kinds.append(kind)
+            else:
+                kind = kinds[-1]
+        kind.runs.append((_length(run), number))
+    most = max(kinds, key=lambda k: (len(k.runs), not k.eager, sum(length for length, _ in k.runs)))
+    if count == 1:
+        return Chosen(most.runs[0][1], "")
+    if len(most.runs) > 1:
+        ordered = sorted(most.runs)
+        number = ordered[(len(ordered) - 1) // 2][1]
+        what = f"the run of median length of {len(most.runs):,} alike"
+        return Chosen(number, f"{what}, of {count:,} in all; --run takes another")
+    kinds = [kind for kind in kinds if not kind.eager] or kinds
+    _, number = max((run for kind in kinds for run in kind.runs), key=lambda run: run[0])
+    return Chosen(number, f"the longest of {count:,} runs; --run takes another")
+
+
+def _names(run: RunMetadata) -> frozenset[str]:
+    names = run.ops.names
+    return frozenset(names.table[code] for code in np.unique(names.codes).tolist())
+
+
+def _alike(a: frozenset[str], b: frozenset[str]) -> bool:
+    return len(a & b) >= _ALIKE * max(len(a | b), 1) if a or b else True
+
+
+def _length(run: RunMetadata) -> int:
+    ops = run.ops
+    return int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else -1
