@@ -180,7 +180,9 @@ def test_a_branch_that_was_not_taken_has_no_value() -> None:
 def test_gradients_of_loops_are_refused() -> None:
     x = tf.constant(2.0)
     y = tf.while_loop(lambda v: v < 50.0, lambda v: v * x, [x])
-    with pytest.raises(LookupError, match=r"(?s)test_control_flow.py.*while loops .* not there"):
+    with pytest.raises(
+        LookupError, match=r"(?s)test_branches_and_loops.py.*while loops .* not there"
+    ):
         tf.gradients(y, x)
 
 
@@ -351,7 +353,7 @@ def test_out_of_memory_in_a_body(executor: str) -> None:
         assert runs(metadata)["while/concat"] == 3
         report = metadata.out_of_memory
         assert (report.request.op, report.request.bytes) == ("while/concat", 4 * MB)
-        assert "test_control_flow.py" in report.request.source
+        assert "test_branches_and_loops.py" in report.request.source
         assert report.live == sum(row.bytes for row in report.rows)
         assert 2 * MB <= report.live < 2 * MB + 32
         assert "while/concat" in str(caught.value)
@@ -387,7 +389,7 @@ def test_a_failure_in_iteration_k(executor: str) -> None:
             made.run(i, options=options(executor), run_metadata=metadata)
         assert "three is too many" in str(caught.value)
         assert "while/fragile" in str(caught.value)
-        assert "test_control_flow.py" in str(caught.value)
+        assert "test_branches_and_loops.py" in str(caught.value)
         assert caught.value.run_metadata is metadata
     assert metadata.status.code == "INVALID_ARGUMENT"
     assert runs(metadata)["while/fragile"] == 3
