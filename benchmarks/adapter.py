@@ -125,8 +125,8 @@ def session_step(v1: Any, build: Callable[[Any], tuple[dict[Any, Any], Any]], op
             return result
 
     session = Timed(graph=graph)
-    session.run(init)
     inside = Inside(lambda: session.run(fetch, feed))
+    session.run(init)
     step = Step("session", inside, lambda **kw: session.run(fetch, feed, **kw), ops)
     for label, level in LEVELS.items():
         options = v1.RunOptions(trace_level=level)

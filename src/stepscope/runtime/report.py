@@ -16,7 +16,8 @@ from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.execution import StepFailed
 from stepscope.runtime.exhausted import Scene
 from stepscope.runtime.memory_record import MemoryRecord
-from stepscope.runtime.trace import Trace, recording_costs
+from stepscope.runtime.recording_costs import recording_costs
+from stepscope.runtime.trace import Trace
 
 ENGINE: Final = "embedded"
 

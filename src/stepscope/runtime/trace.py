@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -195,42 +194,3 @@ class Spans:
             place = int(np.flatnonzero(around)[-1]) if around.any() else 0
             found.append(str(devices[place]))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingCosts:
-    """What recording one step costs, measured in this process."""
-
-    mark_ns: float
-    event_ns: float
-
-
-@lru_cache(maxsize=1)
-def recording_costs() -> RecordingCosts:
-    """Measured once per process, by running the very statements the executors run."""
-    return RecordingCosts(
-        mark_ns=_cost_of("marks[{i}] = clock()"),
-        event_ns=_cost_of("x = clock(); y = clock(); append(({i}, x, x, y, 7))"),
-    )
-
-
-def _cost_of(statement: str, repeats: int = 1000, rounds: int = 25) -> float:
-    """Nanoseconds that a statement adds after a small op, where it really stands."""
-    op = "op(a, b, c)"
-    traced = "\n".join(f"    {op}; {statement.format(i=i)}" for i in range(repeats))
-    plain = "\n".join([f"    {op}"] * repeats)
-    signature = "(op, a, b, c, clock, marks, append)"
-    local: dict[str, Any] = {}
-    exec(f"def f{signature}:\n{traced}\ndef g{signature}:\n{plain}\n", {}, local)
-    a, b, c = (np.ones(4, np.float32) for _ in range(3))
-    with_it, without = [], []
-    for _ in range(rounds):
-        arguments: tuple[Any, ...] = (np.add, a, b, c, clock, [0] * repeats, [].append)
-        t0 = clock()
-        local["f"](*arguments)
-        t1 = clock()
-        local["g"](*arguments)
-        with_it.append(t1 - t0)
-        without.append(clock() - t1)
-    # The fastest round of each: other work on the machine only ever adds.
-    return max(0.0, (min(with_it) - min(without)) / repeats)

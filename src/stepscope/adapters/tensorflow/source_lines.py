@@ -12,7 +12,6 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
-from types import CodeType
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.metadata import Loss
@@ -50,21 +49,16 @@ class EagerSources:
 
     def __init__(self) -> None:
         self._lines: dict[str, set[tuple[str, int]]] = {}
-        self._of_user: dict[CodeType, bool] = {}
 
     def note(self, op: str) -> None:
         """An op of this type was just called by the code on this thread's stack."""
         if op.startswith(_CALL):
             return
         frame = sys._getframe(1)
-        known = self._of_user
         while frame is not None:
-            code = frame.f_code
-            users = known.get(code)
-            if users is None:
-                users = known[code] = is_users(code.co_filename)
-            if users:
-                self._lines.setdefault(op, set()).add((code.co_filename, frame.f_lineno))
+            filename = frame.f_code.co_filename
+            if is_users(filename):
+                self._lines.setdefault(op, set()).add((filename, frame.f_lineno))
                 return
             frame = frame.f_back  # type: ignore[assignment]
 
