@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from small_profile import write_profile
 from stepscope.cli.command_line import run_command_line
-from stepscope.metadata.xplane import XSpace
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -46,18 +46,7 @@ def an_old_timeline():
 
 
 def a_profile():
-    """One step on one thread, of two ops."""
-    message = XSpace()
-    host = message.planes.add(name="/host:CPU")
-    for key, name in enumerate(("ExecutorState::Process", "mm:MatMul", "a/b:AddV2"), 1):
-        host.event_metadata[key].name = name
-    host.stat_metadata[1].name = "id"
-    line = host.lines.add(id=42, name="worker", timestamp_ns=5_000)
-    step = line.events.add(metadata_id=1, offset_ps=0, duration_ps=9_000_000)
-    step.stats.add(metadata_id=1, int64_value=7)
-    line.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=2_000_000)
-    line.events.add(metadata_id=3, offset_ps=4_000_000, duration_ps=1_000_000)
-    Path("vm.xplane.pb").write_bytes(message.SerializeToString())
+    write_profile(Path("vm.xplane.pb"))
 
 
 def copied(source, target):

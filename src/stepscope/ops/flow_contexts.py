@@ -7,6 +7,7 @@ is, node by node and name by name, what TensorFlow 1 makes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,7 +26,7 @@ def current_context(graph: Graph) -> Context | None:
     return context
 
 
-class Context:
+class Context(ABC):
     """What branches and loops have in common."""
 
     def __init__(self, graph: Graph) -> None:
@@ -87,16 +88,31 @@ class Context:
 
     def bring_in(self, tensor: Tensor) -> Tensor:
         """The tensor as ops in here see it."""
-        raise NotImplementedError
+        known = self._stands_for.get(tensor)
+        if known is not None:
+            return known
+        if tensor in self._inside:
+            return tensor
+        value = self._brought(tensor if self.outer is None else self.outer.bring_in(tensor))
+        self._know([value])
+        self._stands_for[tensor] = value
+        return value
 
+    @abstractmethod
+    def _brought(self, value: Tensor) -> Tensor:
+        """A tensor from just outside, made one of in here."""
+
+    @abstractmethod
     def _needs_pivot(self, op: Operation) -> bool:
-        raise NotImplementedError
+        """Whether an op without inputs has to be made to wait."""
 
+    @abstractmethod
     def _pivot(self) -> Tensor:
-        raise NotImplementedError
+        """What such an op waits for."""
 
+    @abstractmethod
     def _finish(self, op: Operation, external: list[Operation]) -> None:
-        raise NotImplementedError
+        """The op is as it stays, but for what it waited for outside."""
 
 
 class BranchContext(Context):
@@ -118,20 +134,9 @@ class BranchContext(Context):
     def _finish(self, op: Operation, external: list[Operation]) -> None:
         pass
 
-    def bring_in(self, tensor: Tensor) -> Tensor:
-        known = self._stands_for.get(tensor)
-        if known is not None:
-            return known
-        if tensor in self._inside:
-            return tensor
-        value = tensor
-        if self.outer is not None:
-            value = self.outer.bring_in(tensor)
+    def _brought(self, value: Tensor) -> Tensor:
         with self.graph.control_dependencies(None):
-            value = switch(value, self.pred)[self.branch]
-        self._know([value])
-        self._stands_for[tensor] = value
-        return value
+            return switch(value, self.pred)[self.branch]
 
     def result(self, tensor: Tensor) -> Tensor:
         """A tensor that the branch gives out."""
@@ -178,17 +183,8 @@ class LoopContext(Context):
         self._know([entered])
         return entered
 
-    def bring_in(self, tensor: Tensor) -> Tensor:
-        known = self._stands_for.get(tensor)
-        if known is not None:
-            return known
-        if tensor in self._inside:
-            return tensor
-        value = tensor if self.outer is None else self.outer.bring_in(tensor)
-        entered = self._enter(value, is_constant=True)
-        self._know([entered])
-        self._stands_for[tensor] = entered
-        return entered
+    def _brought(self, value: Tensor) -> Tensor:
+        return self._enter(value, is_constant=True)
 
     def _enter(self, value: Tensor, *, is_constant: bool) -> Tensor:
         with self.graph.control_dependencies(None):

@@ -328,3 +328,9 @@ def fetch_policy(plan: Plan) -> Sequence[bool]:
         policy.append(memory.foreign or memory.kept or group in handed_out)
         handed_out.add(group)
     return policy
+
+
+def fetches_of(plan: Plan) -> list[tuple[int, bool]]:
+    """Per fetched tensor, the step that hands it out, and whether its value must be copied."""
+    policy = zip(plan.graph.fetches, fetch_policy(plan), strict=True)
+    return [(plan.graph.retval_of[tensor].index, copy) for tensor, copy in policy]

@@ -6,7 +6,7 @@ the plan. On a pool a worker goes on with what its last node made ready and hand
 over, as the pooled executor does.
 
 Guarantees. Before each node the run looks whether it has to stop: a loop that never ends is ended
-by a deadline or a cancellation. `_frames`, `_active` and `_failure` are guarded by the run's lock.
+by a deadline or a cancellation. `_frames` is guarded by the run's lock, as is what `pool_run` has.
 Outputs are never written to once they were handed on, and no memory is reused: what nobody holds
 any more is gone.
 """
@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.errors import CancelledError, InvalidArgumentError
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight
 from stepscope.ops.control_flow import FLOW
 from stepscope.ops.resources import running
 from stepscope.runtime.allocator import Allocator
-from stepscope.runtime.buffers import fetch_policy, hand_out, own
+from stepscope.runtime.buffers import fetches_of, hand_out, own
 from stepscope.runtime.execution import (
     Executing,
     RunState,
@@ -38,6 +38,7 @@ from stepscope.runtime.flow_memory import Execution, FlowMemory
 from stepscope.runtime.flow_trace import FlowTrace
 from stepscope.runtime.frames import FlowTable, Frames, Task
 from stepscope.runtime.plan import Plan, Step, is_pure
+from stepscope.runtime.pool_run import PoolRun
 from stepscope.runtime.pools import Task as PoolTask
 from stepscope.runtime.pools import WorkerPool
 from stepscope.runtime.run_memory import Refused
@@ -62,10 +63,7 @@ class FlowSchedule:
         self.plain = [not any(read or copy for read, copy in flags) for flags in self.inputs]
         """Per step, whether its kernel gets the inputs as they are."""
         self.fed = {node.index: n for n, node in enumerate(plan.graph.args.values())}
-        self.fetches = [
-            (plan.graph.retval_of[t].index, copy)
-            for t, copy in zip(plan.graph.fetches, fetch_policy(plan), strict=True)
-        ]
+        self.fetches = fetches_of(plan)
         self.silent = [
             not s.executes and s.node.op_type != "_Retval" and not self.table.pending[i]
             for i, s in enumerate(plan.steps)
@@ -73,7 +71,7 @@ class FlowSchedule:
         """Per step, whether it is there when the run begins, and nothing has to happen."""
 
 
-class FlowRun:
+class FlowRun(PoolRun):
     """One execution of a plan. Use `on_this_thread`, or `start` and then `wait_for`."""
 
     def __init__(
@@ -85,27 +83,15 @@ class FlowRun:
         watched: frozenset[tuple[int, int]] = frozenset(),
         allocator: Allocator | None = None,
     ) -> None:
-        self._watched = watched
-        self._allocator = allocator
+        super().__init__(schedule.plan, state, watched, allocator)
         memory = state.memory
         assert memory is None or isinstance(memory, FlowMemory)
         self._memory: FlowMemory | None = memory
         self._schedule = schedule
-        self._steps = schedule.plan.steps
-        self._state = state
         self._feeds = feeds
         self.trace = trace
-        self.abandoned = False
-        self.succeeded = False
-        self.stopped: list[Step] = []
-        self.wake = threading.Event()
-        self.finished = threading.Event()
-        self._lock = threading.Lock()
         self._frames = Frames(schedule.table, memory)
         self._pool: WorkerPool | None = None
-        self._active = 0
-        self._failure: StepFailed | None = None
-        self._executing: dict[int, Executing] = {}
         self._results: dict[int, Any] = {}
 
     # -- on the caller's thread ----------------------------------------------------------------
@@ -135,18 +121,16 @@ class FlowRun:
                 try:
                     ready = self._step(task)
                 except BaseException as error:
-                    raise self._failed(error, last) from error
+                    raise self._failed_here(error, last) from error
                 for other in ready:
                     heapq.heappush(work, other)
         self._end()
         return self.result()
 
-    def _failed(self, error: BaseException, step: Step) -> StepFailed:
-        in_flight = None
+    def _failed_here(self, error: BaseException, step: Step) -> StepFailed:
+        failed = self._failed(error, step)
         if step.kernel.blocking and self._state.cancellation.cancelled:
-            in_flight = InFlight(step.node.name, "cancelled")
-        failed = StepFailed(error, step, in_flight)
-        failed.is_pooled = True
+            failed.in_flight = InFlight(step.node.name, "cancelled")
         return failed
 
     # -- on a pool -----------------------------------------------------------------------------
@@ -162,7 +146,7 @@ class FlowRun:
             self._finish()
             return
         self._active = 1
-        self._hand_over(work)
+        self._hand_over(self._share(work, []))
 
     def _hand_over(self, work: list[Task]) -> None:
         self._submit(lambda: self._drain(work))
@@ -191,11 +175,7 @@ class FlowRun:
                     self._executing.pop(ident, None)
                 for other in self._share(ready, work):
                     heapq.heappush(work, other)
-        with self._lock:
-            self._active -= 1
-            last = self._active == 0
-        if last:
-            self._finish()
+        self._left()
 
     def _share(self, ready: list[Task], work: list[Task]) -> list[Task]:
         """Of what became ready, what stays here: the expensive ones go to others."""
@@ -211,28 +191,12 @@ class FlowRun:
             self._hand_over([task])
         return stay
 
-    def _fail(self, error: BaseException, step: Step) -> None:
-        """Keep the first failure, and wake the nodes that wait for what will now never come."""
-        token = self._state.cancellation
-        with self._lock:
-            if token.cancelled:
-                if self._failure is None:
-                    self.stopped.append(step)
-                return
-            self._failure = StepFailed(error, step)
-            self._failure.is_pooled = True
-        # The text now: an error that the token held would hold the run's values.
-        text = f"Another op of the run failed: {error}"
-        token.cancel(lambda: CancelledError(None, None, text))
-
     def _finish(self) -> None:
         if not self._state.cancellation.cancelled:
             self._end()
-            self.succeeded = True
         elif self.trace is not None:
             self.trace.end = clock()
-        self.finished.set()
-        self.wake.set()
+        super()._finish()
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -334,13 +298,6 @@ class FlowRun:
             self.trace.complete = True
 
     # -- for whoever waits ---------------------------------------------------------------------
-
-    @property
-    def failure(self) -> StepFailed | None:
-        return self._failure
-
-    def executing(self) -> Sequence[Executing]:
-        return list(self._executing.values())
 
     def let_go(self) -> None:
         """Nobody asks for this run any more: if it is over, hold nothing of it."""

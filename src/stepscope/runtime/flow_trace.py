@@ -14,7 +14,7 @@ from stepscope.metadata import MemoryColumns, OpColumns, TensorColumns
 from stepscope.metadata.allocations import ALLOCATE
 from stepscope.runtime.flow_memory import FlowMemory, FlowOwner
 from stepscope.runtime.plan_table import Int64s
-from stepscope.runtime.trace import Spans, Trace
+from stepscope.runtime.trace import Trace
 
 Shape = tuple[int, ...] | None
 
@@ -79,27 +79,11 @@ class FlowTrace(Trace):
             np.concatenate([begins, events[:, column]]) + self.offset for column in (1, 2, 3)
         )
         threads = np.concatenate([np.full(first, self.thread), events[:, 4]])
-        spans = Spans(self.spans)
-        names = table.names[rows]
-        return OpColumns.build(
-            name=spans.after(names, spans.names),
-            op=spans.after(table.ops[rows], ["Annotation"] * len(self.spans)),
-            device=spans.after(
-                table.devices[rows],
-                spans.devices(table.devices[rows].values, threads, start, end, self.offset),
-            ),
-            label=spans.after(
-                table.labels[rows], [f"{name} = Annotation()" for name in spans.names]
-            ),
-            thread=np.concatenate([threads, spans.threads]),
-            scheduled_ns=np.concatenate([scheduled, spans.starts + self.offset]),
-            start_ns=np.concatenate([start, spans.starts + self.offset]),
-            end_ns=np.concatenate([end, spans.ends + self.offset]),
-            step=self.step_id,
-            thread_names=self.thread_names,
-            tensors=self._tensors(order, sources) if self.level >= 3 else None,
-            memory=self._memory_columns(order, first) if self.level >= 3 else None,
-        )
+        times = scheduled, start, end
+        if self.level < 3:
+            return self._with_spans(table, rows, threads, times)
+        tensors, memory = self._tensors(order, sources), self._memory_columns(order, first)
+        return self._with_spans(table, rows, threads, times, tensors, memory)
 
     def _tensors(self, order: Any, sources: int) -> TensorColumns:
         at_start = self.table_of().at_start

@@ -4,9 +4,8 @@ Policy. A worker goes on with whatever its last step made ready: cheap steps one
 where they became ready; of expensive ones it keeps one when it has nothing else to do and hands
 the others to the pool. A step that may block lets another thread take the worker's place.
 
-State, guarded by the run's lock: `_pending` (per step, inputs still missing), `_uses` (per memory,
-readers still to come), `_readers` (per step, steps still to read its outputs), `_active` (tasks
-submitted and not ended: the run is finished when it falls to zero), `_failure` (the first).
+State, guarded by the run's lock: that of `pool_run`, `_pending` (per step, inputs still missing),
+`_uses` (per memory, readers still to come), `_readers` (per step, steps still to read its outputs).
 `_values` needs no lock: each entry is written once, before the steps that read it become ready, and
 let go after the last of them, so that nothing keeps a variable from being updated in place.
 """
@@ -20,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.errors import CancelledError
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import running
 from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.buffers import (
     BufferCache,
-    fetch_policy,
+    fetches_of,
     hand_out,
     nbytes,
     own,
@@ -36,6 +34,7 @@ from stepscope.runtime.buffers import (
 from stepscope.runtime.exec_graph import dependencies
 from stepscope.runtime.execution import Executing, RunState, StepFailed, is_exhaustion
 from stepscope.runtime.plan import Plan, Step, is_pure
+from stepscope.runtime.pool_run import PoolRun
 from stepscope.runtime.pools import Task, WorkerPool
 from stepscope.runtime.run_memory import Refused
 from stepscope.runtime.trace import Trace, clock
@@ -76,13 +75,10 @@ class Schedule:
                 self.readers[index] += 1
         self.buffered = [writes_to_buffer(plan, i) for i in range(len(steps))]
         """Per step, whether it writes into a buffer of ours."""
-        self.fetches = [
-            (plan.graph.retval_of[t].index, copy)
-            for t, copy in zip(plan.graph.fetches, fetch_policy(plan), strict=True)
-        ]
+        self.fetches = fetches_of(plan)
 
 
-class PooledRun:
+class PooledRun(PoolRun):
     """One execution of a plan on a pool."""
 
     def __init__(
@@ -95,27 +91,15 @@ class PooledRun:
         watched: frozenset[tuple[int, int]] = frozenset(),
         allocator: Allocator | None = None,
     ) -> None:
-        self._watched = watched
-        self._allocator = allocator
+        super().__init__(schedule.plan, state, watched, allocator)
         self._memory = state.memory
         self._schedule = schedule
-        self._steps = schedule.plan.steps
-        self._state = state
         self._cache = cache
         self.trace = trace
-        self.abandoned = False
-        self.succeeded = False
-        self.stopped: list[Step] = []
-        self.wake = threading.Event()
-        self.finished = threading.Event()
-        self._lock = threading.Lock()
         self._pending = schedule.pending.copy()
         self._uses = schedule.uses.copy()
         self._readers = schedule.readers.copy()
-        self._active = 0
-        self._failure: StepFailed | None = None
         self._buffers: dict[int, Array] = {}
-        self._executing: dict[int, Executing] = {}
         self._values: list[Any] = [None] * len(self._steps)
         for node, value in zip(schedule.plan.graph.args.values(), feeds, strict=True):
             self._values[node.index] = (value,)
@@ -169,18 +153,14 @@ class PooledRun:
                     if self._watched:
                         self._show(i)
                 except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
-                    self._fail(error, i)
+                    self._fail(error, self._steps[i])
                     break
                 finally:
                     self._executing.pop(ident, None)
                 if trace is not None:
                     trace.events.append((i, ready, began, ended, native))
                 self._follow(i, ended, work)
-        with self._lock:
-            self._active -= 1
-            last = self._active == 0
-        if last:
-            self._finish()
+        self._left()
 
     def _follow(self, i: int, now: int, work: list[tuple[int, int]]) -> None:
         """Start what step i made ready, let go of what it was the last to read."""
@@ -297,40 +277,21 @@ class PooledRun:
         if buffer is not None and not self.abandoned:
             self._cache.give(buffer)
 
-    def _fail(self, error: BaseException, i: int) -> None:
-        """Keep the first failure, and wake the steps that wait for what will now never come."""
-        token = self._state.cancellation
-        with self._lock:
-            if token.cancelled:
-                if self._failure is None:
-                    self.stopped.append(self._steps[i])
-                return
-            self._failure = StepFailed(error, self._steps[i])
-            self._failure.is_pooled = True
-            if is_exhaustion(error):
-                self._failure.values = {
-                    f"v{index}_{slot}": value
-                    for index, outputs in enumerate(self._values)
-                    for slot, value in enumerate(outputs or ())
-                }
-        # The text now: an error that the token held would hold the run's values.
-        text = f"Another op of the run failed: {error}"
-        token.cancel(lambda: CancelledError(None, None, text))
+    def _failed(self, error: BaseException, step: Step) -> StepFailed:
+        failed = super()._failed(error, step)
+        if is_exhaustion(error):
+            failed.values = {
+                f"v{index}_{slot}": value
+                for index, outputs in enumerate(self._values)
+                for slot, value in enumerate(outputs or ())
+            }
+        return failed
 
     def _finish(self) -> None:
         if self.trace is not None:
             self.trace.end = clock()
             self.trace.complete = not self._state.cancellation.cancelled
-        self.succeeded = not self._state.cancellation.cancelled
-        self.finished.set()
-        self.wake.set()
-
-    @property
-    def failure(self) -> StepFailed | None:
-        return self._failure
-
-    def executing(self) -> Sequence[Executing]:
-        return list(self._executing.values())
+        super()._finish()
 
     def let_go(self) -> None:
         """Nobody asks for this run any more: if it is over, hold nothing of it."""

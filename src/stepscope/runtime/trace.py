@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.metadata import OpColumns, StringColumn
+from stepscope.metadata import MemoryColumns, OpColumns, StringColumn, TensorColumns
 from stepscope.runtime.plan import Plan
 from stepscope.runtime.plan_table import UNTIMED, Int64s, PlanTable
 from stepscope.runtime.program import Program
@@ -117,32 +117,45 @@ class Trace:
             return np.concatenate([at_begin, values[steps]]) + self.offset
 
         full = self.level >= 3
-        noted = self.noted_shapes() if full else {}
-        spans = Spans(self.spans)
         threads = np.concatenate([np.full(sources, self.thread), thread[steps]])
-        begun, ended = timed(start), timed(end)
+        times = timed(scheduled), timed(start), timed(end)
+        if not full:
+            return self._with_spans(table, rows, threads, times)
+        noted = self.noted_shapes()
+        tensors = table.tensors(row_of, noted)
+        memory = table.memory(row_of, noted, start, end, self.offset, self._forwarded())
+        return self._with_spans(table, rows, threads, times, tensors, memory)
+
+    def _with_spans(
+        self,
+        table: PlanTable,
+        rows: Any,
+        threads: Int64s,
+        times: tuple[Int64s, Int64s, Int64s],
+        tensors: TensorColumns | None = None,
+        memory: MemoryColumns | None = None,
+    ) -> OpColumns:
+        """These rows of the table, by when each was scheduled, began and ended; the spans below."""
+        spans = _Spans(self.spans)
+        scheduled, start, end = times
         return OpColumns.build(
             name=spans.after(table.names[rows], spans.names),
             op=spans.after(table.ops[rows], ["Annotation"] * len(self.spans)),
             device=spans.after(
                 table.devices[rows],
-                spans.devices(table.devices[rows].values, threads, begun, ended, self.offset),
+                spans.devices(table.devices[rows].values, threads, start, end, self.offset),
             ),
             label=spans.after(
                 table.labels[rows], [f"{name} = Annotation()" for name in spans.names]
             ),
             thread=np.concatenate([threads, spans.threads]),
-            scheduled_ns=np.concatenate([timed(scheduled), spans.starts + self.offset]),
-            start_ns=np.concatenate([begun, spans.starts + self.offset]),
-            end_ns=np.concatenate([ended, spans.ends + self.offset]),
+            scheduled_ns=np.concatenate([scheduled, spans.starts + self.offset]),
+            start_ns=np.concatenate([start, spans.starts + self.offset]),
+            end_ns=np.concatenate([end, spans.ends + self.offset]),
             step=self.step_id,
             thread_names=self.thread_names,
-            tensors=table.tensors(row_of, noted) if full else None,
-            memory=(
-                table.memory(row_of, noted, start, end, self.offset, self._forwarded())
-                if full
-                else None
-            ),
+            tensors=tensors,
+            memory=memory,
         )
 
     def _forwarded(self) -> dict[int, tuple[int, int]]:
@@ -169,7 +182,7 @@ class Trace:
         return shapes | self.noted_shapes()
 
 
-class Spans:
+class _Spans:
     """The user's spans as columns, to stand after the ops."""
 
     def __init__(self, notes: list[Note]) -> None:

@@ -6,27 +6,12 @@ import shutil
 
 import pytest
 
+from small_profile import write_profile
 from stepscope.cli.command_line import COMMANDS
 from stepscope.cli.typical_run import typical_run
 from stepscope.metadata import iter_runs
-from stepscope.metadata.xplane import XSpace
 
 READS_RUNS = [c for c in COMMANDS if c not in ("run", "completion", "coverage", "oom")]
-
-
-def xplane(path):
-    """A profile: one step on one thread, of two ops."""
-    message = XSpace()
-    host = message.planes.add(name="/host:CPU")
-    for key, name in enumerate(("ExecutorState::Process", "mm:MatMul", "a/b:AddV2"), 1):
-        host.event_metadata[key].name = name
-    host.stat_metadata[1].name = "id"
-    line = host.lines.add(id=42, name="worker", timestamp_ns=5_000)
-    step = line.events.add(metadata_id=1, offset_ps=0, duration_ps=9_000_000)
-    step.stats.add(metadata_id=1, int64_value=7)
-    line.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=2_000_000)
-    line.events.add(metadata_id=3, offset_ps=4_000_000, duration_ps=1_000_000)
-    path.write_bytes(message.SerializeToString())
 
 
 def tensorflow_metadata(place, data_dir, recorded, command):
@@ -74,7 +59,7 @@ def compressed_timeline(place, data_dir, recorded, command):
 
 
 def profile(place, data_dir, recorded, command):
-    xplane(place / "vm.xplane.pb")
+    write_profile(place / "vm.xplane.pb")
     return place / "vm.xplane.pb"
 
 
