@@ -114,6 +114,7 @@ class FlowMemory(RunMemory):
         self._flow = FlowAccountant(self)
         self._accountant = self._flow  # type: ignore[assignment]
         self._now = 0
+        """The latest end of an op that is counted: an earlier one may be counted after it."""
         self.executions = 0
 
     # -- executions ----------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class FlowMemory(RunMemory):
         with self._lock:
             if self._closed:
                 return None
-            self._now = now
+            self._now = max(self._now, now)
             before = execution.before
             if before is not None:
                 if before.charged:

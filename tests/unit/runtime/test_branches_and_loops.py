@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -18,6 +19,7 @@ from stepscope.errors import (
 )
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import plan
+from stepscope.runtime.flow_memory import FlowMemory
 
 MB = 1 << 20
 N = MB // 4
@@ -282,6 +284,42 @@ def test_live_and_peak_bytes_of_a_loop(executor: str) -> None:
     assert 3 * MB <= metadata.peak_bytes() <= 3 * MB + 32
     assert big.kind.tolist()[-3:] == ["output", "temporary", "output"]
     assert set(rows.name) == {"x", "start", "while/Less", "while/add", "while/Square"}
+
+
+def test_what_another_thread_ended_earlier_frees_nothing_too_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker may be held up between the end of its op and the counting of its memory."""
+    monkeypatch.setattr(plan, "EXPENSIVE_NS", -1)
+    late_ended, early_counted, late_counted = (threading.Event() for _ in range(3))
+    count = FlowMemory.end
+
+    def held_up(self: FlowMemory, task: Any, *rest: Any) -> Any:
+        name = self.table.plan.nodes[task.step].name
+        if name == "late":
+            late_ended.set()
+            assert early_counted.wait(20)
+        owners = count(self, task, *rest)
+        if name == "late":
+            late_counted.set()
+        elif name == "early":
+            early_counted.set()
+            assert late_counted.wait(20)
+        return owners
+
+    def gate() -> Any:
+        assert late_ended.wait(20)
+        return np.ones(N, np.float32)
+
+    opened = tf.py_func(gate, [], tf.float32)
+    opened.set_shape([N])
+    early = tf.square(opened, name="early")
+    fed = tf.placeholder(tf.float32, [N])
+    late = tf.square(fed, name="late")
+    branch = tf.cond(tf.constant(True), lambda: tf.constant(1), lambda: tf.constant(2))
+    monkeypatch.setattr(FlowMemory, "end", held_up)
+    with session("pooled") as made:
+        traced(made, "pooled", [early.op, late.op, branch], {fed: np.ones(N)})
 
 
 def test_what_is_constant_in_a_loop_is_held_until_it_ends() -> None:
