@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-tf215 check bench bench-diff bench-workers fuzz docs clean
+.PHONY: help demo browser pictures test test-tf215 check bench bench-diff bench-workers fuzz search docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -69,6 +69,10 @@ bench-workers: $(DEV)   ## the files of 1,000 workers, merged and asked about (m
 
 fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
 	$(BIN)/python tests/fuzz/fuzz_readers.py
+
+search: $(DEV)   ## every random test with 2,000 examples that differ each time (some minutes)
+	STEPSCOPE_HYPOTHESIS=search $(BIN)/python -m pytest --numprocesses $(JOBS) --timeout=1800 \
+	  $$(grep --recursive --files-with-matches --include='test_*.py' '^@given' tests)
 
 docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import random_examples  # noqa: F401 - its profiles hold for every random test
 from cluster_servers import Nursery, Servers
 from stepscope.graph import registry
 

@@ -4,10 +4,11 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope.tf1 as tf
+from random_examples import examples
 from stepscope.errors import DeadlineExceededError
 from stepscope.graph.build import apply_op
 from stepscope.graph.registry import Kernel, is_registered, register
@@ -88,7 +89,7 @@ def expected_of(x, before, after):
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["inline", "parallel"])
-@settings(max_examples=15)
+@examples(15)
 @given(
     before=st.integers(0, 4),
     after=st.integers(0, 4),

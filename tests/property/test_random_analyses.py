@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import specs
 from test_random_graphs import session_of
 from test_random_memory import with_options
 
+from random_examples import examples
 from stepscope.analysis import (
     coverage,
     critical_path,
@@ -53,7 +54,7 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(ROWS, min_size=1, max_size=3), st.sampled_from(GROUPINGS))
 def test_shares_sum_to_one_and_rows_to_the_whole(runs, by):
     profile = op_profile([metadata_of(rows) for rows in runs], by)
@@ -72,7 +73,7 @@ def test_shares_sum_to_one_and_rows_to_the_whole(runs, by):
 SPANS = st.lists(st.tuples(TIMES, TIMES, st.integers(0, 2)), max_size=15)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SPANS)
 def test_self_times_hold_with_a_clock_that_ran_backwards(spans):
     start, end, lane = (np.array(part, np.int64) for part in zip(*spans, strict=True)) if spans \
@@ -96,7 +97,7 @@ EVENTS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(EVENTS, st.data())
 def test_the_peak_is_the_most_that_a_replay_finds(wanted, data):
     rows, live, highest, held = [], dict.fromkeys(DEVICES, 0), dict.fromkeys(DEVICES, 0), []
@@ -123,7 +124,7 @@ def test_the_peak_is_the_most_that_a_replay_finds(wanted, data):
     assert {m.device for m in profile.devices} == {d for d, peak in highest.items() if peak}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(ROWS)
 def test_lanes_fill_the_run_and_placement_counts_every_execution(rows):
     run = metadata_of(rows)
@@ -141,7 +142,7 @@ def test_lanes_fill_the_run_and_placement_counts_every_execution(rows):
     assert {row.name for row in report.rows} == {row[0] for row in rows}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(ROWS)
 def test_a_path_fills_the_run_whatever_the_clock_said(rows):
     forward = [(*row[:4], *sorted(row[4:])) for row in rows]
@@ -155,7 +156,7 @@ def test_a_path_fills_the_run_whatever_the_clock_said(rows):
 
 
 @pytest.mark.parametrize("executor", ["caller's thread", "pool of four"])
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(drawn=specs())
 def test_real_runs_of_random_graphs_keep_every_promise(executor, drawn):
     spec, example = drawn

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope.tf1 as tf
+from random_examples import examples
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import plan
@@ -96,7 +97,7 @@ def _values(state: dict[str, Any]) -> list[Any]:
     return [tf.identity(state[name]) for name in NAMES]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(program=programs, start=st.tuples(*[st.integers(0, 50)] * 3))
 def test_structured_programs(program: Any, start: tuple[int, int, int]) -> None:
     expected = in_python(program, dict(zip(NAMES, start, strict=True)))

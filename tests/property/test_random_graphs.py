@@ -8,10 +8,11 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from random_graphs import KEEPER, build, evaluate, specs
 
 import stepscope.tf1 as tf
+from random_examples import examples
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import buffers, plan
@@ -154,7 +155,7 @@ def check_order(metadata):
 
 
 @pytest.mark.parametrize("executor", ["default", "pool of four"])
-@settings(max_examples=40)
+@examples(40)
 @given(drawn=specs())
 def test_runs_side_by_side_have_nothing_in_common(executor, drawn):
     spec, example = drawn

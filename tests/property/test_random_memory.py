@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from random_graphs import specs
 from test_random_graphs import session_of
 
+from random_examples import examples
 from stepscope.errors import ResourceExhaustedError
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
@@ -48,7 +49,7 @@ def replay(rows):
 
 
 @pytest.mark.parametrize("executor", ["caller's thread", "default", "pool of four"])
-@settings(max_examples=60)
+@examples(60)
 @given(drawn=specs())
 def test_every_byte_has_one_owner_at_every_instant(executor, drawn):
     spec, example = drawn
@@ -80,7 +81,7 @@ def test_every_byte_has_one_owner_at_every_instant(executor, drawn):
                 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(drawn=specs(max_devices=1))
 def test_a_limit_decides_to_the_byte(drawn):
     spec, feeds = drawn

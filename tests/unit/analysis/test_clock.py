@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulated_cluster import (
     BEGIN,
@@ -17,6 +17,7 @@ from simulated_cluster import (
 )
 
 import stepscope
+from random_examples import examples
 from stepscope.analysis import clocks
 from stepscope.analysis.clock_bounds import hull, solve
 from stepscope.analysis.messages import traffic
@@ -181,7 +182,7 @@ lines = st.tuples(st.integers(-(10**10), 10**10), st.floats(-2e-4, 2e-4))
 places = st.lists(st.tuples(st.integers(0, 10**11), st.integers(0, 10**7)), min_size=1)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(line=lines, upper=places, lower=places)
 def test_the_true_line_is_always_within_the_bounds(line, upper, lower):
     offset, drift = line

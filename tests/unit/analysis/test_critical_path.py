@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from analysed_runs import CPU0, CPU1, T0, run_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope
 import stepscope.tf1 as tf
+from random_examples import examples
 from stepscope.analysis import critical_path
 from stepscope.analysis.edges import Edges
 
@@ -162,7 +163,7 @@ def simulated_runs(draw):
     return run_of(*rows)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(simulated_runs())
 def test_the_path_is_one_of_the_graph_and_fills_the_run(run):
     path = critical_path(run)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulated_cluster import (
     BEGIN,
@@ -18,6 +18,7 @@ from simulated_cluster import (
 )
 
 import stepscope
+from random_examples import examples
 from stepscope.analysis import critical_path, network
 from stepscope.analysis.messages import traffic
 from stepscope.export import chrome
@@ -216,7 +217,7 @@ def test_an_unknown_grouping_is_refused():
 works = st.lists(st.integers(MS, 30 * MS), min_size=2, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(work=works, offset=st.integers(-(10**10), 10**10), ppm=st.floats(-200, 200))
 def test_parts_add_up_and_a_clearly_late_worker_is_named(work, offset, ppm):
     steps = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from analysed_runs import CPU0, CPU1, run_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope
+from random_examples import examples
 from stepscope.analysis import parallelism
 
 TWO = run_of(
@@ -61,7 +62,7 @@ spans = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(spans)
 def test_times_add_up(rows):
     run = run_of(

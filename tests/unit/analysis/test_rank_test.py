@@ -6,9 +6,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from random_examples import examples
 from stepscope.analysis.rank_test import compare, holm
 
 
@@ -16,7 +17,7 @@ def p_of(base, new):
     return float(compare(np.array([base], float), np.array([new], float)).p[0])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=5),
     st.lists(st.integers(0, 6), min_size=1, max_size=5),

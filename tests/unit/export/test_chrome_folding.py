@@ -7,9 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from random_examples import examples
 from stepscope.export import chrome
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata, TensorColumns
 
@@ -124,7 +125,7 @@ SLICES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(SLICES, st.floats(0, 1))
 def test_folded_slices_never_cross(rows, part):
     """Whatever the ops are like: nested, crossing, empty, with threads and without."""

@@ -8,11 +8,12 @@ from collections import Counter, deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto import config_pb2
 
 import stepscope
+from random_examples import examples
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata
 from stepscope.metadata.allocation_log import LogSettings, json_of, log_of
 
@@ -228,7 +229,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     rows=ROWS,
     capacity=st.integers(1, 20),

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 
@@ -44,7 +44,6 @@ def test_tensorflows_file(data_dir):
     assert load(str(data_dir / "py_function" / "run_metadata.pb")).ops.op[2] == "PyFunc"
 
 
-@settings(deadline=None)
 @given(st.integers(1, len(MLP) - 1))
 def test_a_cut_file_gives_what_stands_before_the_cut(length):
     if length < FIRST_ENTRY:
@@ -66,7 +65,6 @@ def test_a_cut_file_gives_what_stands_before_the_cut(length):
     RunMetadata.FromString(metadata.SerializeToString())
 
 
-@settings(deadline=None)
 @given(st.integers(2000, 20000), st.binary(min_size=1, max_size=40))
 def test_damage_in_the_middle_never_crashes(position, noise):
     data = MLP[:position] + noise + MLP[position + len(noise) :]
@@ -76,7 +74,6 @@ def test_damage_in_the_middle_never_crashes(position, noise):
     assert isinstance(metadata.peak_bytes(), int)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_a_clear_error_or_a_run(data):
     try:

@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from random_examples import examples
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata
 from stepscope.metadata.out_of_memory import (
     BatchHint,
@@ -97,7 +98,7 @@ TENSOR = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(TENSOR, max_size=30), st.integers(0, 1 << 55), st.integers(0, 8))
 def test_rows_sum_to_the_live_bytes_however_many_are_shown(tensors, limit, shown):
     report = out_of_memory(request(1 << 56), alive(*tensors), limit=limit)
@@ -181,7 +182,7 @@ def test_the_batch_that_would_fit():
     )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     batch=st.integers(2, 100),
     widths=st.lists(st.integers(1, 50), max_size=6),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from random_examples import examples
 from stepscope import _messages as pb
 from stepscope.metadata.decode import decode_ops
 from stepscope.metadata.step_stats import StepStatsTable
@@ -73,7 +74,7 @@ def check(table, expected):
 
 
 @pytest.mark.parametrize("times", [1, 40])
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_the_same_as_protobuf(times, data):
     # Few rows are walked one by one, many are scanned side by side.
@@ -86,7 +87,7 @@ def test_the_same_as_protobuf(times, data):
     check(table, [node for device in stats.dev_stats for node in device.node_stats])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_any_order_and_unknown_fields(data):
     fields = []
@@ -109,7 +110,6 @@ def test_any_order_and_unknown_fields(data):
     check(StepStatsTable(b"\x0a" + length + stats), [node] * len(rows))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60))
 def test_varints(values):
     data = b"".join(b"\x08" + _varint(value) for value in values)
