@@ -7,6 +7,7 @@ turn, and medians over the rounds are compared.
 from __future__ import annotations
 
 import json
+import math
 import platform
 import statistics
 import time
@@ -43,6 +44,60 @@ def medians(
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """Two sides run in pairs: the median of the pairs' ratios, and how far it can be trusted."""
+
+    first: float
+    """Median nanoseconds."""
+    second: float
+    ratio: float
+    low: float
+    """In 19 of 20 such measurements the true median lies between this and `high`."""
+    high: float
+    more: float
+    """Median of what the first side took more, in nanoseconds."""
+    count: int
+
+    def said(self) -> str:
+        """The spread, for a note."""
+        return (
+            f"{self.more / 1e3:.0f} us more; median of {self.count} pairs, "
+            f"95% of the time between {self.low:.4f} and {self.high:.4f}"
+        )
+
+
+def in_pairs(
+    first: Callable[[], object], second: Callable[[], object], *, rounds: int, warmup: int = 10
+) -> Pairs:
+    """For differences smaller than the machine's noise: each pair is its own comparison.
+
+    What slows the machine for longer than a pair takes slows both sides of it. Whoever goes first
+    changes from pair to pair. Many short pairs say more than few long ones.
+    """
+    for _ in range(warmup):
+        first(), second()
+    pairs = []
+    for n in range(rounds):
+        took = [0, 0]
+        for side in (0, 1) if n % 2 else (1, 0):
+            t0 = clock()
+            (first, second)[side]()
+            took[side] = clock() - t0
+        pairs.append(took)
+    ratios = sorted(a / b for a, b in pairs)
+    away = 0.98 * rounds**0.5
+    return Pairs(
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+        statistics.median(ratios),
+        ratios[max(0, math.floor(rounds / 2 - away))],
+        ratios[min(rounds - 1, math.ceil(rounds / 2 + away))],
+        statistics.median(a - b for a, b in pairs),
+        rounds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One row: what was compared, both figures, their ratio, and the target it has to meet."""
 
@@ -73,6 +128,14 @@ def compare(
     ratio = ours / theirs
     target, met = ("", None) if limit is None else at_most(limit, ratio)
     return Result(what, ours / scale, theirs / scale, ratio, target, met, unit, note)
+
+
+def paired(what: str, pairs: Pairs, limit: float | None) -> Result:
+    """A row of two sides that ran in pairs; the ratio, to be at most `limit`, is the pairs'."""
+    target, met = ("", None) if limit is None else at_most(limit, pairs.ratio)
+    return Result(
+        what, pairs.first / 1e6, pairs.second / 1e6, pairs.ratio, target, met, note=pairs.said()
+    )
 
 
 def table(results: Sequence[Result]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import stepscope
 import stepscope.tf1 as ours
 from benchmarks.engine import OPS, Side, chain, two_clock_reads
-from benchmarks.harness import Result, compare, medians
+from benchmarks.harness import Result, compare, in_pairs, medians, paired
 from stepscope.options import RunOptions
 
 
@@ -61,31 +61,29 @@ def _elementwise(length: int, floats: int) -> tuple[Any, Any, Any]:
 
 def _large_ops() -> Iterator[Result]:
     """A long chain, which shows what each op pays, and a short one, which shows what a run pays."""
+    yield from _large_chain(OPS, rounds=150, limit=1.01)
+    yield from _large_chain(20, rounds=1500, limit=None)
+
+
+def _large_chain(length: int, rounds: int, limit: float | None) -> Iterator[Result]:
     floats = 1_000_000
-    for length, rounds, target in ((OPS, 40, 1.01), (20, 200, None)):
-        with_log, without = _with_and_without(length, floats, rounds)
-        extra = (with_log - without) / 1e3
-        yield compare(
-            f"chain of {length:,} ops of 1 million elements, with the log", with_log, without,
-            target, note=f"{extra:.0f} us more per run",
-        )  # fmt: skip
-
-
-def _with_and_without(length: int, floats: int, rounds: int) -> tuple[float, float]:
-    """Seconds of a run with the log at its defaults, and without."""
     graph, x, total = _elementwise(length, floats)
     feed = {x: np.ones(floats, np.float32)}
     session = stepscope.Session(graph=graph)
     metadata = stepscope.RunMetadata()
     on = RunOptions(report_tensor_allocations_upon_oom=True)
-    with_log, without = medians(
-        lambda: session.run(total, feed, options=on, run_metadata=metadata),
-        lambda: session.run(total, feed),
-        rounds=rounds,
-        warmup=5,
-    )
+
+    def logged() -> Any:
+        return session.run(total, feed, options=on, run_metadata=metadata)
+
+    def plain() -> Any:
+        return session.run(total, feed)
+
+    what = f"chain of {length:,} ops of 1 million elements"
+    yield paired(f"{what}, with the log", in_pairs(logged, plain, rounds=rounds), limit)
+    noise = in_pairs(plain, plain, rounds=rounds)
+    yield paired(f"{what}, without the log, against itself", noise, None)
     session.close()
-    return with_log, without
 
 
 def memory_off(_tf: Any) -> Iterator[Result]:

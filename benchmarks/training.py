@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import stepscope.tf1 as ours
-from benchmarks.harness import Result, at_most, compare, medians
+from benchmarks.harness import Result, at_most, compare, in_pairs, medians, paired
 
 STEPS = 200
 """Of the CNN, over which the process's memory has to stay flat."""
@@ -99,8 +99,8 @@ def training_steps(tf: Any) -> Iterator[Result]:
         plain, theirs = medians(mine.step, other.step, rounds=rounds, warmup=warmup)
         yield compare(f"{name}: SGD step", plain, theirs, limit,
                       note="both engines with their default threads")  # fmt: skip
-        traced, plain = medians(mine.traced, mine.step, rounds=rounds, warmup=warmup)
-        yield compare(f"{name}: with FULL_TRACE, against without", traced, plain, 1.1)
+        pairs = in_pairs(mine.traced, mine.step, rounds=2 * rounds, warmup=warmup)
+        yield paired(f"{name}: with FULL_TRACE, against without", pairs, 1.1)
         mine.session.close()
         other.session.close()
 

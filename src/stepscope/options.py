@@ -98,7 +98,9 @@ class RunOptions(MessageBacked):
     `report_tensor_allocations_upon_oom`.
     """
 
-    __slots__ = ()
+    # What `resolve` said last, with the edition of the content it was said of. An object that gave
+    # out a part of itself may change unseen: it has no edition.
+    __slots__ = ("_edition", "_resolved")
     _message_class = _messages.RunOptionsMessage
     _aliases: ClassVar[dict[str, str]] = {
         "report_allocations_on_oom": "report_tensor_allocations_upon_oom"
@@ -133,9 +135,50 @@ class RunOptions(MessageBacked):
                 f"allowed are {', '.join(map(repr, ALLOCATION_LOG_ADDRESSES))}"
             )
 
+    def __init__(self, **fields: Any) -> None:
+        self._set_edition(object())
+        super().__init__(**fields)
+
+    def _set_edition(self, edition: object) -> None:
+        object.__setattr__(self, "_edition", edition)
+        object.__setattr__(self, "_resolved", None)
+
+    def _is_changed(self) -> None:
+        if self._edition is not None:
+            self._set_edition(object())
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if isinstance(value, MessageBacked):
+            self._set_edition(None)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        self._is_changed()
+
+    def _replace(self, message: Any) -> None:
+        super()._replace(message)
+        self._is_changed()
+
+    def ClearField(self, field_name: str) -> None:
+        super().ClearField(field_name)
+        self._is_changed()
+
+    def ListFields(self) -> list[tuple[Any, Any]]:
+        self._set_edition(None)
+        return super().ListFields()
+
     def resolve(self) -> ResolvedRunOptions:
         """The options as plain values; `InvalidOptionError` for a value that is not allowed."""
-        return _resolve(self._held.SerializeToString())
+        edition = self._edition
+        if edition is None:
+            return _resolve(self._held.SerializeToString())
+        known: tuple[object, ResolvedRunOptions] | None = self._resolved
+        if known is None or known[0] is not edition:
+            known = edition, _resolve(self._held.SerializeToString())
+            object.__setattr__(self, "_resolved", known)
+        return known[1]
 
 
 @functools.lru_cache(maxsize=256)
@@ -304,8 +347,8 @@ def _describe(value: object) -> str:
 
 def as_run_options(value: object) -> RunOptions | None:
     """What was passed as `options=`, as ours: None, `RunOptions`, or TensorFlow's message."""
-    if value is None:
-        return None
+    if value is None or type(value) is RunOptions:
+        return value
     return _accept(RunOptions, value, "stepscope.RunOptions(trace_level=...)")
 
 

@@ -29,6 +29,7 @@ from stepscope.runtime.pooled import Schedule
 from stepscope.runtime.program import Program
 
 MAX_SHAPES: Final = 32
+_NOTHING: Final[Mapping[int, tuple[int, ...]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class CompiledPlan:
 
     __slots__ = (
         "_allocator", "_curve", "_flow", "_gains", "_lock", "_memory", "_program", "_schedule",
-        "_table", "plan",
+        "_table", "_unknown", "plan",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, allocator: Allocator | None = None) -> None:
@@ -70,6 +71,14 @@ class CompiledPlan:
         self._flow: FlowSchedule | None = None
         self._table: PlanTable | None = None
         self._gains: dict[tuple[int, int], PoolGain] = {}
+        args = enumerate(plan.graph.args.values())
+        self._unknown = [
+            (n, a.index) for n, a in args if plan.steps[a.index].shapes[0].known is None
+        ]
+
+    def unknown_shapes(self, feeds: Sequence[Array]) -> Mapping[int, tuple[int, ...]]:
+        """By step, the shapes of what is fed (in plan order) that the plan does not know."""
+        return {step: feeds[n].shape for n, step in self._unknown} if self._unknown else _NOTHING
 
     @property
     def program(self) -> Program:

@@ -50,7 +50,7 @@ from stepscope.runtime.pools import PoolSet, Task, WorkerPool
 from stepscope.runtime.report import RunReport
 from stepscope.runtime.run_handler import RunHandler, hold_run_handler_pool
 from stepscope.runtime.settings import SessionSettings
-from stepscope.runtime.trace import Trace, clock, wall_offset
+from stepscope.runtime.trace import Trace, clock
 
 
 @functools.lru_cache(maxsize=64)
@@ -122,14 +122,8 @@ class Dispatcher:
         if level:
             kind = FlowTrace if plan.plan.has_flow else Trace
             trace = report.trace = kind(
-                plan.plan, plan.table, level, state.step_id, wall_offset(), clock(),
-                fed_shapes={
-                    node.index: value.shape
-                    for node, value in zip(compiled.graph.args.values(), feeds, strict=True)
-                },
-                thread=threading.get_native_id(),
-            )  # fmt: skip
-            trace.thread_names[trace.thread] = threading.current_thread().name
+                plan.plan, plan.table, level, state.step_id, plan.unknown_shapes(feeds)
+            )
         debugger = None
         if options.debug_options is not None:
             debugger = Debugger(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,13 @@ import numpy as np
 from stepscope.metadata import MemoryColumns, OpColumns, TensorColumns
 from stepscope.metadata.allocations import ALLOCATE
 from stepscope.runtime.flow_memory import FlowMemory, FlowOwner
-from stepscope.runtime.plan_table import Int64s
+from stepscope.runtime.plan import Plan
+from stepscope.runtime.plan_table import Int64s, PlanTable
 from stepscope.runtime.trace import Trace
 
 Shape = tuple[int, ...] | None
 
 
-@dataclass(slots=True)
 class FlowTrace(Trace):
     """As `Trace`, but `events` has an entry per execution.
 
@@ -27,7 +26,18 @@ class FlowTrace(Trace):
     memory knows it by); shapes are there at the full level only.
     """
 
-    memory: FlowMemory | None = None
+    __slots__ = ("memory",)
+
+    def __init__(
+        self,
+        plan: Plan,
+        table_of: Callable[[], PlanTable],
+        level: int,
+        step_id: int,
+        fed_shapes: Mapping[int, tuple[int, ...]],
+    ) -> None:
+        super().__init__(plan, table_of, level, step_id, fed_shapes)
+        self.memory: FlowMemory | None = None
 
     def add(
         self, step: int, ready: int, began: int, ended: int, outputs: Sequence[Any], number: int
@@ -35,14 +45,6 @@ class FlowTrace(Trace):
         """A node was executed."""
         shapes = tuple([_shape(value) for value in outputs]) if self.level >= 3 else ()
         self.events.append((step, ready, began, ended, threading.get_native_id(), shapes, number))
-
-    def freeze(self) -> FlowTrace:
-        return FlowTrace(
-            self.plan, self.table_of, self.level, self.step_id, self.offset, self.begin, self.end,
-            self.fed_shapes, [], None, list(self.events), [], self.thread,
-            dict(self.thread_names), self.complete, list(self.spans), dict(self.pauses),
-            self.memory,
-        )  # fmt: skip
 
     def executed(self) -> int:
         """How many steps ran to their end at least once."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepscope.metadata.allocations import FAILED, FREE, HELD, AllocationColumns
 from stepscope.ops.resources import Holding
+from stepscope.ops.variable_cells import KIND as VARIABLE
 from stepscope.runtime.accountant import Event, Found, Owner
 from stepscope.runtime.memory_curve import MemoryCurve
 from stepscope.runtime.memory_table import MemoryTable, Port
@@ -92,6 +93,8 @@ class Rows:
 class MemoryRecord:
     """One run's memory. `curve` is None for a run on a pool, whose events were counted."""
 
+    __slots__ = ("_columns", "_curve", "_memory", "_trace", "cut_short", "failed")
+
     def __init__(
         self, memory: RunMemory, trace: Trace, curve: Callable[[], MemoryCurve] | None
     ) -> None:
@@ -147,10 +150,13 @@ class MemoryRecord:
 
     def _ending(self, e: HeldEvent) -> _Held:
         if self._curve is not None and e.ends >= 0:
-            # It belongs to the end of its step, before the next one begins at the same instant.
+            # It belongs to the end of its step, before the next one begins at the same instant. An
+            # array that a variable gives up may be the temporary of ops that still read it from
+            # then on; what came out of a queue goes once the step's own outputs are there.
             line = self._curve().line_of(e.ends)
             if line < len(self._trace.marks) and self._trace.marks[line]:
-                return _Held(self._trace.marks[line], 2 * line + 1.5, e.event, e.holding)
+                place = 2 * line + (0.5 if e.holding.kind == VARIABLE else 1.5)
+                return _Held(self._trace.marks[line], place, e.event, e.holding)
         return _Held(e.time, -1.0, e.event, e.holding)
 
     def _events(self) -> tuple[Iterable[tuple[float, Event]], Mapping[Port, int]]:

@@ -268,7 +268,8 @@ class Program:
         elif arena:
             opening.append(f"{arena}, = arena")
         if variant.memory:
-            opening.append("before = context.memory.before; seen = context.memory.seen")
+            first = "before" if variant.memory == "counted" else "remember"
+            opening.append(f"{first} = context.memory.{first}; seen = context.memory.seen")
         return "    " + ("; ".join(opening) or "pass")
 
     def _first_users(self) -> dict[int, list[int]]:
@@ -278,23 +279,32 @@ class Program:
 
     def _before(self, i: int, step: Step, variant: Variant) -> list[str]:
         """The memory is told that a step begins."""
-        if self._table().specials[i]:
-            return [f"before({i}, ({', '.join(self._inputs(step))},))"]
-        return [f"before({i})"] if variant.memory == "counted" else []
+        special, inputs = self._table().specials[i], self._inputs(step)
+        if variant.memory == "counted":
+            return [f"before({i}, ({', '.join(inputs)},))" if special else f"before({i})"]
+        return [f"h = remember({inputs[0]})"] if special == "variable" else []
 
     def _after(self, i: int, step: Step, variant: Variant) -> list[str]:
         """The memory is told what a step made."""
         table = self._table()
         if variant.memory != "counted" and not table.looks[i]:
             return []
-        outputs = "".join(f"{self._port(i, s)}, " for s in range(len(step.node.output_dtypes)))
-        arguments = [str(i), f"({outputs})"]
-        source = next((o.source for o in table.made[i] if o.may_copy), None)
-        if source is not None:
-            arguments.append(f"source={self._inputs(step)[step.kernel.views[0]]}")
+        outputs = [self._port(i, s) for s in range(len(step.node.output_dtypes))]
+        made, unless = table.made[i], ""
+        arguments = [str(i), f"({''.join(f'{output}, ' for output in outputs)})"]
+        if any(o.may_copy for o in made):
+            source = self._inputs(step)[step.kernel.views[0]]
+            arguments.append(f"source={source}")
+            if len(outputs) == 1:
+                # A view has what it is a view of as its base, or the same base.
+                base = f"{outputs[0]}.base"
+                unless = f"{base} is {source} or {base} is {source}.base is not None or "
         if table.specials[i] == "variable":
-            arguments.append(f"cell={self._inputs(step)[0]}")
-        return [f"seen({', '.join(arguments)})"]
+            cell = self._inputs(step)[0]
+            arguments.append(f"cell={cell}")
+            unless = "" if made else f"h is {cell}.holdings() or "
+        call = f"seen({', '.join(arguments)})"
+        return [call if variant.memory == "counted" else unless + call]
 
     def _inputs(self, step: Step) -> list[str]:
         """The inputs as a kernel gets them."""

@@ -4,9 +4,10 @@ A run has a `RunMemory` only where somebody needs it. It *counts* when each op h
 it runs (a limit it may not fit, or a pool, whose order nobody knows beforehand); otherwise it only
 notes what the plan could not know, and the rest is worked out from the plan afterwards.
 
-Guarantees. The methods may be called by any thread of the run. A request that does not fit raises
-`Refused` before its kernel runs, or right after it where only the kernel can tell the size. After
-`close` nothing is charged any more, whatever an abandoned op still does.
+Guarantees. The methods may be called by any thread of the run (one that only takes notes has one
+thread, and takes no lock). A request that does not fit raises `Refused` before its kernel runs, or
+right after it where only the kernel can tell the size. After `close` nothing is charged any more,
+whatever an abandoned op still does.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ class RunMemory:
     """See the module's text."""
 
     # A run that only takes notes comes between large ops, which leave no cache behind: it is to
-    # touch as little memory as it can, and makes no `Accountant`.
+    # touch as little memory as it can, and has nothing of what counting needs.
     __slots__ = (
-        "_account", "_accountant", "_allocator", "_before", "_closed", "_copied", "_fed", "_lock",
-        "counts", "forwards", "held_events", "notes", "opening", "refused", "replaced", "step_id",
-        "table", "view_addresses",
+        "_account", "_accountant", "_allocator", "_before", "_begun", "_closed", "_copied", "_fed",
+        "_lock", "counts", "forwards", "held_events", "notes", "opening", "refused", "replaced",
+        "step_id", "table", "view_addresses",
     )  # fmt: skip
 
     def __init__(
@@ -108,18 +109,20 @@ class RunMemory:
         self.replaced: list[Replaced] = []
         self.opening: list[Holding] = []
         """What variables and queues held when the run began, where somebody asked."""
-        self._fed: Sequence[Fed] = ()
+        self._fed: list[tuple[tuple[int, ...], int, int]] = []
+        """Shape, bytes and address of what was fed, in the order of the table's feeds."""
         self.view_addresses: Sequence[int] = ()
         """Where the views of the program's buffers lay, if it had them all from the start."""
         self.refused: Request | None = None
         self._allocator = allocator
         self._account: Account | None = None
         self._closed = False
-        self._lock = threading.RLock()
-        self._before: dict[int, Before] = {}
         self._copied: dict[int, list[Holding]] = {}
         """By thread, what its op took out of a queue and copies."""
-        self._accountant: Accountant | None = None
+        if counts:
+            self._lock = threading.RLock()
+            self._before: dict[int, Before] = {}
+            self._accountant: Accountant | None = None
 
     @property
     def accountant(self) -> Accountant:
@@ -131,7 +134,8 @@ class RunMemory:
     @property
     def feeds(self) -> Sequence[Fed]:
         """What was fed, each array once."""
-        return list({(f.address, f.bytes): f for f in reversed(self._fed)}.values())[::-1]
+        fed = [Fed(step, *facts) for step, facts in zip(self.table.feeds, self._fed, strict=False)]
+        return list({(f.address, f.bytes): f for f in reversed(fed)}.values())[::-1]
 
     # -- the run as a whole --------------------------------------------------------------------
 
@@ -140,21 +144,18 @@ class RunMemory:
         self._account = account
         if opening:
             self.opening = self._allocator.holdings()
-        fed = [
-            Fed(step, array.shape, array.nbytes, address_of(array))
-            for step, array in zip(self.table.feeds, arrays, strict=True)
-        ]
+        fed = [(array.shape, array.nbytes, address_of(array)) for array in arrays]
         if account is None:
             self._fed = fed
             return
-        self._fed, charged = [], set()
-        for feed in fed:
-            if (feed.address, feed.bytes) not in charged:
-                charged.add((feed.address, feed.bytes))
-                name, slot, dtype = self.table.feeds[feed.step]
-                device = self.table.plan.nodes[feed.step].device
-                self._request(name, slot, device, dtype, feed.shape, feed.bytes)
-            self._fed.append(feed)
+        charged = set()
+        for step, (shape, size, address) in zip(self.table.feeds, fed, strict=True):
+            if (address, size) not in charged:
+                charged.add((address, size))
+                name, slot, dtype = self.table.feeds[step]
+                device = self.table.plan.nodes[step].device
+                self._request(name, slot, device, dtype, shape, size)
+            self._fed.append((shape, size, address))
 
     def finish(self) -> None:
         """Every step is done."""
@@ -164,6 +165,9 @@ class RunMemory:
 
     def close(self) -> None:
         """The run is over, one way or the other: nothing of it counts any more."""
+        if not self.counts:
+            self._closed = True
+            return
         with self._lock:
             self._closed = True
             if self._account is not None:
@@ -172,12 +176,7 @@ class RunMemory:
     # -- steps ---------------------------------------------------------------------------------
 
     def before(self, i: int, arguments: Sequence[Any] = ()) -> None:
-        """A step begins; `arguments` where it changes a variable or a queue."""
-        if not self.counts and self._account is None:
-            # The run has one thread, and nothing is charged.
-            if arguments and self.table.specials[i] == "variable":
-                self._remember(i, arguments[0], clock(), 0)
-            return
+        """Where the run counts: a step begins; `arguments` if it changes a variable or a queue."""
         with self._lock:
             if self._closed:
                 return
@@ -188,17 +187,15 @@ class RunMemory:
                     self._remember(i, arguments[0], now, charged)
                 else:
                     self._before[i] = Before(now, [], None, charged)
-            if self.counts:
-                self.accountant.start(i, now)
+            self.accountant.start(i, now)
 
     def seen(
         self, i: int, outputs: Sequence[Any], source: Any = None, cell: VariableCell | None = None
     ) -> None:
         """A step is done, and this is what it made (`source`: what its views are views of)."""
-        if cell is not None and not self.counts and not self.table.made[i]:
-            before = self._before.get(i)
-            if before is not None and before.holdings is cell.holdings():
-                return  # the variable was changed in place, or not at all
+        if not self.counts:
+            self._note(i, outputs, source, cell)
+            return
         with self._lock:
             if self._closed:
                 return
@@ -210,15 +207,34 @@ class RunMemory:
                     self._release(self.table.plan.nodes[i].device, before.charged)
                 if cell is not None:
                     self._compare(i, cell, before, now)
-            if self.counts:
-                if not found:
-                    found = self._addresses(i, outputs)
-                self.accountant.end(i, now, found)
-            else:
-                for slot, what in found.items():
-                    self.notes[i, slot] = what
-            for holding in self._copied.pop(threading.get_ident(), ()):
-                self.held_events.append(HeldEvent(clock(), FREE, holding, i))
+            self.accountant.end(i, now, found or self._addresses(i, outputs))
+            self._let_copied_go(i)
+
+    def remember(self, cell: VariableCell) -> list[Holding]:
+        """Where the run does not count: a step that changes this variable begins.
+
+        What the variable holds. If it holds the same list when the step is done, the step changed
+        it in place or not at all, and there is nothing to be seen.
+        """
+        array = cell.stored
+        holdings = cell.holdings()
+        self._begun = clock(), holdings, None if array is None else weakref.ref(array)
+        return holdings
+
+    def _note(self, i: int, outputs: Sequence[Any], source: Any, cell: VariableCell | None) -> None:
+        """What the plan does not know of a step that is done; the run has one thread."""
+        if self._closed:
+            return
+        for slot, what in self._look(i, outputs, source).items():
+            self.notes[i, slot] = what
+        if cell is not None:
+            self._compare(i, cell, Before(*self._begun, 0), clock())
+        if self._copied:
+            self._let_copied_go(i)
+
+    def _let_copied_go(self, i: int) -> None:
+        for holding in self._copied.pop(threading.get_ident(), ()):
+            self.held_events.append(HeldEvent(clock(), FREE, holding, i))
 
     def _look(self, i: int, outputs: Sequence[Any], source: Any) -> dict[int, Found]:
         found = {}
@@ -227,9 +243,13 @@ class RunMemory:
                 continue
             value = outputs[output.slot]
             copied = output.may_copy and not _shares(value, source)
-            if output.source is None or copied:
-                size = int(getattr(value, "nbytes", 0))
-                found[output.slot] = Found(size, np.shape(value), address_of(value), copied)
+            if output.source is not None and not copied:
+                continue
+            if isinstance(value, np.ndarray):
+                what = Found(value.nbytes, value.shape, address_of(value), copied)
+            else:
+                what = Found(int(getattr(value, "nbytes", 0)), np.shape(value), 0, copied)
+            found[output.slot] = what
         return found
 
     def _addresses(self, i: int, outputs: Sequence[Any]) -> dict[int, Found]:

@@ -7,10 +7,12 @@ and the time each node became ready follow from the plan and are worked out here
 
 from __future__ import annotations
 
+import copy
+import os
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,41 +30,74 @@ def wall_offset() -> int:
     return time.time_ns() - clock()
 
 
-@dataclass(slots=True)
+class _ThisThread(threading.local):
+    """The thread that asks: its number, for which the system is asked once, and its object."""
+
+    def __init__(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        self.number = threading.get_native_id()
+        self.thread = threading.current_thread()
+
+
+_this_thread = _ThisThread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_this_thread.look)
+
+
 class Trace:
-    """One run's record. Times are clock readings; `offset` makes them wall-clock times."""
+    """One run's record. Times are clock readings; `offset` makes them wall-clock times.
 
-    plan: Plan
-    table_of: Callable[[], PlanTable]
-    level: int
-    step_id: int
-    offset: int
-    begin: int
-    end: int = 0
-    fed_shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    marks: list[int] = field(default_factory=list)
-    """Inline: the clock after each step, in the program's order; 0 where it did not get to."""
-    program: Program | None = None
-    events: list[tuple[Any, ...]] = field(default_factory=list)
-    """Pooled: (step, scheduled, start, end, thread)."""
-    notes: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
-    """Shapes the plan could not know: (step, slot, shape)."""
-    thread: int = 0
-    thread_names: dict[int, str] = field(default_factory=dict)
-    complete: bool = False
-    spans: list[Note] = field(default_factory=list)
-    """The user's own, from inside Python ops."""
-    pauses: dict[int, int] = field(default_factory=dict)
-    """Inline: nanoseconds after a step's end that are not the next one's (watched tensors)."""
+    A trace is made between the caller's work and the first op, with nothing in the caches: it takes
+    as little as it can with it. `fed_shapes` are those that the plan does not know.
+    """
 
-    def freeze(self) -> Trace:
+    __slots__ = (
+        "begin", "complete", "end", "events", "fed_shapes", "level", "marks", "notes", "offset",
+        "pauses", "plan", "program", "spans", "step_id", "table_of", "thread", "thread_names",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        plan: Plan,
+        table_of: Callable[[], PlanTable],
+        level: int,
+        step_id: int,
+        fed_shapes: Mapping[int, tuple[int, ...]],
+    ) -> None:
+        """Begins now, on this thread."""
+        self.plan = plan
+        self.table_of = table_of
+        self.level = level
+        self.step_id = step_id
+        self.fed_shapes = fed_shapes
+        self.offset = wall_offset()
+        self.begin = clock()
+        self.end = 0
+        self.marks: list[int] = []
+        """Inline: the clock after each step, in the program's order; 0 where it did not get to."""
+        self.program: Program | None = None
+        self.events: list[tuple[Any, ...]] = []
+        """Pooled: (step, scheduled, start, end, thread)."""
+        self.notes: list[tuple[int, int, tuple[int, ...]]] = []
+        """Shapes the plan could not know: (step, slot, shape)."""
+        here = _this_thread
+        self.thread = here.number
+        self.thread_names = {here.number: here.thread.name}
+        self.complete = False
+        self.spans: list[Note] = []
+        """The user's own, from inside Python ops."""
+        self.pauses: dict[int, int] = {}
+        """Inline: nanoseconds after a step's end that are not the next one's (watched tensors)."""
+
+    def freeze(self) -> Self:
         """A copy that a thread still running cannot change."""
-        return Trace(
-            self.plan, self.table_of, self.level, self.step_id, self.offset, self.begin, self.end,
-            self.fed_shapes, list(self.marks), self.program, list(self.events), list(self.notes),
-            self.thread, dict(self.thread_names), self.complete, list(self.spans),
-            dict(self.pauses),
-        )  # fmt: skip
+        frozen = copy.copy(self)
+        frozen.marks, frozen.events = list(self.marks), list(self.events)
+        frozen.notes, frozen.spans = list(self.notes), list(self.spans)
+        frozen.thread_names, frozen.pauses = dict(self.thread_names), dict(self.pauses)
+        return frozen
 
     def executed(self) -> int:
         """How many steps ran to their end."""

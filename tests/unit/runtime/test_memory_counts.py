@@ -237,6 +237,20 @@ def test_the_old_value_of_a_variable_belongs_to_its_readers(executor):
         assert sorted(left.name) == ["w", "x"]
 
 
+@pytest.mark.parametrize("executor", ["inline", "pooled"])
+def test_the_old_value_of_a_variable_changes_hands_in_one_instant(executor):
+    x, ones = feed()
+    w = tf.Variable(tf.zeros([N]), name="w", use_resource=True)
+    old = w.read_value()
+    with tf.control_dependencies([old]):
+        given = tf.assign(w, x)
+    with tf.control_dependencies([given]):
+        total = tf.reduce_sum(old)
+    with session(executor) as s:
+        s.run(w.initializer)
+        assert traced(s, total, {x: ones}).peak_bytes() == 3 * MB + 4, "x, new, old, the sum"
+
+
 def test_a_variable_that_changes_its_shape():
     x = tf.placeholder(tf.float32, [None], name="x")
     w = tf.Variable(tf.zeros([N]), name="w", validate_shape=False, use_resource=False)
