@@ -72,7 +72,10 @@ __all__ = [
     "AllocationRecord",
     "AllocatorMemoryUsed",
     "AttrValue",
+    "BundleEntry",
+    "BundleHeader",
     "CallableOptions",
+    "CheckpointState",
     "ClusterDef",
     "CollectionDef",
     "CompletenessProto",
@@ -148,7 +151,9 @@ _SCALARS = {
     "sint64": _Field.TYPE_SINT64,
     "uint32": _Field.TYPE_UINT32,
     "uint64": _Field.TYPE_UINT64,
+    "fixed32": _Field.TYPE_FIXED32,
     "fixed64": _Field.TYPE_FIXED64,
+    "bytes": _Field.TYPE_BYTES,
     "double": _Field.TYPE_DOUBLE,
     "string": _Field.TYPE_STRING,
 }
@@ -220,6 +225,27 @@ _OWN_MESSAGES: dict[str, list[tuple[str, str, int]]] = {
         ("close_op_name", "string", 3),
         ("cancel_op_name", "string", 4),
         ("queue_closed_exception_types", "repeated int32", 5),
+    ],
+    # TensorFlow's, of checkpoints; messages inside them are bytes here, the same on the wire.
+    "BundleHeader": [
+        ("num_shards", "int32", 1),
+        ("endianness", "int32", 2),
+        ("version", "bytes", 3),
+    ],
+    "BundleEntry": [
+        ("dtype", "int32", 1),
+        ("shape", "optional bytes", 2),
+        ("shard_id", "int32", 3),
+        ("offset", "int64", 4),
+        ("size", "int64", 5),
+        ("crc32c", "fixed32", 6),
+        ("slices", "repeated bytes", 7),
+    ],
+    "CheckpointState": [
+        ("model_checkpoint_path", "string", 1),
+        ("all_model_checkpoint_paths", "repeated string", 2),
+        ("all_model_checkpoint_timestamps", "repeated double", 3),
+        ("last_preserved_timestamp", "double", 4),
     ],
     "AllocationLog": [
         ("strings", "repeated string", 1),
@@ -356,6 +382,9 @@ PlacementProto: Any = _message_class("Placement")
 SourceProto: Any = _message_class("Source")
 NodeOpProto: Any = _message_class("NodeOp")
 QueueRunnerDef: Any = _message_class("QueueRunnerDef")
+BundleHeader: Any = _message_class("BundleHeader")
+BundleEntry: Any = _message_class("BundleEntry")
+CheckpointState: Any = _message_class("CheckpointState")
 ThreadIdentProto: Any = _message_class("ThreadIdent")
 DevicePeakProto: Any = _message_class("DevicePeak")
 AllocationLogProto: Any = _message_class("AllocationLog")

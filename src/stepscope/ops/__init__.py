@@ -6,6 +6,7 @@ Importing this package registers all of them.
 from stepscope.ops import (
     activations,
     broadcasting,
+    checkpoint_ops,
     clipping,
     comparison,
     conditionals,
@@ -19,6 +20,7 @@ from stepscope.ops import (
     cross_entropy,
     custom,
     diagonals,
+    division,
     elementwise,
     fused_batch_norm,
     global_steps,
@@ -64,6 +66,7 @@ from stepscope.ops import (
 __all__ = [
     "activations",
     "broadcasting",
+    "checkpoint_ops",
     "clipping",
     "comparison",
     "conditionals",
@@ -77,6 +80,7 @@ __all__ = [
     "cross_entropy",
     "custom",
     "diagonals",
+    "division",
     "elementwise",
     "fused_batch_norm",
     "global_steps",

@@ -16,6 +16,7 @@ from stepscope.ops import (
     constants,
     conversion,
     cross_entropy,
+    division,
     elementwise,
     reductions,
     shaping,
@@ -87,7 +88,7 @@ def _reduced(weighted: Tensor, elements: Tensor, factors: Any, reduction: str) -
             count = conversion.cast(shaping.size(elements, name=scope), elements.dtype)
     else:
         return total
-    return elementwise.div_no_nan(reductions.reduce_sum(total), count, name="value")
+    return division.div_no_nan(reductions.reduce_sum(total), count, name="value")
 
 
 def _present(elements: Tensor, factors: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from stepscope.graph import dtypes as dt
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.graph import add_to_collection, control_dependencies
 from stepscope.graph.operation import Tensor
-from stepscope.ops import comparison, conversion, elementwise, reductions, shaping
+from stepscope.ops import comparison, conversion, division, elementwise, reductions, shaping
 from stepscope.ops.initializers import zeros_initializer
 from stepscope.ops.variable import assign_add
 from stepscope.ops.variable_scope import get_local_variable, variable_scope
@@ -47,8 +47,8 @@ def mean(
         new_total = assign_add(total, reductions.reduce_sum(values))
         with control_dependencies([values]):
             new_count = assign_add(count, number)
-        result = elementwise.div_no_nan(total, count, name="value")
-        update = elementwise.div_no_nan(new_total, new_count, name="update_op")
+        result = division.div_no_nan(total, count, name="value")
+        update = division.div_no_nan(new_total, new_count, name="update_op")
     for key in metrics_collections or ():
         add_to_collection(key, result)
     for key in updates_collections or ():

@@ -20,6 +20,7 @@ from stepscope.ops import (
     comparison,
     constants,
     conversion,
+    division,
     elementwise,
     indexing,
     joining,
@@ -367,7 +368,7 @@ def dropout(
         if isinstance(rate, Tensor):
             rate.shape.assert_has_rank(0)
             kept = elementwise.subtract(convert_to_tensor(1, dtype), rate)
-            scaled = elementwise.realdiv(values, kept)
+            scaled = division.realdiv(values, kept)
         elif not 0 <= rate < 1:
             raise ValueError(
                 "`rate` must be a scalar tensor or a float in the range [0, 1). Received: "

@@ -84,6 +84,11 @@ def argument(value: Any, name: str, dtype: DType | None = None) -> Tensor:
     return convert_to_tensor(value, None, name, preferred_dtype=dtype)
 
 
+def tensor_dtype(value: Any) -> DType | None:
+    """The dtype of a tensor; None for a plain value, which takes that of its neighbour."""
+    return value.dtype.base_dtype if isinstance(value, Tensor) else None
+
+
 def define_binary_operator(name: str, function: Callable[..., Any]) -> None:
     """Make `function(x, y, name=...)` the operator `__name__` and its reflection."""
 

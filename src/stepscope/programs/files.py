@@ -10,54 +10,19 @@ import glob as globbing
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from stepscope.errors import (
     AlreadyExistsError,
-    FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
-    OpError,
     PermissionDeniedError,
-    UnimplementedError,
-    UnknownError,
 )
-
-AnyPath = str | bytes | os.PathLike[str]
+from stepscope.local_files import AnyPath, as_tensorflow, local_path
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
-_ERRORS: tuple[tuple[type[OSError], type[OpError]], ...] = (
-    (FileNotFoundError, NotFoundError),
-    (FileExistsError, AlreadyExistsError),
-    (PermissionError, PermissionDeniedError),
-    (IsADirectoryError, FailedPreconditionError),
-    (NotADirectoryError, FailedPreconditionError),
-)
-
-
-def _path(path: AnyPath) -> str:
-    text = os.fsdecode(path)
-    scheme, found, rest = text.partition("://")
-    if found and scheme == "file":
-        return rest
-    if found:
-        raise UnimplementedError(
-            None, None, f"{text!r}: only local files are supported, not {scheme!r}."
-        )
-    return text
-
-
-@contextmanager
-def _as_tensorflow(path: AnyPath) -> Iterator[None]:
-    """What the system refuses, as TensorFlow's error that says so."""
-    try:
-        yield
-    except OSError as error:
-        kind = next((ours for theirs, ours in _ERRORS if isinstance(error, theirs)), UnknownError)
-        raise kind(None, None, f"{os.fsdecode(path)}; {error.strerror or error}") from None
 
 
 class GFile:
@@ -84,8 +49,8 @@ class GFile:
 
     def _opened(self) -> Any:
         if self._file is None:
-            with _as_tensorflow(self._name):
-                self._file = Path(_path(self._name)).open(self._mode, encoding=self._encoding)  # noqa: SIM115
+            with as_tensorflow(self._name):
+                self._file = Path(local_path(self._name)).open(self._mode, encoding=self._encoding)  # noqa: SIM115
         return self._file
 
     def _reading(self) -> Any:
@@ -157,74 +122,74 @@ class FileStatistics:
 
 
 def Exists(filename: AnyPath) -> bool:
-    return Path(_path(filename)).exists()
+    return Path(local_path(filename)).exists()
 
 
 def IsDirectory(dirname: AnyPath) -> bool:
-    return Path(_path(dirname)).is_dir()
+    return Path(local_path(dirname)).is_dir()
 
 
 def Stat(filename: AnyPath) -> FileStatistics:
     """Length, time of the last change, whether it is a directory."""
-    with _as_tensorflow(filename):
-        found = Path(_path(filename)).stat()
-    return FileStatistics(found.st_size, found.st_mtime_ns, Path(_path(filename)).is_dir())
+    with as_tensorflow(filename):
+        found = Path(local_path(filename)).stat()
+    return FileStatistics(found.st_size, found.st_mtime_ns, Path(local_path(filename)).is_dir())
 
 
 def ListDirectory(dirname: AnyPath) -> list[str]:
     """The names in a directory, in no particular order."""
     if not IsDirectory(dirname):
         raise NotFoundError(None, None, f"Could not find directory {os.fsdecode(dirname)}")
-    return [entry.name for entry in Path(_path(dirname)).iterdir()]
+    return [entry.name for entry in Path(local_path(dirname)).iterdir()]
 
 
 def Glob(filename: AnyPath | list[AnyPath]) -> list[str]:
     """The files that match a pattern, or one of several."""
     patterns = filename if isinstance(filename, list) else [filename]
-    return [found for p in patterns for found in sorted(globbing.glob(_path(p)))]  # noqa: PTH207
+    return [found for p in patterns for found in sorted(globbing.glob(local_path(p)))]  # noqa: PTH207
 
 
 def MkDir(dirname: AnyPath) -> None:
     """Make a directory; it may be there already, the one above must be."""
-    with _as_tensorflow(dirname):
-        Path(_path(dirname)).mkdir(exist_ok=True)
+    with as_tensorflow(dirname):
+        Path(local_path(dirname)).mkdir(exist_ok=True)
 
 
 def MakeDirs(dirname: AnyPath) -> None:
     """Make a directory and those above it; it may be there already."""
-    with _as_tensorflow(dirname):
-        Path(_path(dirname)).mkdir(parents=True, exist_ok=True)
+    with as_tensorflow(dirname):
+        Path(local_path(dirname)).mkdir(parents=True, exist_ok=True)
 
 
 def Remove(filename: AnyPath) -> None:
-    with _as_tensorflow(filename):
-        Path(_path(filename)).unlink()
+    with as_tensorflow(filename):
+        Path(local_path(filename)).unlink()
 
 
 def DeleteRecursively(dirname: AnyPath) -> None:
     """Delete a directory and all in it, or a file."""
-    with _as_tensorflow(dirname):
-        path = Path(_path(dirname))
+    with as_tensorflow(dirname):
+        path = Path(local_path(dirname))
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def Copy(oldpath: AnyPath, newpath: AnyPath, overwrite: bool = False) -> None:
     """Copy a file; AlreadyExistsError if there is one and `overwrite` is not set."""
     _refuse_existing(newpath, overwrite)
-    with _as_tensorflow(oldpath):
-        shutil.copyfile(_path(oldpath), _path(newpath))
+    with as_tensorflow(oldpath):
+        shutil.copyfile(local_path(oldpath), local_path(newpath))
 
 
 def Rename(oldname: AnyPath, newname: AnyPath, overwrite: bool = False) -> None:
     """Move a file or directory; AlreadyExistsError as in `Copy`."""
     _refuse_existing(newname, overwrite)
-    with _as_tensorflow(oldname):
-        Path(_path(oldname)).replace(_path(newname))
+    with as_tensorflow(oldname):
+        Path(local_path(oldname)).replace(local_path(newname))
 
 
 def Walk(top: AnyPath, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
     """(directory, subdirectories, files) of a tree, parents first with `in_order`."""
-    return os.walk(_path(top), topdown=in_order)
+    return os.walk(local_path(top), topdown=in_order)
 
 
 def _refuse_existing(path: AnyPath, overwrite: bool) -> None:

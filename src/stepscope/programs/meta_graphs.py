@@ -1,8 +1,6 @@
 """Graphs in files: `write_graph`, and meta graphs, which hold a graph's collections too.
 
-A meta graph written here can be read by TensorFlow, and one of TensorFlow's here: variables and
-queue runners come back as such, other collections as the graph elements they name. What a
-`tf.train.Saver` added is left out, since the embedded engine has no checkpoints.
+A meta graph written here can be read by TensorFlow; `meta_graph_import` reads those of both.
 """
 
 from __future__ import annotations
@@ -10,34 +8,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from google.protobuf import text_format
 
 from stepscope._messages import (
     CollectionDef,
     GraphDef,
-    Message,
     MetaGraphDef,
-    QueueRunnerDef,
     VariableDef,
 )
-from stepscope.errors import UnimplementedError
 from stepscope.export._whole_file import write_whole
-from stepscope.graph import Graph, GraphKeys, get_default_graph, import_graph_def
+from stepscope.graph import Graph, GraphKeys, get_default_graph
 from stepscope.ops.variables import Variable
 from stepscope.programs import log
-from stepscope.programs.queue_runner import QueueRunner
-from stepscope.programs.scoped_names import in_scope, under_scope, without_scope
+from stepscope.programs.scoped_names import in_scope, without_scope
 
-_VARIABLES = frozenset(
+VARIABLES = frozenset(
     {
         GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES,
         GraphKeys.MODEL_VARIABLES, GraphKeys.MOVING_AVERAGE_VARIABLES, GraphKeys.GLOBAL_STEP,
     }
 )  # fmt: skip
-_LEFT_OUT = frozenset({GraphKeys.SAVERS, "cond_context", "while_context"})
-"""Collections of things that only TensorFlow has."""
+"""Collections of variables."""
+
+_MESSAGES = frozenset({GraphKeys.QUEUE_RUNNERS, GraphKeys.SAVERS})
+"""Collections of what has a message of its own."""
 
 AnyPath = str | os.PathLike[str]
 
@@ -71,7 +67,7 @@ def export_meta_graph(
     graph: Graph | None = None,
     export_scope: str | None = None,
     clear_devices: bool = False,
-    clear_extraneous_savers: bool = False,  # noqa: ARG001 - there are no savers
+    clear_extraneous_savers: bool = False,  # noqa: ARG001 - all savers stay
     strip_default_attrs: bool = False,  # noqa: ARG001 - attributes are never left out
     save_debug_info: bool = False,  # noqa: ARG001 - nothing reads it
     **_unused: Any,
@@ -129,12 +125,12 @@ def _keep_scope(graph_def: Any, scope: str) -> None:
 def _collection_def(key: str, items: list[Any], scope: str | None) -> Any:
     """A collection as a message; None where there is nothing to write of it."""
     result = CollectionDef()
-    if key in _VARIABLES:
+    if key in VARIABLES:
         made = [_variable_def(v, scope) for v in items if isinstance(v, Variable)]
         result.bytes_list.value.extend(m.SerializeToString() for m in made if m is not None)
-    elif key == GraphKeys.QUEUE_RUNNERS:
-        runners = [q.to_proto(export_scope=scope) for q in items]
-        result.bytes_list.value.extend(m.SerializeToString() for m in runners if m is not None)
+    elif key in _MESSAGES:
+        messages = [item.to_proto(export_scope=scope) for item in items]
+        result.bytes_list.value.extend(m.SerializeToString() for m in messages if m is not None)
     elif all(hasattr(item, "name") and hasattr(item, "graph") for item in items):
         names = [item.name for item in items if in_scope(item.name, scope)]
         result.node_list.value.extend(without_scope(name, scope) for name in names)
@@ -164,132 +160,3 @@ def _variable_def(variable: Variable, scope: str | None) -> Any:
         is_resource=variable._is_resource,
         trainable=variable.trainable,
     )
-
-
-# -- in ----------------------------------------------------------------------------------------
-
-
-class SaverOfMetaGraph:
-    """Stands for the saver of a meta graph: its methods say that there are no checkpoints."""
-
-    def __init__(self, saver_def: Any) -> None:
-        self._saver_def = saver_def
-
-    def as_saver_def(self) -> Any:
-        return self._saver_def
-
-    def save(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """`UnimplementedError`."""
-        _no_checkpoints("save")
-
-    def restore(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """`UnimplementedError`."""
-        _no_checkpoints("restore")
-
-
-def _no_checkpoints(what: str) -> NoReturn:
-    raise UnimplementedError(
-        None, None,
-        f"Saver.{what}: the embedded engine has no checkpoints. Give variables their values with "
-        "Variable.load, or run on TensorFlow.",
-    )  # fmt: skip
-
-
-def import_meta_graph(
-    meta_graph_or_file: Any,
-    clear_devices: bool = False,
-    import_scope: str | None = None,
-    **kwargs: Any,
-) -> SaverOfMetaGraph | None:
-    """Add a meta graph's nodes and collections to the default graph.
-
-    `kwargs` go to `import_graph_def` (`input_map`). Returns None; where the meta graph has a saver,
-    something whose `save` and `restore` raise `UnimplementedError`.
-    """
-    meta = read_meta_graph(meta_graph_or_file)
-    graph = get_default_graph()
-    has_saver = meta.HasField("saver_def")
-    if has_saver:
-        _leave_out_saver(meta.graph_def, meta.saver_def)
-    if clear_devices:
-        for node in meta.graph_def.node:
-            node.device = ""
-    scope = graph.unique_name(import_scope, mark_as_used=False) if import_scope else None
-    import_graph_def(meta.graph_def, name=import_scope or "", **kwargs)
-    variables: dict[str, Variable] = {}
-    for key, collection in sorted(meta.collection_def.items()):
-        for item in _items(graph, key, collection, scope, variables):
-            graph.add_to_collection(key, item)
-    return SaverOfMetaGraph(meta.saver_def) if has_saver else None
-
-
-def read_meta_graph(source: Any) -> Any:
-    """A MetaGraphDef from a message of any of the three kinds, or from a file, binary or text."""
-    if isinstance(source, Message):
-        if source.DESCRIPTOR.name != "MetaGraphDef":
-            raise TypeError(f"expected a MetaGraphDef message, found {source.DESCRIPTOR.full_name}")
-        return MetaGraphDef.FromString(source.SerializeToString())
-    path = Path(os.fsdecode(source))
-    if not path.exists():
-        raise OSError(f"File {path} does not exist.")
-    data = path.read_bytes()
-    try:
-        return MetaGraphDef.FromString(data)
-    except Exception:  # noqa: BLE001 - then it is text, or neither
-        pass
-    try:
-        return text_format.Parse(data.decode(), MetaGraphDef())
-    except (UnicodeDecodeError, text_format.ParseError) as error:
-        raise OSError(f"Cannot parse file {path}: {error}.") from None
-
-
-def _leave_out_saver(graph_def: Any, saver_def: Any) -> None:
-    """Take out the nodes of the saver's name scope, unless others use them."""
-    scope = saver_def.filename_tensor_name.partition("/")[0]
-    if not scope or "/" not in saver_def.filename_tensor_name:
-        return
-    others = [node for node in graph_def.node if not in_scope(node.name, scope)]
-    if any(in_scope(text.lstrip("^"), scope) for node in others for text in node.input):
-        return
-    left = len(graph_def.node) - len(others)
-    kept = GraphDef(versions=graph_def.versions, library=graph_def.library)
-    kept.node.extend(others)
-    graph_def.CopyFrom(kept)
-    log.warning(
-        "%d nodes that save and restore checkpoints (%s/) are left out: the embedded engine has "
-        "no checkpoints.", left, scope,
-    )  # fmt: skip
-
-
-def _items(
-    graph: Graph, key: str, collection: Any, scope: str | None, variables: dict[str, Variable]
-) -> list[Any]:
-    if key in _LEFT_OUT:
-        return []
-    kind = collection.WhichOneof("kind")
-    values = list(getattr(collection, kind).value) if kind else []
-    if kind == "node_list":
-        return [graph.as_graph_element(under_scope(name, scope)) for name in values]
-    if kind == "bytes_list" and key in _VARIABLES:
-        found = [VariableDef.FromString(value) for value in values]
-        return [_variable(graph, message, scope, variables) for message in found]
-    if kind == "bytes_list" and key == GraphKeys.QUEUE_RUNNERS:
-        return [QueueRunner.from_proto(QueueRunnerDef.FromString(v), scope) for v in values]
-    # Messages of kinds we do not know are left out.
-    return values if kind in ("bytes_list", "int64_list", "float_list") else []
-
-
-def _variable(
-    graph: Graph, message: Any, scope: str | None, known: dict[str, Variable]
-) -> Variable:
-    """The variable of a message; one variable of several collections is one object."""
-    name = under_scope(message.variable_name, scope)
-    if name not in known:
-        known[name] = Variable._around(
-            graph.get_tensor_by_name(name),
-            graph.get_operation_by_name(under_scope(message.initializer_name, scope)),
-            graph.get_tensor_by_name(under_scope(message.initial_value_name, scope)),
-            graph.get_tensor_by_name(under_scope(message.snapshot_name, scope)),
-            bool(message.trainable),
-        )
-    return known[name]

@@ -19,7 +19,7 @@ from stepscope.errors import OutOfRangeError, UnimplementedError
 from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions, as_run_options
-from stepscope.programs import log
+from stepscope.programs.checkpoint_hook import CheckpointSaverHook
 from stepscope.programs.coordinator import Coordinator
 from stepscope.programs.hooks import StepCounterHook, SummarySaverHook
 from stepscope.programs.queue_runner import start_queue_runners
@@ -203,13 +203,13 @@ def MonitoredTrainingSession(
     max_wait_secs: float = 7200,  # noqa: ARG001 - only a worker waits
     save_checkpoint_steps: Any = _DEFAULT,
     summary_dir: Any = None,
-    save_graph_def: bool = True,  # noqa: ARG001 - goes with checkpoints
+    save_graph_def: bool = True,
 ) -> MonitoredSession:
-    """A monitored session that counts steps and writes summaries to `summary_dir`.
+    """A monitored session that counts steps and writes summaries and checkpoints.
 
-    That is `checkpoint_dir` if it is not given. No checkpoints are written: a warning says so,
-    unless they are turned off (`save_checkpoint_secs=None`). `is_chief=False` is an
-    `UnimplementedError`.
+    It goes on from the last checkpoint of `checkpoint_dir`, and saves one there every ten minutes,
+    or as often as it is told. Summaries go to `summary_dir`, or else there, too. `is_chief=False`
+    is an `UnimplementedError`.
     """
     if not is_chief:
         raise UnimplementedError(
@@ -218,10 +218,8 @@ def MonitoredTrainingSession(
             "run the workers of a cluster on TensorFlow.",
         )  # fmt: skip
     scaffold = scaffold or Scaffold()
-    every_secs = None if save_summaries_secs is _DEFAULT else save_summaries_secs
-    every_steps = save_summaries_steps
-    if every_steps is _DEFAULT:
-        every_steps = 100 if save_summaries_secs is _DEFAULT else None
+    every_secs, every_steps = _intervals(save_summaries_secs, save_summaries_steps, None, 100)
+    saved_secs, saved_steps = _intervals(save_checkpoint_secs, save_checkpoint_steps, 600, None)
     all_hooks = list(chief_only_hooks or ())
     directory = summary_dir or checkpoint_dir
     if directory:
@@ -236,13 +234,27 @@ def MonitoredTrainingSession(
                     scaffold=scaffold,
                 )
             )
-    if checkpoint_dir and (save_checkpoint_secs or save_checkpoint_steps not in (None, 0)):
-        log.warning(
-            "No checkpoints are written to %s: the embedded engine has none. Summaries are.",
-            checkpoint_dir,
+    if checkpoint_dir and (saved_secs or saved_steps):
+        all_hooks.append(
+            CheckpointSaverHook(
+                checkpoint_dir,
+                save_steps=saved_steps or None,
+                save_secs=saved_secs or None,
+                scaffold=scaffold,
+                save_graph_def=save_graph_def,
+            )
         )
     creator = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
     return MonitoredSession(creator, [*all_hooks, *(hooks or ())], stop_grace_period_secs)
+
+
+def _intervals(
+    secs: Any, steps: Any, usual_secs: int | None, usual_steps: int | None
+) -> tuple[Any, Any]:
+    """How often something happens: one that is given takes the place of the usual other."""
+    if secs is _DEFAULT and steps is _DEFAULT:
+        return usual_secs, usual_steps
+    return (None if secs is _DEFAULT else secs), (None if steps is _DEFAULT else steps)
 
 
 # -- what hooks ask for ------------------------------------------------------------------------

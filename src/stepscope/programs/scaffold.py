@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from stepscope.errors import UnimplementedError
 from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.ops import control, variables
 from stepscope.ops.summaries import merge_all
 from stepscope.programs import log
+from stepscope.programs.checkpoints import get_checkpoint_state
+from stepscope.programs.saver import saver_of_graph
 from stepscope.runtime import Session
 
 _SUMMARY_OP = "summary_op"
 
 
 class Scaffold:
-    """The ops that initialise a model and pack its summaries; those not given are made.
+    """The ops that initialise, save and restore a model and pack its summaries.
 
-    There are no checkpoints: `saver` is taken as it is, and nothing calls it.
+    Those not given are made.
     """
 
     def __init__(
@@ -74,6 +74,9 @@ class Scaffold:
             )
         if self.summary_op is None:
             self.summary_op = self.get_or_default("summary_op", _SUMMARY_OP, merge_all)
+        if self.saver is None:
+            self.saver = saver_of_graph()
+        self.saver.build()
         get_default_graph().finalize()
         log.info("Graph was finalized.")
         return self
@@ -112,9 +115,9 @@ class SessionCreator:
 
 
 class ChiefSessionCreator(SessionCreator):
-    """Makes a session and initialises its variables.
+    """Makes a session whose variables are those of a checkpoint, or else initialised.
 
-    UnimplementedError if `checkpoint_dir` holds a checkpoint: TensorFlow would go on from it.
+    The checkpoint is the one given, or the last of `checkpoint_dir`.
     """
 
     def __init__(
@@ -125,6 +128,10 @@ class ChiefSessionCreator(SessionCreator):
         checkpoint_dir: Any = None,
         checkpoint_filename_with_path: Any = None,
     ) -> None:
+        if checkpoint_dir and checkpoint_filename_with_path:
+            raise ValueError(
+                "Can not provide both checkpoint_dir and checkpoint_filename_with_path."
+            )
         self._scaffold = scaffold or Scaffold()
         self._master = master
         self._config = config
@@ -132,13 +139,13 @@ class ChiefSessionCreator(SessionCreator):
         self._file = checkpoint_filename_with_path
 
     def create_session(self) -> Any:
-        self._refuse_checkpoints()
         scaffold = self._scaffold.finalize()
         session = Session(self._master, config=self._config)
         try:
-            session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
-            if scaffold.init_fn is not None:
-                scaffold.init_fn(session)
+            if not self._restored(session):
+                session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
+                if scaffold.init_fn is not None:
+                    scaffold.init_fn(session)
             log.info("Running local_init_op.")
             session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
             log.info("Done running local_init_op.")
@@ -155,14 +162,15 @@ class ChiefSessionCreator(SessionCreator):
             raise
         return session
 
-    def _refuse_checkpoints(self) -> None:
-        found = self._file
-        if found is None and self._directory is not None:
-            index = Path(self._directory) / "checkpoint"
-            found = index if index.exists() else None
-        if found is not None:
-            raise UnimplementedError(
-                None, None,
-                f"{found} is a checkpoint, from which TensorFlow would go on; the embedded engine "
-                "reads no checkpoints. Move it away to begin anew, or run on TensorFlow.",
-            )  # fmt: skip
+    def _restored(self, session: Any) -> bool:
+        """Restore the checkpoint, if there is one; whether there was."""
+        saver = self._scaffold.saver
+        if self._file:
+            saver.restore(session, self._file)
+            return True
+        state = get_checkpoint_state(self._directory) if self._directory else None
+        if state is None:
+            return False
+        saver.restore(session, state.model_checkpoint_path)
+        saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
+        return True

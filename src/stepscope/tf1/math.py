@@ -20,24 +20,26 @@ from stepscope.ops.comparison import (
     logical_xor,
     not_equal,
 )
+from stepscope.ops.division import (
+    div_no_nan as divide_no_nan,
+)
+from stepscope.ops.division import (
+    divide,
+    floordiv,
+    floormod,
+    mod,
+    truediv,
+)
 from stepscope.ops.elementwise import (
     add,
     add_n,
     atan2,
-    divide,
-    floordiv,
-    floormod,
     maximum,
     minimum,
-    mod,
     multiply,
     pow,
     squared_difference,
     subtract,
-    truediv,
-)
-from stepscope.ops.elementwise import (
-    div_no_nan as divide_no_nan,
 )
 from stepscope.ops.nn import (
     in_top_k,

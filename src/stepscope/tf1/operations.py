@@ -62,27 +62,29 @@ from stepscope.ops.diagonals import (
     matrix_diag_part,
     matrix_set_diag,
 )
-from stepscope.ops.elementwise import (
-    add,
-    add_n,
-    atan2,
+from stepscope.ops.division import (
     div,
     div_no_nan,
     divide,
     floor_div,
     floordiv,
     floormod,
-    maximum,
-    minimum,
     mod,
-    multiply,
-    pow,
     realdiv,
-    squared_difference,
-    subtract,
     truediv,
     truncatediv,
     truncatemod,
+)
+from stepscope.ops.elementwise import (
+    add,
+    add_n,
+    atan2,
+    maximum,
+    minimum,
+    multiply,
+    pow,
+    squared_difference,
+    subtract,
 )
 from stepscope.ops.gradients import gradients
 from stepscope.ops.indexing import (

@@ -1,5 +1,6 @@
-"""`tf.train`: optimizers, learning rates, steps, input threads, sessions with hooks, graphs."""
+"""`tf.train`: optimizers, learning rates, steps, input, sessions with hooks, checkpoints."""
 
+from stepscope._messages import SaverDef
 from stepscope.ops.global_steps import (
     create_global_step,
     exponential_decay,
@@ -16,6 +17,20 @@ from stepscope.ops.optimizers import (
 )
 from stepscope.options import ClusterDef, JobDef
 from stepscope.programs import queue_runner
+from stepscope.programs.checkpoint_hook import CheckpointSaverHook, CheckpointSaverListener
+from stepscope.programs.checkpoints import (
+    NewCheckpointReader,
+    checkpoint_exists,
+    generate_checkpoint_state_proto,
+    get_checkpoint_mtimes,
+    get_checkpoint_state,
+    latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+    remove_checkpoint,
+    update_checkpoint_state,
+)
 from stepscope.programs.coordinator import Coordinator, LooperThread
 from stepscope.programs.hooks import (
     FeedFnHook,
@@ -37,7 +52,8 @@ from stepscope.programs.input_queues import (
     slice_input_producer,
     string_input_producer,
 )
-from stepscope.programs.meta_graphs import export_meta_graph, import_meta_graph, write_graph
+from stepscope.programs.meta_graph_import import import_meta_graph
+from stepscope.programs.meta_graphs import export_meta_graph, write_graph
 from stepscope.programs.monitored_session import (
     MonitoredSession,
     MonitoredTrainingSession,
@@ -55,32 +71,35 @@ from stepscope.programs.run_hooks import (
     SessionRunHook,
     SessionRunValues,
 )
+from stepscope.programs.saver import Saver
 from stepscope.programs.scaffold import ChiefSessionCreator, Scaffold, SessionCreator
 from stepscope.tf1._absent import absent
 
-_NO_CHECKPOINTS = "the embedded engine has no checkpoints; give variables values with Variable.load"
 _ONE_PROCESS = "the embedded engine runs in this process; a session with a grpc:// target does not"
 
 __all__ = [
-    "AdamOptimizer", "ChiefSessionCreator", "ClusterDef", "Coordinator", "FeedFnHook",
-    "FinalOpsHook", "GradientDescentOptimizer", "JobDef", "LoggingTensorHook", "LooperThread",
-    "MomentumOptimizer", "MonitoredSession", "MonitoredTrainingSession",
-    "NanLossDuringTrainingError", "NanTensorHook", "Optimizer", "ProfilerHook", "QueueRunner",
-    "RMSPropOptimizer", "Scaffold", "SecondOrStepTimer", "SessionCreator", "SessionRunArgs",
+    "AdamOptimizer", "CheckpointSaverHook", "CheckpointSaverListener",
+    "ChiefSessionCreator", "ClusterDef", "Coordinator", "FeedFnHook", "FinalOpsHook",
+    "GradientDescentOptimizer", "JobDef", "LoggingTensorHook", "LooperThread", "MomentumOptimizer",
+    "MonitoredSession", "MonitoredTrainingSession", "NanLossDuringTrainingError", "NanTensorHook",
+    "NewCheckpointReader", "Optimizer", "ProfilerHook", "QueueRunner", "RMSPropOptimizer", "Saver",
+    "SaverDef", "Scaffold", "SecondOrStepTimer", "SessionCreator", "SessionRunArgs",
     "SessionRunContext", "SessionRunHook", "SessionRunValues", "SingularMonitoredSession",
     "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "add_queue_runner", "batch",
-    "create_global_step", "exponential_decay", "export_meta_graph", "get_global_step",
-    "get_or_create_global_step", "global_step", "import_meta_graph", "input_producer",
-    "limit_epochs", "queue_runner", "range_input_producer", "shuffle_batch",
-    "slice_input_producer", "start_queue_runners", "string_input_producer", "write_graph",
+    "checkpoint_exists", "create_global_step", "exponential_decay", "export_meta_graph",
+    "generate_checkpoint_state_proto", "get_checkpoint_mtimes", "get_checkpoint_state",
+    "get_global_step", "get_or_create_global_step", "global_step", "import_meta_graph",
+    "input_producer", "latest_checkpoint", "limit_epochs", "list_variables", "load_checkpoint",
+    "load_variable", "queue_runner", "range_input_producer", "remove_checkpoint", "shuffle_batch",
+    "slice_input_producer", "start_queue_runners", "string_input_producer",
+    "update_checkpoint_state", "write_graph",
 ]  # fmt: skip
 
 __getattr__ = absent(
     __name__,
     {
-        "Saver": _NO_CHECKPOINTS,
-        "CheckpointSaverHook": _NO_CHECKPOINTS,
-        "latest_checkpoint": _NO_CHECKPOINTS,
+        "Checkpoint": "TensorFlow 2's: use tf.train.Saver",
+        "CheckpointManager": "TensorFlow 2's: use tf.train.Saver",
         "Supervisor": "use MonitoredTrainingSession",
         "Server": _ONE_PROCESS,
         "ClusterSpec": _ONE_PROCESS,

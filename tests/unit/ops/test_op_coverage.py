@@ -30,6 +30,7 @@ ONE_SHAPE = {
     "CountUpTo": "scalars alone",
     "PrintV2": "a line of text",
     "ResourceCountUpTo": "scalars alone",
+    "ShardedFilename": "scalars alone",
     "VarIsInitializedOp": "a handle in, a truth value out",
     "VariableShape": "a handle in; our rule does not know the shape behind it",
 }

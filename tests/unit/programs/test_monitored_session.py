@@ -271,20 +271,87 @@ def test_options_of_hooks_are_merged(graph):
     assert mine.output_partition_graphs is False
 
 
-def test_no_checkpoints(graph, said, tmp_path):
+@pytest.mark.tensorflow
+def test_checkpoints_and_going_on(both, tmp_path):
+    """Training that stops and begins again: the same steps, files, log and losses."""
+
+    def program(tf):
+        directory, notes = tmp_path / tf.__name__, []
+
+        class Listener(tf.train.CheckpointSaverListener):
+            def begin(self):
+                notes.append("begin")
+
+            def before_save(self, session, global_step_value):
+                notes.append(f"before {global_step_value}")
+
+            def after_save(self, session, global_step_value):
+                notes.append(f"after {global_step_value}")
+                return global_step_value == 12
+
+            def end(self, session, global_step_value):
+                notes.append(f"end {global_step_value}")
+
+        def stage(last_step, **more):
+            with tf.Graph().as_default():
+                loss, train = loop(tf)
+                hooks = [tf.train.StopAtStepHook(last_step=last_step)]
+                with tf.train.MonitoredTrainingSession(
+                    checkpoint_dir=str(directory), hooks=hooks, **more
+                ) as session:
+                    while not session.should_stop():
+                        notes.append(round(float(session.run([loss, train])[0]), 4))
+                tf.summary.FileWriterCache.clear()
+            notes.append(sorted(p.name for p in directory.iterdir() if "events" not in p.name))
+            notes.append((directory / "checkpoint").read_text().replace(str(directory), ""))
+
+        stage(5, save_checkpoint_steps=2)
+        # Later files may have the name of this one, which goes by the second.
+        first = events(directory)
+        stage(8)
+        stage(9, save_checkpoint_secs=1000, save_graph_def=False)
+        with tf.Graph().as_default():
+            loss, train = loop(tf)
+            saver = tf.train.Saver()
+            hook = tf.train.CheckpointSaverHook(
+                str(directory / "own"), save_steps=3, saver=saver, listeners=[Listener()]
+            )
+            last = tf.train.latest_checkpoint(str(directory))
+            with tf.train.SingularMonitoredSession(
+                hooks=[hook], checkpoint_filename_with_path=last
+            ) as session:
+                while not session.should_stop():
+                    notes.append(round(float(session.run([loss, train])[0]), 4))
+            tf.summary.FileWriterCache.clear()
+        return notes, first, events(directory / "own")
+
+    ours, theirs = both(program)
+    assert ours == theirs
+    assert "model.ckpt-9.index" in str(ours[0])
+    assert ours[0][-3:] == ["after 12", 0.0, "end 12"]
+
+
+def test_which_saver_the_hook_uses(graph, tmp_path):
     loop(tf1)
-    tf1.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)).close()
-    warned = [text for level, text in said if level == "WARNING"]
-    assert warned == [
-        f"No checkpoints are written to {tmp_path}: the embedded engine has none. Summaries are."
-    ]
-    (tmp_path / "checkpoint").write_text("")
-    with pytest.raises(UnimplementedError, match="reads no checkpoints"):
-        tf1.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path))
+    hook = tf1.train.CheckpointSaverHook(str(tmp_path), save_steps=2)
+    # The scaffold adds its saver to the collection, and the hook finds it there.
+    tf1.train.MonitoredSession(hooks=[hook]).close()
+    assert (tmp_path / "model.ckpt-0.index").exists()
+    with tf1.Graph().as_default():
+        loop(tf1)
+        scaffold = tf1.train.Scaffold(saver=tf1.train.Saver())
+        creator = tf1.train.ChiefSessionCreator(scaffold)
+        with pytest.raises(RuntimeError, match="No items in collection savers"):
+            tf1.train.MonitoredSession(creator, [hook])
+    with pytest.raises(ValueError, match="both saver and scaffold"):
+        tf1.train.CheckpointSaverHook("x", save_steps=1, saver=scaffold.saver, scaffold=scaffold)
+    with pytest.raises(ValueError, match="both checkpoint_dir and"):
+        tf1.train.ChiefSessionCreator(None, "", None, "directory", "file")
+
+
+def test_one_process_alone(graph):
     with pytest.raises(UnimplementedError, match="is_chief=False"):
         tf1.train.MonitoredTrainingSession(is_chief=False)
-    with pytest.raises(AttributeError, match="no checkpoints; give variables values with"):
-        tf1.train.Saver  # noqa: B018
 
 
 def test_hooks_that_need_a_global_step(graph, tmp_path):
@@ -293,6 +360,7 @@ def test_hooks_that_need_a_global_step(graph, tmp_path):
         tf1.train.StepCounterHook(),
         tf1.train.ProfilerHook(3, output_dir=tmp_path),
         tf1.train.SummarySaverHook(3, summary_op=tf1.constant("")),
+        tf1.train.CheckpointSaverHook(tmp_path, save_steps=3),
     ):
         name = type(hook).__name__
         with pytest.raises(RuntimeError, match=f"Global step should be created to use {name}"):

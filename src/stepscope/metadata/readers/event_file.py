@@ -10,10 +10,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import google_crc32c
-
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
+from stepscope.metadata.checksums import masked_crc
 from stepscope.metadata.extras import decode_completeness, encode_completeness
 from stepscope.metadata.outcome import Completeness, Loss
 from stepscope.metadata.readers import run_metadata_pb
@@ -105,17 +104,12 @@ def _declare(run: RunMetadata, *losses: Loss) -> None:
     encode_completeness(Completeness((*known, *losses)), message)
 
 
-def _masked(data: bytes) -> int:
-    crc: int = google_crc32c.value(data)
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def _record_at(data: bytes, at: int) -> int | None:
     """The length of the record whose head stands here; None where there is no good head."""
     if at + _HEADER.size > len(data):
         return None
     length, checksum = _HEADER.unpack_from(data, at)
-    return int(length) if _masked(data[at : at + 8]) == checksum else None
+    return int(length) if masked_crc(data[at : at + 8]) == checksum else None
 
 
 class _Records:
@@ -136,7 +130,7 @@ class _Records:
                 return
             payload = data[begin:end]
             self._end = end + _CHECKSUM.size
-            if _masked(payload) == _CHECKSUM.unpack_from(data, end)[0]:
+            if masked_crc(payload) == _CHECKSUM.unpack_from(data, end)[0]:
                 yield payload
             else:
                 self.unreadable += 1

@@ -1,0 +1,178 @@
+"""The nodes of a `Saver`, with TensorFlow's names, under `save/`.
+
+A `SaveV2` takes all variables; a `RestoreV2` gives their values, and one node per variable assigns
+it. Of a sharded saver there is a `SaveV2` per device, and a node that makes one checkpoint of what
+they write. A graph with these nodes runs on TensorFlow, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stepscope._messages import SaverDef
+from stepscope.graph import GraphKeys, get_collection
+from stepscope.graph.build import apply_op, constant_op
+from stepscope.graph.device import DeviceSpec, canonical
+from stepscope.graph.graph import control_dependencies, device, name_scope
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.ops.checkpoint_ops import regex_full_match, restore_v2, save_v2
+from stepscope.ops.comparison import where
+from stepscope.ops.constants import placeholder_with_default
+from stepscope.ops.control import group, with_dependencies
+from stepscope.ops.conversion import identity
+from stepscope.ops.shaping import reshape, shape
+from stepscope.ops.strings import string_join
+from stepscope.ops.variable import Variable, assign
+
+_SAVEABLE_OBJECTS = "saveable_objects"
+_Named = list[tuple[str, Variable]]
+
+
+def saveable_variables() -> list[Any]:
+    """What a saver saves that is not told."""
+    return [*get_collection(GraphKeys.GLOBAL_VARIABLES), *get_collection(_SAVEABLE_OBJECTS)]
+
+
+def add_saver_nodes(
+    wanted: Any, reshaped: bool, sharded: bool, name: str | None, filename: str
+) -> Any:
+    """Add the nodes that save and restore these variables; a `SaverDef` with their names."""
+    named = _named(wanted)
+    with name_scope(name, "save", [variable.op for _, variable in named]):
+        path = placeholder_with_default(filename, shape=(), name="filename")
+        path = placeholder_with_default(path, shape=(), name="Const")
+        if sharded:
+            groups = _by_device(named)
+            saved = _sharded_save(path, groups)
+            restored = _sharded_restore(path, groups, reshaped)
+        else:
+            saved = _save(path, named)
+            restored = _restore(path, named, reshaped, "restore_all")
+    return SaverDef(
+        filename_tensor_name=path.name,
+        save_tensor_name=saved.name,
+        restore_op_name=restored.name,
+        sharded=sharded,
+        version=SaverDef.V2,
+    )
+
+
+def _named(wanted: Any) -> _Named:
+    """Variables by the names they have in checkpoints, in their order."""
+    if isinstance(wanted, Mapping):
+        found = dict(wanted)
+    elif isinstance(wanted, (list, tuple, set)):
+        found = {}
+        for variable in _flattened(wanted):
+            _refuse_others(variable)
+            if variable.op.name in found:
+                raise ValueError(f"At least two variables have the same name: {variable.op.name}")
+            found[variable.op.name] = variable
+    else:
+        raise TypeError(f"Variables to save should be passed in a dict or a list. Got {wanted}")
+    for name, variable in found.items():
+        if not isinstance(name, str):
+            raise TypeError(
+                "names_to_saveables must be a dict mapping string names to trackable operations. "
+                f"Name is not a string: {name}"
+            )
+        _refuse_others(variable)
+    named = sorted(found.items(), key=lambda item: item[0])
+    seen: set[Operation] = set()
+    for name, variable in named:
+        if variable.op in seen:
+            raise ValueError(f"The same saveable will be restored with two names: {name}")
+        seen.add(variable.op)
+    return named
+
+
+def _flattened(items: Any) -> Iterator[Any]:
+    for item in items:
+        if isinstance(item, (list, tuple, set)):
+            yield from _flattened(item)
+        else:
+            yield item
+
+
+def _refuse_others(variable: Any) -> None:
+    if not isinstance(variable, Variable):
+        raise TypeError(f"Variable to save is not a Variable: {variable}")
+
+
+def _save(path: Tensor, named: _Named) -> Tensor:
+    names = [name for name, _ in named]
+    tensors = [variable._as_graph_element() for _, variable in named]
+    return with_dependencies([save_v2(path, names, [""] * len(names), tensors)], path)
+
+
+def _restore(path: Tensor, named: _Named, reshaped: bool, name: str) -> Operation:
+    names = [name for name, _ in named]
+    dtypes = [variable.dtype.base_dtype for _, variable in named]
+    with device("cpu:0"):
+        values = restore_v2(path, names, [""] * len(names), dtypes)
+    assigned = [
+        _assign(variable, value, reshaped)
+        for (_, variable), value in zip(named, values, strict=True)
+    ]
+    return group(*assigned, name=name)
+
+
+def _assign(variable: Variable, value: Tensor, reshaped: bool) -> Any:
+    known = variable.shape.is_fully_defined()
+    if reshaped:
+        value = reshape(value, variable.shape if known else shape(variable))
+    if not variable._is_resource:
+        return assign(variable, value, validate_shape=known and not reshaped)
+    with device(variable.device):
+        value = identity(value)
+        # TensorFlow's would take a value of any shape here, without a word.
+        return apply_op(
+            "AssignVariableOp", variable.handle, value, validate_shape=known and not reshaped
+        )
+
+
+# -- shards ------------------------------------------------------------------------------------
+
+
+def _by_device(named: _Named) -> list[tuple[str, _Named]]:
+    found: dict[str, _Named] = {}
+    for name, variable in named:
+        found.setdefault(canonical(variable.device), []).append((name, variable))
+    return sorted(found.items())
+
+
+def _cpu_of(name: str) -> str:
+    """The first CPU of the task a device belongs to."""
+    spec = DeviceSpec.parse(name)
+    cpu = DeviceSpec(spec.job, spec.replica, spec.task, "CPU", 0)
+    return cpu.to_string()
+
+
+def _sharded_save(path: Tensor, groups: Sequence[tuple[str, _Named]]) -> Tensor:
+    with device("/device:CPU:*"):
+        remote = regex_full_match(path, "^s3://.*")
+        suffix = where(remote, constant_op(".part"), constant_op("_temp/part"))
+        base = string_join([path, suffix])
+    count = constant_op(len(groups), name="num_shards")
+    prefixes, saved = [], []
+    for shard, (place, named) in enumerate(groups):
+        with device(_cpu_of(place)):
+            prefix = apply_op("ShardedFilename", base, shard, count).values()[0]
+            prefixes.append(prefix)
+            saved.append(_save(prefix, named))
+    last = _cpu_of(groups[-1][0])
+    with control_dependencies([tensor.op for tensor in saved]), device(last):
+        merged = apply_op("MergeV2Checkpoints", prefixes, path, delete_old_dirs=True)
+        with control_dependencies([merged]):
+            return identity(path)
+
+
+def _sharded_restore(
+    path: Tensor, groups: Sequence[tuple[str, _Named]], reshaped: bool
+) -> Operation:
+    restored = []
+    for place, named in groups:
+        with device(place or None):
+            restored.append(_restore(path, named, reshaped, "restore_shard"))
+    return group(*restored, name="restore_all")
