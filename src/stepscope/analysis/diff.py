@@ -2,16 +2,17 @@
 
 Per node, and for the whole, the times of many runs on each side are compared with a test that
 assumes no distribution (see `times_test`), corrected for the number of nodes: the accepted chance
-of any false alarm is shared out among them by the time they take. A difference counts only if it is
-also large enough to matter, in itself and for the whole: where the memory of a small op happens to
-lie may change its time by a third. Nodes that make up the last tenth of the time are listed and not
-tested: they are many, and hardly matter together.
+of any false alarm is shared out among them by the time they take and by how well a change of theirs
+would show. A difference counts only if it is also large enough to matter, in itself and for the
+whole: where the memory of a small op happens to lie may change its time by a third. Nodes that make
+up the last tenth of the time are listed and not tested: they are many, and hardly matter together.
 
 A machine is faster in one minute than in the next, and all ops with it. So a node's change is told
 against what most nodes have in common. That is a change of `total`, if the sets were recorded in
 turns; if one was recorded after the other it may as well be the machine, and is told in `notes`. In
 turns the machine is the same for both sides, so what nodes have in common counts only as far as it
-exceeds what the median of so many differing nodes is by chance.
+exceeds what the median of so many differing nodes is by chance. What was slow in a single run, by
+all the other nodes, is taken out of a node's times (see `pace`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.pace import steadied
 from stepscope.analysis.rank_test import Comparison, compare, holm
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
@@ -41,6 +43,8 @@ _MATTERS_OF_NODE = 0.25
 _MACHINE_TOLD = 0.03
 _CHANCE = 2.5
 _OF_TOTAL = 0.1
+_MEANT = 0.1
+_TELLING = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +192,15 @@ def _judge(table: Floats, both: NDArray[np.intp], n: int, turns: Turns | None) -
         machine = _common(np.log(usual[1, chosen] / usual[0, chosen]), turns is not None)
         # Where the sets did not take turns, what all nodes have in common is the machine's.
         logs[: total + (turns is None), n:] -= machine
+        if n >= _ENOUGH_FOR_SPEED <= logs.shape[1] - n:
+            logs[:total] = steadied(logs[:total], n)
 
     p, parts = np.ones(total + 1), np.zeros((4, total + 1))
     for rows, sums in ((np.append(chosen, total), 1), (rest, 0)):
         found = compare_times(logs[rows, :n], logs[rows, n:], turns, sums, machine)
         parts[:, rows] = found.effect, found.shift, found.low, found.high
         if sums:
-            p[rows] = holm(found.p, _weights(share[chosen]))
+            p[rows] = holm(found.p, _weights(share[chosen], (found.high - found.low)[:-1]))
     if turns is None:
         parts[1:, total] += machine
     matters = min(_MATTERS, _MATTERS_OF_NODE / max(len(chosen), 1))
@@ -202,9 +208,16 @@ def _judge(table: Floats, both: NDArray[np.intp], n: int, turns: Turns | None) -
     return _Judged(Comparison(p, *parts), shares, matters, machine, turns is not None)
 
 
-def _weights(share: Floats) -> Floats:
-    """How the accepted chance of a false alarm is shared out among tested nodes and the total."""
-    return np.append(np.maximum(share / max(float(share.sum()), 1e-9), 1e-9), _OF_TOTAL)
+def _weights(share: Floats, width: Floats) -> Floats:
+    """How the accepted chance of a false alarm is shared out among tested nodes and the total.
+
+    By the time they take, and most of it to those whose interval is narrow enough to show a change
+    of a tenth: on the others it would be lost.
+    """
+    telling = share / (1 + (width / _MEANT) ** 4)
+    parts = [part / max(float(part.sum()), 1e-9) for part in (telling, share)]
+    mixed = _TELLING * parts[0] + (1 - _TELLING) * parts[1]
+    return np.append(np.maximum(mixed, 1e-9), _OF_TOTAL)
 
 
 def _common(changes: Floats, in_turns: bool) -> float:

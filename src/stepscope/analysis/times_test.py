@@ -1,6 +1,6 @@
 """Did the times of a node change between two sets of runs? A test that assumes no distribution.
 
-What is compared is the undisturbed time: the mean of the lowest quarter of a set's times, on
+What is compared is the undisturbed time: the mean of the lower half of a set's times, on
 logarithms. What else the machine does can only lengthen a run, so the rest tells about the machine
 and hardly about the program.
 
@@ -15,7 +15,8 @@ what they have in common may be a node's own.
 
 Sets differ also in what no single run shows, as where their memory lies. Most nodes did not change,
 so if all nodes together differ more than dealing explains, that measures it, and every difference
-is judged by that much more.
+is judged by that much more. In turns that is little, and it counts only as far as it exceeds what
+so many nodes show by chance.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
 __all__ = ["Turns", "compare_times", "undisturbed"]
 
 _FEW = 16
-_PART = 4
-"""A part of so many of a set's times, the lowest, is taken for undisturbed."""
+_PART = 2
+"""One in so many of a set's times, the lowest, is taken for undisturbed."""
 _MOST = 64
 _DEALS = 300
 _FEWEST_TURNS = 5
-_MACHINE = 0.015
+_HIDDEN, _HIDDEN_IN_TURNS = 0.015, 0.01
+"""What sets of the same program differ by at least, whatever their runs show."""
+_LEAST_LEFT = 0.01
+_CHANCE = 2.0
 _INSIDE = 0.95
 
 
@@ -78,7 +82,7 @@ class Turns:
 
 
 def undisturbed(values: Floats) -> Floats:
-    """Per row the mean of the lowest quarter."""
+    """Per row the mean of the lower half."""
     count = _lowest(values.shape[1])
     low: Floats = np.partition(values, count - 1, axis=1)[:, :count].mean(axis=1)
     return low
@@ -103,30 +107,50 @@ def compare_times(
     if not rows or n + m <= _FEW:
         return compare(base, new)
     shift = undisturbed(new) - undisturbed(base)
+    freedom = _lowest(min(n, _MOST)) + _lowest(min(m, _MOST)) - 2
     if turns is not None:
-        # Dealt as if there were no difference: a real one is not to count as spread.
-        moved = new - shift[:, None]
-        starts = _starts(len(turns.group))
-        a, b = _joined_runs(base[:, turns.base]), _joined_runs(moved[:, turns.new])
-        spread = _dealt(a, b, np.unique(turns.group[starts], return_inverse=True)[1])
+        group = np.unique(turns.group[_starts(len(turns.group))], return_inverse=True)[1]
+        count = int(group.max()) + 1
+        a, b = _joined_runs(base[:, turns.base]), _joined_runs(new[:, turns.new])
+        spread = _without_difference(a, b, shift, group)
+        spread = np.hypot(spread, _HIDDEN_IN_TURNS)
+        freedom = min(freedom, count - 1)
     else:
         a, b = _joined_runs(base), _joined_runs(new)
         spread = _dealt(a, b, None) / np.sqrt(np.minimum(independence(a), independence(b)))
         spread = np.maximum(spread, np.hypot(_drift(base), _drift(new)) / 2)
-        spread = np.hypot(spread, machine / 2)
-    spread = np.hypot(spread, _MACHINE)
+        spread = np.hypot(np.hypot(spread, machine / 2), _HIDDEN)
     distance = np.abs(shift) / spread
     nodes = rows - whole
     # A median of few says little, and one node that changed is half of two.
     if nodes >= 5:
-        more = max(1.0, 1.4826 * float(np.median(distance[:nodes])))
-        spread, distance = spread * more, distance / more
-    freedom = _lowest(min(n, _MOST)) + _lowest(min(m, _MOST)) - 2
-    if turns is not None:
-        freedom = min(freedom, int(turns.group.max()))
+        more = 1.4826 * float(np.median(distance[:nodes]))
+        if turns is not None:
+            more /= 1 + _CHANCE * 1.17 / sqrt(nodes)
+        spread, distance = spread * max(1.0, more), distance / max(1.0, more)
     p = _tails(distance, freedom)
     reach = _inside(freedom) * spread
     return Comparison(p, effects(base, new), shift, shift - reach, shift + reach)
+
+
+def _without_difference(base: Floats, new: Floats, shift: Floats, group: Indices) -> Floats:
+    """How far the sides of turns lie apart by chance.
+
+    A real difference widens what dealing shows. So what exceeds twice the spread is taken away
+    before the runs are dealt again, and Student's formula accounts for the rest. All of it must
+    not be taken away: sides that were moved together differ less than chance makes them.
+    """
+    count = int(group.max()) + 1
+    spread = _dealt(base, new, group)
+    clear = np.flatnonzero(np.abs(shift) > 2 * spread)
+    left = np.clip(shift, -2 * spread, 2 * spread)
+    if len(clear):
+        moved = new[clear] - (shift - left)[clear, None]
+        spread[clear] = _dealt(base[clear], moved, group)
+    spread = np.maximum(spread, 1e-12)
+    own = np.maximum(1 - (left / spread) ** 2 / count, _LEAST_LEFT)
+    result: Floats = spread * np.sqrt(own * count / (count - 1))
+    return result
 
 
 def _drift(values: Floats) -> Floats:

@@ -16,9 +16,9 @@ def disturbed(random, rows=40, runs=30):
     return noise + random.exponential(1, (rows, runs)) * (random.random((rows, runs)) < 0.4)
 
 
-def test_the_undisturbed_time_is_the_mean_of_the_lowest_quarter():
-    assert undisturbed(np.array([[4.0, 900, 2, 800, 3, 7, 5, 600]])).tolist() == [2.5]
-    assert undisturbed(np.array([[4.0, 900, 2, 800, 3]])).tolist() == [2.5]
+def test_the_undisturbed_time_is_the_mean_of_the_lower_half():
+    assert undisturbed(np.array([[4.0, 900, 2, 800, 3, 7, 5, 600]])).tolist() == [3.5]
+    assert undisturbed(np.array([[4.0, 900, 2, 800, 3]])).tolist() == [3]
     assert undisturbed(np.array([[7.0]])).tolist() == [7]
 
 
@@ -76,7 +76,7 @@ def test_a_set_that_drifts_and_a_machine_that_changed_make_the_test_cautious():
     base, new = random.normal(0, 0.02, (2, 40, 30))
     new[0] += 0.1
     drifting = base + np.where(np.arange(30) < 15, 0, 0.2) * (np.arange(40) == 0)[:, None]
-    assert compare_times(base, new, None).p[0] < 1e-4
+    assert compare_times(base, new, None).p[0] < 1e-3
     assert compare_times(drifting, new, None).p[0] > 0.01
     assert compare_times(base, new, None, machine=0.2).p[0] > 0.01
     assert compare_times(base, new, ALTERNATING, machine=0.2).p[0] < 1e-4
@@ -94,7 +94,7 @@ def test_many_runs_take_neighbours_together():
     new[3] += 0.1
     for turns in (Turns.of(np.arange(0, 1000, 2), np.arange(1, 1000, 2)), None):
         p = compare_times(base, new, turns).p
-        assert p[3] < 1e-6
+        assert p[3] < 1e-5
         assert np.delete(p, 3).min() > 1e-3
 
 
