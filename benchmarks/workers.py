@@ -1,8 +1,8 @@
 """Many workers, each with files of its own: joined by step, merged, and asked about.
 
 1,000 workers and a parameter server, 100 steps of 200 ops each, is the size that must be answered
-in 2 GB (`make bench-workers`). As that takes most of an hour, what runs by default is a part of it,
-in three sizes, to show that time grows with the input and no faster.
+in 2 GB (`make bench-workers`). As that takes half an hour, what runs by default is a part of it, in
+three sizes, to show that time grows with the input and no faster.
 """
 
 from __future__ import annotations
@@ -143,13 +143,13 @@ def answered(command: str, directory: Path, *arguments: str) -> tuple[float, int
 
 
 def workers(_tf: Any) -> Iterator[Result]:
-    """The commands on a tenth of the workers, on two fifths, and on all of them.
+    """The commands on some of the workers, on four times as many, and on all of them.
 
     What each further worker costs between the first two sizes is what it may cost up to the third.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        sizes = sorted({max(WORKERS // 10, 6), max(WORKERS * 2 // 5, 12), max(WORKERS, 24)})
+        sizes = sorted({max(WORKERS // 20, 10), max(WORKERS // 5, 40), max(WORKERS, 80)})
         for size in sizes:
             write_cluster(place / str(size), size)
         for command, arguments in COMMANDS.items():

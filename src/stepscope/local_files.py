@@ -1,13 +1,10 @@
-"""Local files: TensorFlow's errors, and files that are there in full or not at all."""
+"""Local files, with TensorFlow's errors."""
 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
 
 from stepscope.errors import (
     AlreadyExistsError,
@@ -51,22 +48,3 @@ def as_tensorflow(path: AnyPath) -> Iterator[None]:
     except OSError as error:
         kind = next((ours for theirs, ours in _ERRORS if isinstance(error, theirs)), UnknownError)
         raise kind(None, None, f"{os.fsdecode(path)}; {error.strerror or error}") from None
-
-
-@contextmanager
-def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file to write, which takes its name when the block ends without an error.
-
-    Until then `path` is as it was. Missing directories are made.
-    """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-    with as_tensorflow(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
-                yield file
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise

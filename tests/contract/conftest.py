@@ -20,6 +20,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,16 @@ class Stuck:
         finally:
             self.left.set()
         return value
+
+    def let_go_after(self, seconds: float) -> None:
+        """Let it go this long after it was entered."""
+
+        def wait() -> None:
+            if self.entered.wait(30):
+                time.sleep(seconds)
+            self.let_go.set()
+
+        threading.Thread(target=wait, daemon=True).start()
 
 
 @pytest.fixture

@@ -207,8 +207,13 @@ class Engine:
         return RunOptions() if self.traces_without_options else None
 
     def workers(self) -> list[threading.Thread]:
-        """The threads that are alive and that Stepscope made."""
-        return [t for t in threading.enumerate() if t.name.startswith("stepscope/")]
+        """The threads that are alive and that Stepscope made for runs."""
+        # The thread that is told of Control-C is made once and stays as long as the process.
+        return [
+            t
+            for t in threading.enumerate()
+            if t.name.startswith("stepscope/") and t.name != "stepscope/control_c"
+        ]
 
     def finish(self) -> None:
         for program in self._programs:

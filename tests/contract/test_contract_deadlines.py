@@ -160,12 +160,12 @@ def test_on_the_caller_s_thread_the_op_is_waited_for_and_how_long_is_said(engine
     program = engine.start(around(stuck))
     if engine.refusal(program, "after", FED, RunOptions(inter_op_thread_pool=-1)):
         return
-    threading.Timer(0.4, stuck.let_go.set).start()
+    stuck.let_go_after(0.4)
     _, metadata, seconds = program.failing(
         engine.errors.DeadlineExceededError,
         "after", FED, timeout_in_ms=100, inter_op_thread_pool=-1,
     )  # fmt: skip
-    assert seconds >= 0.39
+    assert seconds >= 0.4
     assert stuck.ident == threading.get_ident()
     ((name, found),) = program.outcomes(metadata).items()
     assert (name, found.outcome) == ("inside", "waited_for")

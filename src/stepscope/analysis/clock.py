@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.analysis.clock_bounds import Bounds
+    from stepscope.analysis.retimed import Retime
     from stepscope.analysis.runs import Runs
     from stepscope.metadata import RunMetadata
 
@@ -136,22 +137,26 @@ class Clocks(Result):
 
         `task` is whose run it is where its devices do not say so.
         """
-
-        def own(device: str) -> str:
-            found = task_of(device)
-            return as_task(task) if task and is_local(found) else found
-
-        here = {self.of(own(device)) for device in metadata.ops.devices.table}
+        here = {self.of(_own_task(device, task)) for device in metadata.ops.devices.table}
         if not any(row.offset_ns or row.drift_ppm for row in here if row is not None):
             return metadata
+        return retimed(metadata, self.retiming(task))
+
+    def retiming(self, task: str = "") -> Retime:
+        """What `correct` does to times, given the devices whose times they are."""
 
         def by_first(devices: StringColumn, times: Ints) -> Ints:
             if not len(times):
                 return times
-            table = tuple(own(device) for device in devices.table)
+            table = tuple(_own_task(device, task) for device in devices.table)
             return self.corrected(StringColumn(devices.codes, table), times)
 
-        return retimed(metadata, by_first)
+        return by_first
+
+
+def _own_task(device: str, task: str) -> str:
+    found = task_of(device)
+    return as_task(task) if task and is_local(found) else found
 
 
 def clocks(runs: Runs) -> Clocks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = ["as_task", "is_local", "natural_order", "task_column", "task_of"]
 _TASK = re.compile(r"/job:([^/]+)(?:/replica:(\d+))?(?:/task:(\d+))?")
 
 
+@lru_cache(maxsize=1 << 14)
 def task_of(device: str) -> str:
     """The task of a device: "worker:1" of "/job:worker/replica:0/task:1/device:CPU:0".
 
@@ -50,6 +52,8 @@ def task_column(ops: OpColumns) -> StringColumn:
     return StringColumn(codes[ops.devices.codes] if len(codes) else codes, tuple(tasks))
 
 
-def natural_order(text: str) -> list[tuple[int, str]]:
+@lru_cache(maxsize=1 << 14)
+def natural_order(text: str) -> tuple[tuple[int, str], ...]:
     """A key under which worker:2 comes before worker:10."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", text)]
+    parts = re.split(r"(\d+)", text)
+    return tuple((int(part), "") if part.isdecimal() else (0, part) for part in parts)

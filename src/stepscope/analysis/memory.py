@@ -11,7 +11,7 @@ import numpy as np
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.errors import StepscopeError
-from stepscope.metadata.allocations import FAILED, PERSISTENT_KINDS, AllocationColumns
+from stepscope.metadata.allocations import FAILED, HELD, PERSISTENT_KINDS, AllocationColumns
 from stepscope.metadata.dtype_names import dtype_name
 from stepscope.metadata.out_of_memory import Growth, HeldMemory, MemoryRequest, held_memory
 
@@ -59,8 +59,9 @@ class DeviceMemory:
     """Live bytes of one device over time, and its peak.
 
     `live_bytes[i]`, of which `persistent_bytes[i]` in variables, queues and feeds, were live from
-    `time_ns[i]` on. `run` is the run that had the peak. Without a record of single allocations
-    the curve is empty and the peak is what the engine counted.
+    `time_ns[i]` on; what was there before a run counts from its beginning. `run` is the run that
+    had the peak. Without a record of single allocations the curve is empty and the peak is what
+    the engine counted.
     """
 
     device: str
@@ -163,7 +164,7 @@ def _of_device(device: str, runs: list[NamedRun], by: By) -> tuple[DeviceMemory,
     peaks = [run.metadata.peak_bytes(device) for run in runs]
     highest = int(np.argmax(peaks))
     run = runs[highest]
-    curves = [_curve(run.metadata.allocations, device) for run in runs]
+    curves = [_curve(run.metadata, device) for run in runs]
     times, live, persistent = (np.concatenate(part) for part in zip(*curves, strict=True))
     order = np.argsort(times, kind="stable")
     allocations = run.metadata.allocations
@@ -174,7 +175,7 @@ def _of_device(device: str, runs: list[NamedRun], by: By) -> tuple[DeviceMemory,
         device=device,
         run=run.name,
         peak_bytes=peaks[highest],
-        peak_ns=int(allocations.time_ns[row]) if row >= 0 else 0,
+        peak_ns=int(_times(run.metadata, allocations)[row]) if row >= 0 else 0,
         persistent_at_peak=sum(row.bytes for row in rows if row.persistent),
         time_ns=times[order],
         live_bytes=live[order],
@@ -183,10 +184,19 @@ def _of_device(device: str, runs: list[NamedRun], by: By) -> tuple[DeviceMemory,
     return memory, rows
 
 
-def _curve(allocations: AllocationColumns, device: str) -> tuple[Ints, Ints, Ints]:
-    mine = allocations.select((allocations.device == device) & (allocations.event != FAILED))
-    lasting = np.isin(mine.kind.astype(str), tuple(PERSISTENT_KINDS))
-    return mine.time_ns, np.cumsum(mine.bytes), np.cumsum(np.where(lasting, mine.bytes, 0))
+def _curve(metadata: Any, device: str) -> tuple[Ints, Ints, Ints]:
+    allocations = metadata.allocations
+    mine = (allocations.device == device) & (allocations.event != FAILED)
+    times, changes = _times(metadata, allocations)[mine], allocations.bytes[mine]
+    lasting = np.isin(allocations.kind[mine].astype(str), tuple(PERSISTENT_KINDS))
+    return times, np.cumsum(changes), np.cumsum(np.where(lasting, changes, 0))
+
+
+def _times(metadata: Any, events: AllocationColumns) -> Ints:
+    """When each event counts in its run: what it held from before, from its beginning."""
+    held = events.event == HELD
+    began = [part.min() for part in (metadata.ops.start_ns, events.time_ns[~held]) if len(part)]
+    return np.maximum(events.time_ns, min(began)) if began and held.any() else events.time_ns
 
 
 def _grouped(held: Sequence[HeldMemory], by: By, live: int) -> list[MemoryRow]:
@@ -278,7 +288,7 @@ def _until_failure(
             continue
         # The end is known: counting back from it needs no knowledge of the beginning.
         running = np.cumsum(mine.bytes)
-        return _named(source, run), mine.time_ns, running - running[-1] + live
+        return _named(source, run), _times(run.metadata, mine), running - running[-1] + live
     empty = np.empty(0, np.int64)
     return "", empty, empty
 

@@ -13,7 +13,7 @@ from stepscope.analysis.op_profile import OpProfile
 from stepscope.analysis.parallelism import Parallelism
 from stepscope.analysis.placement import PlacementReport
 from stepscope.metadata import html
-from stepscope.metadata.readable import device, size, time
+from stepscope.metadata.readable import device, number, size, time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ def view(result: Any) -> str:
 @view.register
 def _(found: OpProfile) -> str:
     title = (
-        f"{found.runs:,} runs, {found.calls:,} ops: {time(found.self_ns)} of work in "
-        f"{time(found.covered_ns)}"
+        f"{number(found.runs, 'run')}, {number(found.calls, 'op')}: {time(found.self_ns)} "
+        f"of work in {time(found.covered_ns)}"
     )
     top = max((row.share for row in found.rows), default=0.0) or 1.0
     rows = [
@@ -74,7 +74,7 @@ def _(found: MemoryProfile) -> str:
         parts.append(
             html.section(f"{device(memory.device)}: {peak}{where}", plot, _holders(held, found.by))
         )
-    return html.section(f"memory of {found.runs:,} runs", *parts)
+    return html.section(f"memory of {number(found.runs, 'run')}", *parts)
 
 
 def _holders(rows: Sequence[MemoryRow], by: str) -> str:
@@ -174,7 +174,7 @@ def _(found: PlacementReport) -> str:
         html.table(("tensor", "from", "to", "calls", "bytes", "time"), moved, (3, 4, 5), "tensors"),
     )
     return html.section(
-        f"{len(found.different):,} ops not where asked for",
+        f"{number(len(found.different), 'op')} not where asked for",
         html.strip([(device(name), count) for name, count in found.devices.items()]),
         html.table(heads, rows, (5,), "ops"),
         transfers if moved else "",
@@ -190,7 +190,7 @@ def _(found: Coverage) -> str:
     ]
     heads = ("node", "type", "fate", "calls", "time", "function")
     return html.section(
-        f"{len(found.rows):,} nodes",
+        number(len(found.rows), "node"),
         html.table(("fate", "nodes", ""), counts, (1,)),
         html.table(heads, rows, (3, 4), "nodes"),
     )
@@ -200,7 +200,7 @@ def _(found: Coverage) -> str:
 def _(found: Diff) -> str:
     every = [found.total, *found.memory, *found.rows]
     rows = [
-        (row.name, row.op, _amount(row, row.base), _amount(row, row.new), f"{row.change:+.1%}",
+        (_named(row), row.op, _amount(row, row.base), _amount(row, row.new), f"{row.change:+.1%}",
          f"{row.low:+.1%} to {row.high:+.1%}", f"{row.p:.2g}",
          "significant" if row.significant else "")
         for row in every
@@ -210,10 +210,15 @@ def _(found: Diff) -> str:
              (("new", found.appeared), ("gone", found.gone)) if names]  # fmt: skip
     pairs += [("note", note) for note in found.notes]
     return html.section(
-        f"{found.base_runs:,} runs against {found.new_runs:,}",
+        f"{number(found.base_runs, 'run')} against {found.new_runs:,}",
         html.table(heads, rows, (2, 3, 4, 6), "ops"),
         html.facts(pairs) if pairs else "",
     )
+
+
+def _named(row: DiffRow) -> str:
+    what, of, name = row.name.partition("peak of ")
+    return f"{of}{device(name)}" if of and not what else row.name
 
 
 def _amount(row: DiffRow, value: float) -> str:

@@ -12,6 +12,7 @@ from stepscope.analysis.profile_sums import Batch, ProfileSums
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.together import decoded_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +136,7 @@ def _batches(runs: Iterator[NamedRun]) -> Iterator[list[NamedRun]]:
     """Runs together up to some number of executions: one by one, small runs would take long."""
     batch: list[NamedRun] = []
     rows = 0
-    for run in runs:
+    for run in decoded_ahead(runs, lambda run: run.metadata):
         batch.append(run)
         rows += len(run.metadata.ops) + 1
         if rows > _BATCH:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,10 @@ class _Commands(click.Group):
             raise click.UsageError(
                 f"{args[0]} is no command; to run a script: stepscope run {args[0]}", ctx
             )
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"{args[0]} is no command{meant}", ctx)
         return super().resolve_command(ctx, args)
 
 

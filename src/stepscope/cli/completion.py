@@ -13,17 +13,16 @@ _SHELLS = ("bash", "fish", "zsh")
     name="completion",
     short_help="Completion for bash, zsh and fish.",
     epilog='Example: eval "$(stepscope completion bash)"',
-    no_args_is_help=True,
 )
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
-    r"""Print the script that makes SHELL complete `stepscope`'s commands, options and paths.
+    """Print the script that makes SHELL complete `stepscope`'s commands, options and paths.
 
     \b
     bash: eval "$(stepscope completion bash)" in ~/.bashrc
     zsh:  eval "$(stepscope completion zsh)" in ~/.zshrc, after compinit
     fish: stepscope completion fish > ~/.config/fish/completions/stepscope.fish
-    """
+    """  # noqa: D301 - click takes the character, not the letters, for "do not fill these lines"
     from stepscope.cli.command_line import commands
 
     completion = get_completion_class(shell)

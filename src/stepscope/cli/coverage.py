@@ -9,6 +9,7 @@ import click
 
 from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
 from stepscope.cli.tables import table_options
+from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.cli.saved_runs import SavedRun
@@ -79,6 +80,11 @@ def _graph_of(path: Path, run: SavedRun) -> Any:
     for place in above:
         if (found := _graph_in(place)) is not None:
             return _graph_def(found)
+    if run.metadata.engine == "tensorflow eager":
+        raise StepscopeError(
+            f"{run.name} is eager code, which has no graph: every op that it executed has a time "
+            "(stepscope top shows them)"
+        )
     raise click.UsageError(
         f"there is no graph.pb beside {path}: give the graph's file as the second argument "
         "(stepscope run saves it; tf.io.write_graph, or graph.as_graph_def().SerializeToString(), "

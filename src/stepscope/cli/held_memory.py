@@ -69,4 +69,4 @@ def show(rows: Sequence[MemoryRow], by: str, choice: Choice) -> None:
     rest = found[len(shown) :]
     more = [together(f"{len(rest):,} more (--limit 0)", rest)] if rest else []
     total = together("in all", found)
-    screen.print(tables.grid([*shown, *more, total], described, screen.width))
+    screen.print(tables.grid([*shown, *more, total], described, screen.width), soft_wrap=True)

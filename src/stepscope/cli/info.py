@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from stepscope.cli.tables import Choice
     from stepscope.metadata import RunMetadata
 
-_MESSAGE_LINES = 4
-
 
 @click.command(
     name="info",
@@ -108,13 +106,20 @@ def _row(run: SavedRun) -> InfoRow:
 
 
 def _peak(metadata: RunMetadata) -> int:
-    return max((metadata.peak_bytes(device) for device in set(metadata.ops.device)), default=0)
+    return max((metadata.peak_bytes(device) for device in _devices(metadata)), default=0)
+
+
+def _devices(metadata: RunMetadata) -> list[str]:
+    """Where ops ran or memory was taken: a kernel's own memory is on a device of its own."""
+    found = [*metadata.ops.device.tolist(), *metadata.allocations.device.tolist()]
+    return list(dict.fromkeys(found))
 
 
 def _summary(path: Path, run: SavedRun) -> RenderableType:
     from rich.table import Table
 
     from stepscope.cli import wording
+    from stepscope.metadata import readable
 
     metadata = run.metadata
     ops = metadata.ops
@@ -132,16 +137,13 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
         say("tag", f"{metadata.tag}, step {metadata.global_step}")
     say("engine", metadata.engine or "not said in the file")
     say("status", metadata.status.code)
-    lines = [line.strip() for line in metadata.status.message.strip().splitlines()]
     report = metadata.out_of_memory
-    shown = lines[: _MESSAGE_LINES if report is None else 0]
     if report is not None:
         asked, where = wording.size(report.request.bytes), wording.device(report.request.device)
         say("", f"{report.request.op} asked for {asked} on {where}; stepscope oom says who has it")
-    for line in shown:
-        say("", line)
-    if report is None and len(lines) > len(shown):
-        say("", f"({wording.number(len(lines) - len(shown), 'more line')})")
+    else:
+        for line in readable.first_lines(metadata.status.message):
+            say("", line)
     for op in metadata.status.outcomes:
         say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
     spent = int((ops.end_ns - ops.start_ns).sum())
@@ -151,7 +153,7 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
         f"{wording.number(len(ops), 'execution')} of {wording.number(kinds, 'op type')} "
         f"in {wording.time(spent)}",
     )
-    for device in dict.fromkeys(ops.device.tolist()):
+    for device in _devices(metadata):
         peak = metadata.peak_bytes(device)
         held = f"  (peak {wording.size(peak)})" if peak else ""
         say("device", f"{wording.device(device)}{held}")

@@ -92,7 +92,9 @@ def _show(profile: MemoryProfile, memory: DeviceMemory, choice: Choice) -> None:
     lasting, passing = memory.persistent_at_peak, memory.temporary_at_peak
     screen.print(
         f"at the peak {wording.share(lasting / memory.peak_bytes)} was in variables, queues and "
-        f"feeds, {wording.share(passing / memory.peak_bytes)} in tensors of the run",
+        f"feeds, {wording.share(passing / memory.peak_bytes)} in tensors of the run"
+        if memory.persistent_bytes.any()
+        else "variables, queues and feeds: none were recorded on this device",
         style="dim",
     )
     screen.print()

@@ -46,7 +46,6 @@ def command(
     keeps its devices apart from those of the others, even if they have the same names.
     """
     from stepscope.analysis import WorkerRuns, clocks
-    from stepscope.analysis.workers import RUN_FILE
     from stepscope.cli.cluster_runs import say_clocks, say_missing
     from stepscope.export import merge
 
@@ -54,16 +53,10 @@ def command(
     try:
         with working("comparing clocks"):
             found = clocks(runs())
-        sources: dict[str, list[Path | tuple[str, Path]]] = {}
-        for task, worker in runs.named():
-            # A file each: whichever run is wanted next is found without reading others.
-            given = sources.setdefault(task, [])
-            names = worker.run_names()
-            given += [(name, worker.path / name / RUN_FILE) for name in names] or [worker.path]
         # One clock, and one that nothing relates to another, need no correction.
         with working(f"writing {out}"):
             merge(
-                sources,
+                runs,
                 out,
                 max_bytes=max_bytes,
                 show_dataflow=dataflow,

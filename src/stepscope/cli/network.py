@@ -97,11 +97,13 @@ def _say_totals(found: Network) -> None:
     from stepscope.cli import tables, wording
 
     number = wording.number
-    moved = f"{number(found.transfers, 'transfer')} of {wording.size(found.bytes)}"
-    together = f" · {number(found.collectives, 'collective')}" if found.collectives else ""
+    kinds = ((found.transfers, "transfer"), (found.collectives, "collective"))
+    counted = [number(count, kind) for count, kind in kinds if count] or [number(0, "transfer")]
+    size = f" of {wording.size(found.bytes)}" if found.bytes else ""
     screen = tables.console()
     screen.print(
-        f"{number(len(found.tasks), 'task')} · {number(found.steps, 'step')} · {moved}{together}"
+        f"{number(len(found.tasks), 'task')} · {number(found.steps, 'step')} · "
+        f"{' and '.join(counted)}{size}"
     )
     if found.unmatched:
         screen.print(

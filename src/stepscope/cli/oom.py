@@ -12,11 +12,13 @@ from stepscope.cli.tables import table_options
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
 
     from stepscope.analysis import OutOfMemoryProfile
+    from stepscope.cli.saved_runs import SavedRun
     from stepscope.cli.tables import Choice
 
 _CURVES = {
@@ -50,12 +52,7 @@ def command(path: Path, number: int | None, plot: bool, by: Any, choice: Choice)
     runs = all_runs(path, number)
     failed = [run for run in runs if run.metadata.out_of_memory is not None]
     if not failed and len(runs) > 1:
-        raise StepscopeError(
-            f"{path}: none of the {len(runs):,} runs has an out-of-memory report; one is made "
-            "where a run that runs out of memory asks for it "
-            "(RunOptions(report_tensor_allocations_upon_oom=True)) or is traced (stepscope run "
-            "--trace full)"
-        )
+        raise StepscopeError(_none(path, runs))
     profile = oom([run[:2] for run in failed[:1] or runs], by)
     if tables.write_for_programs(profile, profile.rows, held_memory.columns(by), choice):
         return
@@ -63,6 +60,21 @@ def command(path: Path, number: int | None, plot: bool, by: Any, choice: Choice)
     if len(failed) > 1:
         others = ", ".join(run.name.removeprefix("run ") for run in failed[1:])
         tables.console().print(f"\nout of memory too: run {others} (--run shows them)")
+
+
+def _none(path: Path, runs: Sequence[SavedRun]) -> str:
+    exhausted = sum(run.metadata.status.code == "RESOURCE_EXHAUSTED" for run in runs)
+    if not exhausted:
+        return (
+            f"{path}: none of the {len(runs):,} runs ran out of memory; `stepscope memory` shows "
+            "what they held"
+        )
+    return (
+        f"{path}: {exhausted:,} of the {len(runs):,} runs ran out of memory, but without a report "
+        "on it; one is made where the run asks for it "
+        "(RunOptions(report_tensor_allocations_upon_oom=True)) or is traced (stepscope run "
+        "--trace full)"
+    )
 
 
 def _show(profile: OutOfMemoryProfile, by: str, plot: bool, choice: Choice) -> None:

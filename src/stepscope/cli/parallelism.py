@@ -79,7 +79,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
             tables.time_column("waited_ns", "waited"),
             tables.Column("blocked_by", "behind"),
         ]
-        screen.print(tables.grid(found.waits[:_WAITS], waited, screen.width))
+        screen.print(tables.grid(found.waits[:_WAITS], waited, screen.width), soft_wrap=True)
 
 
 def _draw(lanes: Sequence[Lane]) -> None:

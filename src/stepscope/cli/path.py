@@ -71,7 +71,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
             tables.time_column("path_ns", "on the path"),
             tables.time_column("saved_ns", "saves"),
         ]
-        screen.print(tables.grid(found.savings, saving, screen.width))
+        screen.print(tables.grid(found.savings, saving, screen.width), soft_wrap=True)
     if step is not None:
         say_clocks(step[1])
         say_missing(step[2])

@@ -62,4 +62,4 @@ def command(path: Path, number: int | None, different: bool, choice: Choice) -> 
             tables.time_column("ns", "time"),
         ]
         rows_shown = choice.cut(list(report.transfers), tables.ROWS_SHOWN)
-        screen.print(tables.grid(rows_shown, moved, screen.width))
+        screen.print(tables.grid(rows_shown, moved, screen.width), soft_wrap=True)

@@ -6,6 +6,7 @@ The report goes to stderr: stdout is the script's.
 from __future__ import annotations
 
 from collections import Counter
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -104,11 +105,20 @@ def _telling_line(message: str) -> str:
     return first
 
 
-def losses(runs: NamedRuns, others: Sequence[str] = ()) -> RenderableType | None:
+def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> RenderableType | None:
     """What was not measured, the same loss of several runs once; None where nothing is missing.
 
     `others` are losses that belong to no run.
     """
+
+    def paragraph(text: str) -> Text:
+        return Text(
+            fill(
+                text, width, initial_indent="  ", subsequent_indent="    ",
+                break_long_words=False, break_on_hyphens=False,
+            )
+        )  # fmt: skip
+
     count: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
     for _, run in runs:
@@ -117,12 +127,12 @@ def losses(runs: NamedRuns, others: Sequence[str] = ()) -> RenderableType | None
             in_runs[loss.what, loss.reason] += 1
     if not count and not others:
         return None
-    lines = [Text("not measured", style="bold yellow"), *(Text(f"  {text}") for text in others)]
+    lines = [Text("not measured", style="bold yellow"), *map(paragraph, others)]
     for (what, reason), runs_with_it in in_runs.most_common(_LOSSES_SHOWN):
         lost = count[what, reason]
         amount = f"{lost:,} " if lost else ""
         where = wording.number(runs_with_it, "run")
-        lines.append(Text(f"  {amount}{what} (in {where}): {reason}"))
+        lines.append(paragraph(f"{amount}{what} (in {where}): {reason}"))
     if len(in_runs) > _LOSSES_SHOWN:
         lines.append(Text(f"  and {len(in_runs) - _LOSSES_SHOWN:,} more", style="dim"))
     return Group(*lines)

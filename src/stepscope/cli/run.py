@@ -173,7 +173,7 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
             report.heading(script, engine.name(runs), trace, table),
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs.labelled),
-            report.losses(runs.runs, engine.losses()),
+            report.losses(runs.runs, engine.losses(), console.width),
             report.notes(_remarks(runs, len(table), trace)),
             report.files(runs.directory, runs.runs, timeline, METADATA_FILE) if runs.runs else None,
         ],

@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from stepscope.export._whole_file import write_whole
+from stepscope.whole_files import write_whole
 
 GRAPH_FILE = "graph.pb"
 _MOST = 100

@@ -107,6 +107,7 @@ def one_run(path: Path, number: int | None) -> SavedRun:
     if not -count <= number < count:
         raise no_such_run(path, number, count)
     place, found = kept[0]
+    _say_damage(_damage(found.metadata))
     name = str(path) if count == 1 else _numbered(place, found.name)
     return SavedRun(name, found.metadata, found.name)
 
@@ -133,12 +134,15 @@ def each_run(path: Path, number: int | None = None) -> Iterator[RunMetadata]:
 def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
     """The runs with their numbers; files that cannot be read are named on stderr."""
     count, left_out = 0, []
+    damage: dict[str, None] = {}
     for number, run in enumerate(runs(path)):
         if _is_unread(run.metadata):
             left_out.append(run.metadata.status.message)
         else:
             count += 1
+            damage.update(dict.fromkeys(_damage(run.metadata)))
             yield number, run
+    _say_damage(list(damage))
     if left_out and not count:
         what = "the run" if len(left_out) == 1 else f"any of the {len(left_out):,} runs"
         raise UnreadableFileError(f"cannot read {what} in {path}; the first: {left_out[0]}")
@@ -146,6 +150,19 @@ def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
         click.echo(f"stepscope: left out, as it cannot be read: {reason}", err=True)
     if len(left_out) > _NAMED:
         click.echo(f"stepscope: and {len(left_out) - _NAMED:,} more files", err=True)
+
+
+def _damage(run: RunMetadata) -> list[str]:
+    """What is missing because its file is damaged or cut."""
+    losses = run.completeness.losses
+    return [loss.reason for loss in losses if loss.what.endswith(" of the file")]
+
+
+def _say_damage(damage: list[str]) -> None:
+    for what in damage[:_NAMED]:
+        click.echo(f"stepscope: not all could be read: {what}", err=True)
+    if len(damage) > _NAMED:
+        click.echo(f"stepscope: and {len(damage) - _NAMED:,} more damaged files", err=True)
 
 
 def _is_unread(run: RunMetadata) -> bool:

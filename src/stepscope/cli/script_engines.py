@@ -153,13 +153,15 @@ class TensorFlow(ScriptEngine):
         from stepscope.adapters.tensorflow import script_patches
 
         kinds = {run.engine.removeprefix("tensorflow ") for _, run in runs.runs}
-        shown = [kind for kind in ("session", "function", "eager") if kind in kinds]
+        shown = [kind for kind in ("session", "function", "eager", "server") if kind in kinds]
         text = f"tensorflow {script_patches.version()}"
+        if shown:
+            text += f" ({', '.join(shown)})"
         if self.asked:
             text += " as TensorFlow 1"
         elif self.found:
-            text += f" as TensorFlow 1 (because of {self.found})"
-        return f"{text} ({', '.join(shown)})" if shown else text
+            text += f" as TensorFlow 1, because of {self.found}"
+        return text
 
     def failed(self, error: BaseException) -> None:
         if self._recorder is not None:

@@ -162,6 +162,15 @@ def _field(wanted: str, columns: Sequence[Column]) -> str:
 
 
 class _Screen(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints; in a file or a pipe without the blanks that fill lines up."""
+        if self.is_terminal:
+            super().print(*objects, **options)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
+
     def on_broken_pipe(self) -> None:
         """End as a program does whose reader went away; 1 would say something else."""
         try:
@@ -195,7 +204,7 @@ def show_table(
         said = f" whose {columns[0].title} matches {choice.pattern!r}" if choice.pattern else ""
         screen.print(Text(f"no {what}{said}", style="dim"))
         return
-    screen.print(grid(shown, columns, screen.width, bar))
+    screen.print(grid(shown, columns, screen.width, bar), soft_wrap=True)
     if len(found) > len(shown):
         rest = wording.number(len(found) - len(shown), what, plural)
         count, _, name = rest.partition(" ")

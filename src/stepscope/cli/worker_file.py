@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.analysis.workers import WORKER_FILE
-from stepscope.export._whole_file import write_whole
+from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path

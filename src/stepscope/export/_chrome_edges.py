@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.cluster_tasks import task_column
 from stepscope.analysis.messages import traffic
 from stepscope.export._label_table import parse_labels
 
@@ -63,7 +64,8 @@ class _Way(NamedTuple):
 
 def _transfers(ops: OpColumns, lasts: NDArray[np.bool_], end: Ints) -> list[_Way]:
     """The transfers that can be drawn: from the producer to the receive, and on to its users."""
-    if "RecvTensor" not in ops.ops.table:
+    # What a task got from another has its producer in the run only where both have rows there.
+    if "RecvTensor" not in ops.ops.table or len(task_column(ops).table) < 2:
         return []
     ways = []
     for message in traffic(ops).messages:

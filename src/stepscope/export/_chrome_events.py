@@ -45,7 +45,7 @@ class OpTexts:
         metadata: RunMetadata,
         end: Ints,
         lanes: Ints,
-        places: list[str],
+        places: NDArray[Any],
         base_ns: int,
     ) -> None:
         self.ops = ops = metadata.ops
@@ -53,7 +53,7 @@ class OpTexts:
         self.lanes = lanes
         self.base_ns = base_ns
         self.names = text_table(ops.names.table)
-        self.places = np.array(places, object)
+        self.places = places
         self._run = escaped(name)
         self._types = text_table(ops.ops.table)
         self._outputs = _Outputs(ops) if len(ops.tensors) else None

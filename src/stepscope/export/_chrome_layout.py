@@ -7,7 +7,7 @@ number for the process's main thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -53,10 +53,17 @@ class Layout:
 
     def __init__(self) -> None:
         self.places: list[str] = []
+        self._place_table: NDArray[Any] = np.empty(0, object)
         self._pids: dict[str, int] = {}
         self._groups: list[_Group] = []
         self._group_codes: dict[tuple[int, str, bool], int] = {}
         self._news: list[str] = []
+
+    def place_table(self) -> NDArray[Any]:
+        """`places` as a table to pick from by number."""
+        if len(self._place_table) != len(self.places):
+            self._place_table = np.array(self.places, object)
+        return self._place_table
 
     def take_news(self) -> list[str]:
         """Texts of the events that name what was met since the last time."""

@@ -168,7 +168,17 @@ def table_for(labels: int) -> LabelTable:
 
 def parse_labels(labels: Sequence[str]) -> tuple[list[str], list[str]]:
     """The op type of each label, "unknown" where it tells none, and its inputs as one text."""
-    return _parse_usual(labels) or _parse_any(labels)
+    found = _parse_usual(labels)
+    if found is None:
+        # Labels of transfers between tasks tell neither; those beside them are usual all the same.
+        telling = [place for place, label in enumerate(labels) if " = " in label]
+        some = _parse_usual([labels[place] for place in telling])
+        if some is None:
+            return _parse_any(labels)
+        found = ["unknown"] * len(labels), [""] * len(labels)
+        for place, op, inputs in zip(telling, *some, strict=True):
+            found[0][place], found[1][place] = op, inputs
+    return found
 
 
 def _parse_usual(labels: Sequence[str]) -> tuple[list[str], list[str]] | None:

@@ -2,8 +2,9 @@
 
 Guarantees:
 
-- what is given as a path, or as a function that returns runs, is read one run at a time and may be
-  read more than once; of what was read, runs of up to `KEPT_ROWS` ops together are kept;
+- what is given as a path, or as a function that returns runs, is read one run at a time: once to
+  see when it was, unless that is known, and again when its turn comes, unless all runs together
+  have no more than `KEPT_ROWS` ops. Of runs that overlapped so many ops are kept until `forget`;
 - runs given as objects are used as they are, and an iterator of objects is used up at once: only
   paths and functions keep memory bounded;
 - runs come out in the order in which they started, and those that overlapped come together.
@@ -12,21 +13,22 @@ Guarantees:
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.export._accept import is_a
 from stepscope.metadata import RunMetadata, iter_runs
+from stepscope.metadata.together import decoded_ahead
 
-KEPT_ROWS = 200_000
+KEPT_ROWS = 500_000
 LONGEST_NS = 1 << 62
 """Longer than any op, and no shorter than any trace."""
 _YEAR_NS = 365.25 * 86_400e9
 _OPEN_SOURCES = 8
 _RUN = "RunMetadata"
+_Change: TypeAlias = Callable[[RunMetadata], RunMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,29 @@ class Span:
     rows: int
 
 
+class RunTime(NamedTuple):
+    """When a run was; `rows` is the number of its ops."""
+
+    name: str
+    start: int
+    end: int
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Runs that can be read from the beginning again and again; `held` if they are in memory."""
+    """Runs that can be read from the beginning again and again; `held` if they are in memory.
+
+    `times` says when they were where that is known without a look at them; `read` gives a run by
+    its number where that takes no reading of those before it, as it is before `changed`.
+    """
 
     open: Callable[[], Iterable[NamedRun]]
     worker: str
     held: list[NamedRun] | None = None
+    times: list[RunTime] | None = None
+    read: Callable[[int], RunMetadata] | None = None
+    changed: _Change | None = None
 
 
 def sources_of(runs: Any, worker: str = "") -> list[Source]:
@@ -135,20 +153,22 @@ def _wrong(value: object) -> TypeError:
     )
 
 
+def _same(metadata: RunMetadata) -> RunMetadata:
+    return metadata
+
+
 class RunStore:
     """All runs of a trace: when each was, known after one look at each, and the runs themselves."""
 
     def __init__(self, sources: list[Source]) -> None:
-        """Look at every run once."""
+        """Look once at every run of which it is not known when it was."""
         self._sources = sources
-        self._kept: OrderedDict[tuple[int, int], RunMetadata] = OrderedDict()
+        self._kept: dict[tuple[int, int], RunMetadata] = {}
         self._kept_rows = 0
+        self._all_rows = 0
+        self._all_fit = True
         self._open: dict[int, tuple[int, Iterator[NamedRun]]] = {}
-        found = [
-            self._look(number, index, source.worker, run)
-            for number, source in enumerate(sources)
-            for index, run in enumerate(source.open())
-        ]
+        found = [span for number in range(len(sources)) for span in self._spans(number)]
         self.base_ns = min((span.start for span in found if span.rows), default=0)
         last = max(found, key=lambda span: span.end, default=None)
         if last is not None and last.end - self.base_ns > LONGEST_NS:
@@ -160,16 +180,31 @@ class RunStore:
             )
         self.spans = sorted(found, key=lambda span: span.start if span.rows else self.base_ns)
 
-    def _look(self, source: int, index: int, worker: str, run: NamedRun) -> Span:
-        ops = run.metadata.ops
-        rows = len(ops)
-        if self._sources[source].held is None:
-            self._keep((source, index), run.metadata, rows)
-        if not rows:
-            return Span(source, index, run.name, worker, 0, 0, 0)
-        start = int(ops.start_ns.min())
-        end = max(start, int(ops.end_ns.max()))
-        return Span(source, index, run.name, worker, start, end, rows)
+    def _spans(self, number: int) -> Iterator[Span]:
+        source = self._sources[number]
+        worker = source.worker
+        if source.times is not None:
+            self._count(sum(run.rows for run in source.times))
+            for index, (name, start, end, rows) in enumerate(source.times):
+                yield Span(number, index, name, worker, start, end, rows)
+            return
+        for index, (name, metadata) in enumerate(source.open()):
+            ops = metadata.ops
+            rows = len(ops)
+            if source.held is None:
+                self._count(rows)
+                if self._all_fit:
+                    self._keep((number, index), metadata, rows)
+            start = int(ops.start_ns.min()) if rows else 0
+            end = max(start, int(ops.end_ns.max())) if rows else 0
+            yield Span(number, index, name, worker, start, end, rows)
+
+    def _count(self, rows: int) -> None:
+        """Note that there are so many more ops to be read; one run fits, however large it is."""
+        self._all_rows += rows
+        if self._all_rows > max(rows, KEPT_ROWS):
+            self._all_fit = False
+            self.forget()
 
     def overlapping(self) -> Iterator[list[Span]]:
         """The runs in order of their start; runs that overlap, even through others, together."""
@@ -184,17 +219,32 @@ class RunStore:
         if group:
             yield group
 
-    def load(self, span: Span) -> RunMetadata:
-        """The run of a span."""
-        held = self._sources[span.source].held
-        if held is not None:
-            return held[span.index].metadata
-        key = (span.source, span.index)
+    def load(self, spans: list[Span]) -> Iterator[RunMetadata]:
+        """The runs of spans, one after the other."""
+        found = ((span, *self._found(span)) for span in spans)
+        for span, metadata, changed in decoded_ahead(found, lambda each: each[1]):
+            if changed is not None:
+                metadata = changed(metadata)
+                self._keep((span.source, span.index), metadata, span.rows)
+            yield metadata
+
+    def _found(self, span: Span) -> tuple[RunMetadata, _Change | None]:
+        """The run of a span, and what is to be done to it if it was just read."""
+        source, key = self._sources[span.source], (span.source, span.index)
+        if source.held is not None:
+            return source.held[span.index].metadata, None
         known = self._kept.get(key)
-        if known is None:
-            known = self._read(*key)
-            self._keep(key, known, span.rows)
-        return known
+        if known is not None:
+            return known, None
+        if source.read is not None:
+            return source.read(span.index), source.changed or _same
+        return self._read(*key), _same
+
+    def forget(self) -> None:
+        """Drop what is kept: the runs wanted next are others."""
+        if not self._all_fit:
+            self._kept.clear()
+            self._kept_rows = 0
 
     def _read(self, source: int, index: int) -> RunMetadata:
         at, runs = self._open.pop(source, (0, iter(())))
@@ -214,8 +264,7 @@ class RunStore:
         )
 
     def _keep(self, key: tuple[int, int], metadata: RunMetadata, rows: int) -> None:
-        self._kept[key] = metadata
-        self._kept_rows += rows
-        while self._kept_rows > KEPT_ROWS and len(self._kept) > 1:
-            _, dropped = self._kept.popitem(last=False)
-            self._kept_rows -= len(dropped.ops)
+        # Those that came first stay: of more than fit, always the same are read again.
+        if not self._kept or self._kept_rows + rows <= KEPT_ROWS:
+            self._kept[key] = metadata
+            self._kept_rows += rows

@@ -42,7 +42,7 @@ from stepscope.export._chrome_events import (
 from stepscope.export._chrome_fold import Detail, bytes_of, fold, folded_slices
 from stepscope.export._chrome_layout import Layout
 from stepscope.export._run_sources import LONGEST_NS, RunStore, Source, Span, sources_of
-from stepscope.export._whole_file import write_whole
+from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     import os
@@ -188,7 +188,8 @@ class _Trace:
     ) -> Iterator[bytes]:
         """The runs of a stretch of time."""
         base_ns = self._store.base_ns
-        placed = [layout.prepare(self._store.load(span).ops, span.worker) for span in group]
+        loaded = zip(group, self._store.load(group), strict=True)
+        placed = [layout.prepare(metadata.ops, span.worker) for span, metadata in loaded]
         lanes = layout.place(placed)
         ends = [run.end for run in placed]
         del placed
@@ -202,10 +203,11 @@ class _Trace:
         )
         # Runs at the same time have memory curves of their own, numbered as their marks' lanes.
         _, beside = np.unique(marks, return_inverse=True)
-        for number, span in enumerate(group):
-            metadata = self._store.load(span)
+        places = layout.place_table()
+        for number, metadata in enumerate(self._store.load(group)):
+            span = group[number]
             name = _title(span)
-            texts = OpTexts(name, metadata, ends[number], lanes[number], layout.places, base_ns)
+            texts = OpTexts(name, metadata, ends[number], lanes[number], places, base_ns)
             said, slices = self._ops(texts, detail, span, layout, told)
             first = run_mark(name, metadata, times[number], layout.places[marks[number]], said)
             steps = self._steps(metadata.ops, ends[number], layout)
@@ -217,6 +219,7 @@ class _Trace:
                     told.flows += len(edges.producer)
             if self._show_memory:
                 yield from self._counters(metadata, span, int(beside[number]), layout, detail)
+        self._store.forget()
 
     def _ops(
         self, texts: OpTexts, detail: Detail, span: Span, layout: Layout, told: _Told
@@ -326,14 +329,16 @@ class _Trace:
         """About the bytes of slices, of arrows and of counters, and the number of curves."""
         full = flow_bytes = counter_bytes = 0.0
         curves = 0
-        for span in self._store.spans:
-            metadata = self._store.load(span)
+        for span, metadata in zip(
+            self._store.spans, self._store.load(self._store.spans), strict=True
+        ):
             full += self._slice_bytes(span, metadata) * span.rows + 600
             if detail.flows and metadata.ops.labels is not None:
                 flow_bytes += span.rows * _FLOW_BYTES
             if self._show_memory:
                 counter_bytes += len(metadata.allocations) * _COUNTER_BYTES
                 curves += len(_used(metadata.allocations.devices))
+            self._store.forget()
         return full, flow_bytes, counter_bytes, curves
 
     def _slice_bytes(self, span: Span, metadata: RunMetadata) -> float:
@@ -344,21 +349,24 @@ class _Trace:
         rows = np.linspace(0, span.rows - 1, min(span.rows, _SAMPLE)).astype(np.int64)
         lanes = np.zeros(span.rows, np.int64)
         end = np.maximum(ops.end_ns, ops.start_ns)
-        place = '","pid":1000,"tid":10000,"ts":'
-        texts = OpTexts(_title(span), metadata, end, lanes, [place], self._store.base_ns)
+        places = np.array(['","pid":1000,"tid":10000,"ts":'], object)
+        texts = OpTexts(_title(span), metadata, end, lanes, places, self._store.base_ns)
         return len(texts.block(rows).encode()) / len(rows)
 
     def _folded_size(self, detail: Detail) -> float:
         total = 0.0
         layout = Layout()
         for group in self._store.overlapping():
-            placed = [layout.prepare(self._store.load(span).ops, span.worker) for span in group]
+            loaded = zip(group, self._store.load(group), strict=True)
+            placed = [layout.prepare(metadata.ops, span.worker) for span, metadata in loaded]
             lanes = layout.place(placed)
-            for span, run, on in zip(group, placed, lanes, strict=True):
+            again = self._store.load(group)
+            for span, metadata, run, on in zip(group, again, placed, lanes, strict=True):
                 folded = fold(run.ops, run.end, on, detail, self._store.base_ns)
-                each = self._slice_bytes(span, self._store.load(span))
+                each = self._slice_bytes(span, metadata)
                 total += bytes_of(folded, run.ops, each) + 600
                 total += len(_title(span)) * len(folded.first)
+            self._store.forget()
         return total
 
 

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from stepscope.analysis.runs import Runs, iter_named_runs
-from stepscope.export._whole_file import write_whole
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.tables import TableName, table_of
+from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     import os

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stepscope.analysis.runs import NamedRun
+from stepscope.analysis.workers import WorkerRuns
 from stepscope.export._accept import is_a
-from stepscope.export._run_sources import Source, sources_of
+from stepscope.export._run_sources import RunTime, Source, sources_of
 from stepscope.export.chrome import write_trace
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis.clock import Clocks
+    from stepscope.analysis.workers import Worker
+    from stepscope.metadata import RunMetadata
 
 
 def merge(
@@ -31,7 +34,9 @@ def merge(
     `runs` and the options are those of `stepscope.export.chrome`: runs, or files and directories
     of them (Chrome traces among them), which are read one at a time. A mapping is of workers:
     `{"worker 0": "logs/0", "worker 1": [first, second]}`. The devices of each are processes of
-    their own, under the worker's name, so that equal names of devices do not meet.
+    their own, under the worker's name, so that equal names of devices do not meet. So are those of
+    a `stepscope.analysis.WorkerRuns`, which knows its tasks; if it has been gone over, as for its
+    clocks, every run is read once more and that is all.
 
     Everything stands at its wall-clock time, as the clock of its machine had it; with `clocks`
     (of `stepscope.analysis.clocks`) by the clock of the first task, and `otherData["clocks"]` says
@@ -40,16 +45,17 @@ def merge(
     arrows are numbered for the whole trace.
     """
     sources: list[Source] = []
-    if isinstance(runs, Mapping):
+    if isinstance(runs, WorkerRuns):
+        sources = [_of_worker(runs, worker, task, clocks) for task, worker in runs.named()]
+    elif isinstance(runs, Mapping):
         for worker, of_worker in runs.items():
             named = [("run 0", of_worker)] if is_a(of_worker, "RunMetadata") else of_worker
             sources += sources_of(named, str(worker))
     else:
         sources = sources_of(runs)
-    told = {}
-    if clocks is not None:
+    if clocks is not None and not isinstance(runs, WorkerRuns):
         sources = [_by_one_clock(source, clocks) for source in sources]
-        told["clocks"] = clocks.to_dict()
+    told = {} if clocks is None else {"clocks": clocks.to_dict()}
     written = write_trace(
         sources,
         path,
@@ -60,6 +66,26 @@ def merge(
     )
     assert not isinstance(written, str)
     return written
+
+
+def _of_worker(runs: WorkerRuns, worker: Worker, name: str, clocks: Clocks | None) -> Source:
+    """The runs of a worker, of which it is known when they were."""
+    known = runs.times(worker)
+    start, end = known.spans(None if clocks is None else clocks.retiming(name))
+    columns = (known.names, start.tolist(), end.tolist(), known.rows.tolist())
+    times = [RunTime(*run) for run in zip(*columns, strict=True)]
+
+    def corrected(metadata: RunMetadata) -> RunMetadata:
+        return metadata if clocks is None else clocks.correct(metadata, name)
+
+    def opened() -> Iterator[NamedRun]:
+        return (NamedRun(run.name, corrected(run.metadata)) for run in worker.runs())
+
+    def read(index: int) -> RunMetadata:
+        return worker.read(known.names[index]).metadata
+
+    apart = read if worker.run_names() else None
+    return Source(opened, name, times=times, read=apart, changed=corrected)
 
 
 def _by_one_clock(source: Source, clocks: Clocks) -> Source:

@@ -8,7 +8,6 @@ pandas, Polars, DuckDB, Spark and pyarrow read either folder as one table with a
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from urllib.parse import quote
 from stepscope.analysis.runs import Runs, iter_named_runs
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.tables import TABLES, table_of
+from stepscope.whole_files import whole_file
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +40,8 @@ def parquet(runs: Runs, directory: str | os.PathLike[str]) -> Path:
             columns = table_of(run.metadata, table)
             arrays = {key: _array(arrow, column) for key, column in columns.items()}
             folder = root / table / f"run={quote(name, safe='') or '_'}"
-            _write_whole(writer, arrow.table(arrays), folder / "part-0.parquet")
+            with whole_file(folder / "part-0.parquet") as file:
+                writer.write_table(arrow.table(arrays), file)
     return root
 
 
@@ -64,14 +65,3 @@ def _array(arrow: Any, column: Any) -> Any:
     if column.dtype == object:
         return arrow.array(column, arrow.list_(arrow.int64()))
     return arrow.array(column)
-
-
-def _write_whole(writer: Any, table: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        writer.write_table(table, temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

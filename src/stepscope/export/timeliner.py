@@ -18,9 +18,9 @@ import numpy as np
 import orjson
 
 from stepscope.export._accept import describe
-from stepscope.export._whole_file import write_whole
 from stepscope.export.lanes import split_lanes
 from stepscope.export.timeline import Event, Timeline
+from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     import os

@@ -21,7 +21,10 @@ COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#bab0ac")
 ROWS_SHOWN = 30
 _WIDTH = 640
 _LABEL = 170
+_LONG = 40
 _CELL = "padding:2px 12px 2px 0;vertical-align:top;"
+_NAMES = "min-width:14em;max-width:32em;overflow-wrap:anywhere"
+"""Long names break anywhere, but never into a column of single letters."""
 
 
 class Markup(str):
@@ -43,8 +46,8 @@ def section(title: str, *parts: str) -> str:
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and values, one below the other."""
     rows = "".join(
-        f"<tr><th style='{_CELL}text-align:left'>{_text(name)}</th>"
-        f"<td style='{_CELL}text-align:left'>{_text(value)}</td></tr>"
+        f"<tr><th style='{_CELL}text-align:left;white-space:nowrap'>{_text(name)}</th>"
+        f"<td style='{_CELL}text-align:left;white-space:pre-line'>{_text(value)}</td></tr>"
         for name, value in pairs
     )
     return Markup(f"<table style='border-collapse:collapse'><tbody>{rows}</tbody></table>")
@@ -61,8 +64,8 @@ def table(
     sides = [
         "text-align:right;white-space:nowrap"
         if i in numbers
-        else "text-align:left;overflow-wrap:anywhere"
-        if i == 0
+        else f"text-align:left;{_NAMES}"
+        if i == 0 or any(len(row[i]) > _LONG for row in rows if not isinstance(row[i], Markup))
         else "text-align:left"
         for i in range(len(heads))
     ]

@@ -19,7 +19,7 @@ def run_html(metadata: Any) -> str:
     status = metadata.status
     length = int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0
     pairs = [
-        ("status", f"{status.code}: {status.message}" if status.message else status.code),
+        ("status", ": ".join(filter(None, (status.code, _how(metadata))))),
         ("engine", metadata.engine or "not said"),
         ("ops", f"{len(ops):,} executions within {readable.time(length)}"),
     ]
@@ -36,6 +36,18 @@ def run_html(metadata: Any) -> str:
         for loss in metadata.completeness.losses
     ]
     return html.section("RunMetadata", html.facts(pairs), _by_type(ops) if len(ops) else "")
+
+
+def _how(metadata: Any) -> str:
+    """What an error's message says; of a long report on memory only what was asked for."""
+    report = metadata.out_of_memory
+    if report is None:
+        return "\n".join(readable.first_lines(metadata.status.message))
+    asked, where = readable.size(report.request.bytes), readable.device(report.request.device)
+    return (
+        f"{report.request.op} asked for {asked} on {where}; "
+        "stepscope.analysis.oom(metadata) says who has it"
+    )
 
 
 def _by_type(ops: Any) -> str:

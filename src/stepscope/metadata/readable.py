@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["device", "number", "size", "three_digits", "time"]
+__all__ = ["device", "first_lines", "number", "size", "three_digits", "time"]
 
 _LOCAL = "/job:localhost/replica:0/task:0"
 _TASK = re.compile(r"/job:(?P<job>[^/]+)(?:/replica:0)?/task:(?P<task>\d+)(?=/|\Z)")
@@ -35,10 +35,18 @@ def number(count: int, what: str, plural: str | None = None) -> str:
     return f"{count:,} {what if count == 1 else plural or what + 's'}"
 
 
+def first_lines(text: str, most: int = 4) -> list[str]:
+    """The first lines of a message, and in one more how many there are beyond them."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    rest = len(lines) - most
+    return lines if rest <= 0 else [*lines[:most], f"({number(rest, 'more line')})"]
+
+
 def three_digits(value: float) -> str:
     """`1.23`, `12.3`, `123`, `1,234`."""
-    whole = len(f"{abs(value):.0f}")
-    return f"{value:,.{max(0, 3 - whole)}f}"
+    # What rounds to 10.0 or 100 has a digit more before the point.
+    places = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:,.{places}f}"
 
 
 def device(name: str) -> str:

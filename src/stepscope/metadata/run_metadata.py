@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,6 +15,7 @@ from stepscope.metadata.state import TENSORFLOW_FIELDS, State
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.tables import table_of
 from stepscope.options import RunOptions
+from stepscope.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,19 +197,15 @@ class RunMetadata(MessageBacked):
         """Write the run to a file that `stepscope.load`, TensorFlow and TensorBoard read.
 
         The file appears whole or not at all: it is written beside its place and then renamed.
+        Missing directories are made.
         """
         target = Path(path)
         content = self.SerializeToString()
         head = pb.RunMetadataMessage(bytes_following=len(content)).SerializeToString()
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        try:
-            with temporary.open("xb") as file:
-                file.write(head + content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with whole_file(target) as file:
+            file.write(head + content)
+            file.flush()
+            os.fsync(file.fileno())
         return target
 
     # -- TensorFlow's fields ---------------------------------------------------------------

@@ -60,6 +60,7 @@ class State:
         "_message",
         "_ops_bytes",
         "_recorded",
+        "_size",
         "_unread",
     )
 
@@ -68,6 +69,7 @@ class State:
         message: Any = None,
         recording: Recording | Callable[[], Recording] | None = None,
         unread_step_stats: bytes | None = None,
+        size: int | None = None,
     ) -> None:
         self._lock = threading.RLock()
         self._message = message
@@ -79,6 +81,8 @@ class State:
         self._ops_bytes: bytes | None = None
         # The bytes of `step_stats`, known to be whole, as long as the message does not have them.
         self._unread = unread_step_stats
+        # How many bytes the message was read from, where that is known.
+        self._size = size
 
     @property
     def _recording(self) -> Recording | None:
@@ -184,6 +188,19 @@ class State:
                     self._ops_bytes = data
             ops: OpColumns = self._once("ops", self._decode_ops)
             return ops
+
+    def undecoded(self) -> tuple[Any, int] | None:
+        """A message nobody has looked at since it was read, and its size; None at other times."""
+        with self._lock:
+            if self._size is None or self._handed_out or self._unread is not None:
+                return None
+            return None if "ops" in self._known else (self._message, self._size)
+
+    def decoded(self, ops: OpColumns) -> None:
+        """Take columns that somebody made of the `undecoded` message."""
+        with self._lock:
+            if not self._handed_out:
+                self._known.setdefault("ops", ops)
 
     def recorded_ops(self) -> OpColumns | None:
         """What an engine recorded, unless a message was handed out or is all there is."""

@@ -31,9 +31,10 @@ from stepscope.errors import (
 )
 from stepscope.graph.dtypes import Array, DType, as_dtype, string
 from stepscope.graph.shapes import TensorShape
-from stepscope.local_files import AnyPath, as_tensorflow, local_path, whole_file
+from stepscope.local_files import AnyPath, as_tensorflow, local_path
 from stepscope.metadata.checksums import extended, masked
 from stepscope.ops.sorted_table import entries, read_varint, table, varint
+from stepscope.whole_files import whole_file
 
 _HEADER_KEY = b""
 _VERSION = 1
@@ -63,7 +64,8 @@ def write_bundle(prefix: AnyPath, tensors: Iterable[tuple[str, DType, Array]]) -
     """Write a checkpoint of one shard: names, dtypes and values, which are kept in this order."""
     prefix = local_path(prefix)
     found: dict[bytes, bytes] = {_HEADER_KEY: _header(1)}
-    with whole_file(data_file(prefix, 0, 1)) as file:
+    path = data_file(prefix, 0, 1)
+    with as_tensorflow(path), whole_file(path) as file:
         for name, dtype, value in tensors:
             offset = file.tell()
             array = np.asarray(value, dtype=dtype.numpy)
@@ -80,7 +82,8 @@ def write_bundle(prefix: AnyPath, tensors: Iterable[tuple[str, DType, Array]]) -
 
 
 def _write_index(prefix: str, found: dict[bytes, bytes]) -> None:
-    with whole_file(index_file(prefix)) as file:
+    path = index_file(prefix)
+    with as_tensorflow(path), whole_file(path) as file:
         file.write(table(sorted(found.items())))
 
 

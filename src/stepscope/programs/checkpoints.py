@@ -19,9 +19,10 @@ from stepscope._messages import CheckpointState, DataType, SaverDef
 from stepscope.errors import OpError
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.tensor_proto import as_bytes
-from stepscope.local_files import AnyPath, as_tensorflow, local_path, whole_file
+from stepscope.local_files import AnyPath, as_tensorflow, local_path
 from stepscope.ops.tensor_bundle import BundleReader, index_file
 from stepscope.programs import log
+from stepscope.whole_files import whole_file
 
 STATE_FILE = "checkpoint"
 
@@ -82,7 +83,7 @@ def update_checkpoint_state(
             f"Save path '{model_checkpoint_path}' conflicts with path used for checkpoint state.  "
             "Please use a different save path."
         )
-    with whole_file(target) as file:
+    with as_tensorflow(target), whole_file(target) as file:
         file.write(text_format.MessageToString(state).encode())
 
 

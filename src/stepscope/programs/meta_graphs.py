@@ -18,11 +18,11 @@ from stepscope._messages import (
     MetaGraphDef,
     VariableDef,
 )
-from stepscope.export._whole_file import write_whole
 from stepscope.graph import Graph, GraphKeys, get_default_graph
 from stepscope.ops.variables import Variable
 from stepscope.programs import log
 from stepscope.programs.scoped_names import in_scope, without_scope
+from stepscope.whole_files import write_whole
 
 VARIABLES = frozenset(
     {
@@ -44,14 +44,13 @@ def write_graph(graph_or_graph_def: Any, logdir: AnyPath, name: str, as_text: bo
     if isinstance(message, Graph):
         message = message.as_graph_def()
     path = Path(logdir) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, message, as_text)
     return str(path)
 
 
 def _write(path: AnyPath, message: Any, as_text: bool) -> None:
     data = text_format.MessageToString(message).encode() if as_text else None
-    write_whole(path, [message.SerializeToString() if data is None else data])
+    write_whole(path, [message.SerializeToString(deterministic=True) if data is None else data])
 
 
 # -- out ---------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.export import Timeline
-from stepscope.export._whole_file import write_whole
 from stepscope.options import RunOptions
 from stepscope.programs import log
 from stepscope.programs.hooks import SecondOrStepTimer, step_for
@@ -18,6 +17,7 @@ from stepscope.programs.run_hooks import (
     SessionRunValues,
 )
 from stepscope.programs.summary_writers import writer_for
+from stepscope.whole_files import write_whole
 
 
 class ProfilerHook(SessionRunHook):

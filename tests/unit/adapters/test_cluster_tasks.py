@@ -60,7 +60,8 @@ def programs(tensorflow, workers):
             with tf.device(f"/job:worker/task:{task}"):
                 inputs = tf.identity(x)
                 if task == 1:
-                    inputs += tf.reduce_sum(tf.matmul(slow, slow, name="slow_op")) * 0.0
+                    # Times 0 an optimizer of some versions would take it out.
+                    inputs += tf.reduce_sum(tf.matmul(slow, slow, name="slow_op")) * 1e-30
                 loss = tf.reduce_mean(tf.matmul(tf.nn.relu(tf.matmul(inputs, read[0])), read[1]))
                 both = zip((1, 2), tf.gradients(loss, read), strict=True)
                 gradients += [tf.multiply(g, 1e-3, name=f"to_w{n}_{task}") for n, g in both]

@@ -58,7 +58,8 @@ def test_the_curve_the_peak_and_who_held_it():
     profile = analysis.memory_profile(run())
     memory, other = profile.devices
     assert memory.device == CPU
-    assert memory.time_ns.tolist() == [10, 20, 30, 40, 50]
+    # What was there before counts from the beginning of the run.
+    assert memory.time_ns.tolist() == [20, 20, 30, 40, 50]
     assert memory.live_bytes.tolist() == [100, 150, 210, 160, 180]
     assert memory.persistent_bytes.tolist() == [100] * 5
     assert (memory.peak_bytes, memory.peak_ns) == (210, 30)
@@ -90,8 +91,16 @@ def test_of_several_runs_the_one_with_the_highest_peak_is_told():
     profile = analysis.memory_profile({"first": run(), "second": run(higher, later=100)})
     memory = profile.devices[0]
     assert (memory.run, memory.peak_bytes, memory.peak_ns) == ("second", 710, 135)
-    assert memory.time_ns.tolist() == [10, 20, 30, 40, 50, 110, 120, 130, 135]
+    assert memory.time_ns.tolist() == [20, 20, 30, 40, 50, 120, 120, 130, 135]
     assert profile.rows[0].key == "net/e"
+
+
+def test_what_an_earlier_run_made_does_not_disturb_the_curve_of_that_run():
+    first = [(20, "w", "variable", 100, "allocate", CPU), *EVENTS[3:6:2]]
+    second = [(20, "w", "variable", 100, "held", CPU), (90, "y", "temporary", 9, "allocate", CPU)]
+    (memory,) = analysis.memory_profile([("first", run(first)), ("second", run(second))]).devices
+    assert memory.time_ns.tolist() == [20, 30, 50, 90, 90]
+    assert memory.live_bytes.tolist() == [100, 160, 180, 100, 109]
 
 
 def test_a_run_without_a_record_of_memory_has_an_empty_profile():
@@ -163,7 +172,7 @@ def test_the_refused_request_and_the_curve_up_to_it():
     assert (found.request.op, found.dtype, found.live) == ("net/d", "float32", 180)
     assert found.request.source == "m.py:9"
     assert found.curve == "allocations"
-    assert found.time_ns.tolist() == [10, 20, 30, 40, 50]
+    assert found.time_ns.tolist() == [20, 20, 30, 40, 50]
     assert found.live_bytes.tolist() == [100, 150, 210, 160, 180]
     assert sum(row.bytes for row in found.rows) == found.live
 

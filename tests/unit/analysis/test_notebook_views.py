@@ -8,6 +8,7 @@ from analysed_runs import run_of
 from stepscope import analysis
 from stepscope._messages import GraphDef
 from stepscope.metadata import AllocationColumns, Completeness, Loss, Status
+from stepscope.metadata.out_of_memory import MemoryRequest, out_of_memory
 
 HOSTILE = "</td><script>alert('x')</script>&amp;\"quoted\""
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -114,3 +115,28 @@ def test_many_rows_are_cut_and_counted():
     tree = parsed(analysis.op_profile(run, "name"))
     assert len(list(tree.iter("tr"))) == 31
     assert "and 70 more rows" in "".join(tree.itertext())
+
+
+def test_names_are_never_squeezed_into_a_column_of_letters():
+    long = "gradients/a_long_scope/another_long_scope/SparseSoftmaxCrossEntropyWithLogits"
+    run = run_of(("a", "MatMul", [], 1, 0, 0, 10), (long, "Relu", ["a"], 1, 0, 10, 20))
+    cells = [td for td in parsed(analysis.critical_path(run)).iter("td") if td.text in ("a", long)]
+    assert len(cells) >= 2
+    assert all("min-width" in td.get("style") for td in cells)
+
+
+def test_one_is_not_several():
+    one = "".join(parsed(analysis.memory_profile(run_of(allocations=memory))).itertext())
+    assert "memory of 1 run" in one
+    assert "1 runs" not in one
+
+
+def test_a_long_message_keeps_its_lines_and_a_report_on_memory_is_left_to_its_own_view():
+    lines = ["first", "second", "third", "fourth", "fifth", "sixth"]
+    shown = texts(parsed(run_of(status=Status("INTERNAL", "\n".join(lines)))))
+    assert "INTERNAL: first\nsecond\nthird\nfourth\n(2 more lines)" in shown
+    report = out_of_memory(MemoryRequest("big", 4096, CPU), memory(), limit=5_000)
+    failed = run_of(status=Status("RESOURCE_EXHAUSTED", report.text()), out_of_memory=report)
+    (said,) = (text for text in texts(parsed(failed)) if "RESOURCE" in text)
+    assert said.startswith("RESOURCE_EXHAUSTED: big asked for 4.00 KiB on CPU:0; ")
+    assert "\n" not in said

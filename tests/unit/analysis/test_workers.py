@@ -9,6 +9,7 @@ import pytest
 from simulated_cluster import BEGIN, MS, SECOND, Clock, all_reduce_step, parameter_server_step
 
 from stepscope.analysis import WorkerRuns, clocks, critical_path, network, workers_at
+from stepscope.analysis.workers import SERVED
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
 TASKS = ("ps:0", "worker:0", "worker:1")
@@ -170,6 +171,30 @@ def test_what_a_killed_worker_did_until_then_is_there_and_the_rest_is_said(tmp_p
     assert said[1] == "worker:1: 2 of 4 steps: it has runs of 2"
     assert "killed, or is still running" in said[2]
     assert said[3].startswith("worker:2: everything")
+
+
+def test_calls_that_servers_took_part_in_are_joined_by_their_number(tmp_path):
+    """Two workers by turns call a server, which has twice as many runs; one of them ends early."""
+    for call in range(12):
+        rows, _ = parameter_server_step(
+            BEGIN + call * SECOND, 1, {"ps:0": Clock(3 * SECOND)}, server="ps:0"
+        )
+        worker = f"worker:{call % 2}"
+        parts = {"ps:0": rows.metadata(only="ps:0").ops, worker: rows.metadata(only="worker:0").ops}
+        if call > 8:
+            del parts["worker:1" if worker == "worker:1" else "ps:0"]
+        for task, ops in parts.items():
+            run = RunMetadata()
+            run.record(Recording(engine=SERVED, step_id=77 - 5 * call, ops=lambda ops=ops: ops))
+            write(tmp_path, task, call, run)
+    for task in TASKS:
+        describe(tmp_path, task, ended=True)
+    runs = WorkerRuns(workers_at(tmp_path))
+    steps = list(runs())
+    assert sorted(len(run.metadata.ops) for run in steps) == [3, 5, 5, *[8] * 9]
+    assert runs.missing() == []
+    found = network(runs, "pair")
+    assert (found.transfers, found.unmatched) == (9 * 2 + 3, 3)
 
 
 def test_memory_grows_with_the_ops_of_a_step_alone(tmp_path):

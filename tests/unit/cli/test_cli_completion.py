@@ -51,3 +51,12 @@ def test_an_unknown_shell(command):
     code, _, err = command("completion", "cmd")
     assert code == 2
     assert "bash" in err
+
+
+def test_help_has_a_line_for_each_shell(command):
+    _, out, _ = command("completion", "--help")
+    lines = [line.strip() for line in out.splitlines()]
+    assert 'bash: eval "$(stepscope completion bash)" in ~/.bashrc' in lines
+    assert "\\b" not in out
+    code, _, said = command("completion")
+    assert (code, said.count("Usage:")) == (2, 1)

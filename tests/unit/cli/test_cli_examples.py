@@ -116,7 +116,7 @@ def on_tensorflow(command, directory):
 def test_run_with_deadline_on_tensorflow(tf, examples, tmp_path):
     done = on_tensorflow(["-m", "stepscope", "run", examples / "run_with_deadline.py"], tmp_path)
     assert done.stdout.splitlines()[0] == "5.0"
-    assert "as TensorFlow 1 (because of tf.RunOptions in line" in done.stderr
+    assert "as TensorFlow 1, because of tf.RunOptions in line" in done.stderr
 
 
 @pytest.mark.tensorflow

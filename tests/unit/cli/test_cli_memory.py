@@ -12,7 +12,7 @@ import stepscope.tf1 as tf
 from stepscope.cli.area_plot import Curve, area_plot
 from stepscope.cli.recorded_runs import RecordedRuns
 from stepscope.cli.run import _remarks
-from stepscope.metadata import Recording, RunMetadata
+from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata, Status
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 OTHER = "/job:localhost/replica:0/task:0/device:CPU:1"
@@ -117,7 +117,7 @@ def test_oom_of_a_directory_in_which_nothing_failed(command, tmp_path):
         a_run(10).save(tmp_path / f"{name}.run_metadata.pb")
     code, _, err = command("oom", tmp_path)
     assert code == 2
-    assert "none of the 2 runs has an out-of-memory report" in err
+    assert "none of the 2 runs ran out of memory" in err
 
 
 def test_memory_shows_the_peak_of_each_device_and_who_held_it(command, runs):
@@ -232,3 +232,56 @@ def test_a_limit_far_away_does_not_flatten_the_curve():
 def test_a_single_event_is_a_plot_too():
     rows, _ = plotted([5], [64])
     assert rows == ["█" * 30] * 4
+
+
+def test_oom_of_runs_that_failed_without_a_report(command, tmp_path):
+    for name in ("a", "b"):
+        metadata = RunMetadata()
+        metadata.record(Recording(engine="embedded", status=Status("RESOURCE_EXHAUSTED", "full")))
+        metadata.save(tmp_path / f"{name}.run_metadata.pb")
+    code, _, err = command("oom", tmp_path)
+    assert code == 2
+    assert "2 of the 2 runs ran out of memory, but without a report" in err
+    assert "report_tensor_allocations_upon_oom=True" in err
+
+
+def taken(kind, device):
+    """A run whose only op is on the CPU, with memory of this kind on this device."""
+    allocations = AllocationColumns.build(
+        name=["a"], device=[device], time_ns=[1_000], bytes=[2048], kind=kind
+    )
+    metadata = RunMetadata()
+    metadata.record(
+        Recording(
+            engine="tensorflow session",
+            ops=lambda: OpColumns.build(
+                name=["a"],
+                op=["Neg"],
+                device=[CPU],
+                thread=[1],
+                scheduled_ns=[1_000],
+                start_ns=[1_000],
+                end_ns=[2_000],
+            ),
+            allocations=lambda: allocations,
+        )
+    )
+    return metadata
+
+
+def test_no_share_is_told_of_variables_that_nobody_recorded(command, tmp_path):
+    taken("temporary", CPU).save(tmp_path / "run_metadata.pb")
+    _, out, _ = command("memory", tmp_path / "run_metadata.pb")
+    assert "variables, queues and feeds: none were recorded on this device" in out
+    assert "0.0% was in variables" not in out
+    taken("variable", CPU).save(tmp_path / "run_metadata.pb")
+    _, out, _ = command("memory", tmp_path / "run_metadata.pb")
+    assert "100.0% was in variables, queues and feeds" in out.replace("\n", " ")
+
+
+def test_info_tells_the_peak_of_a_device_on_which_no_op_ran(command, tmp_path):
+    taken("unattributed", f"{CPU} (mklcpu)").save(tmp_path / "run_metadata.pb")
+    _, out, _ = command("info", tmp_path / "run_metadata.pb")
+    assert "CPU:0 (mklcpu)  (peak 2.00 KiB)" in out
+    _, out, _ = command("info", tmp_path / "run_metadata.pb", "--csv")
+    assert ",2048," in out

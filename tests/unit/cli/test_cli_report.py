@@ -56,3 +56,15 @@ def test_losses_of_runs_and_of_none():
     ]
     assert report.losses([("a", run())]) is None
     assert "busy" in shown(report.losses([], ["busy"]))
+
+
+def test_a_long_loss_is_one_indented_paragraph():
+    run = RunMetadata()
+    losses = (Loss("memory", 0, "not seen " * 12),)
+    run.record(Recording(engine="test", completeness=Completeness(losses)))
+    screen = Console(width=60, file=io.StringIO())
+    screen.print(report.losses([("a", run)], width=60))
+    _, first, *rest = screen.file.getvalue().splitlines()
+    assert first.startswith("  memory (in 1 run): not seen")
+    assert rest
+    assert all(line.startswith(("    not", "    seen")) for line in rest)

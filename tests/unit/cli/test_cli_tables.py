@@ -121,6 +121,18 @@ def names(out):
     return [line.split()[0] for line in out.splitlines() if line.startswith("net/")]
 
 
+def test_a_table_that_cannot_fit_is_not_broken_into_lines(command, saved):
+    _, out, _ = command("top", saved, "--by", "name", "--limit", "1", columns=24)
+    heads = next(line for line in out.splitlines() if line.startswith("name"))
+    assert {"calls", "self", "share", "mean"} <= set(heads.split())
+
+
+def test_no_blanks_at_the_end_of_lines(command, saved):
+    for name in ("info", "top", "path", "memory", "parallelism"):
+        _, out, _ = command(name, saved, "--run", "0")
+        assert not [line for line in out.splitlines() if line != line.rstrip()]
+
+
 def test_sort_filter_and_limit(command, saved):
     by_name = ("top", saved, "--by", "name")
     assert names(command(*by_name)[1]) == ["net/a", "net/c", "net/e", "net/d", "net/b"]

@@ -323,7 +323,7 @@ def test_a_tensorflow_1_script(ran):
     check(run)
     lines = run.done.stdout.splitlines()
     assert lines == ["[[0. 0.]]", "[[4. 4.]]", "[[8. 8.]]", "True 0", "1 0", "[[8. 8.]]"]
-    assert run.engine == f"tensorflow {tensorflow_version()} as TensorFlow 1 (session)"
+    assert run.engine == f"tensorflow {tensorflow_version()} (session) as TensorFlow 1"
     assert run.names == {"Session.run": 6, "Session callable": 1}
     assert [metadata.ops.name.tolist().count("y") for metadata in run.runs] == [0, 1, 1, 1, 1, 1, 1]
     assert run.table["MatMul"] == (6, "CPU:0")
@@ -334,7 +334,7 @@ def test_tensorflow_1_is_found_out(ran):
     run = ran("tf1_session", "--steps", "1:3", "--trace", "software")
     check(run)
     assert run.done.stdout == ran("tf1_session").done.stdout
-    why = "as TensorFlow 1 (because of tf.placeholder in line 3) (session)"
+    why = "(session) as TensorFlow 1, because of tf.placeholder in line 3"
     assert run.engine.endswith(why)
     assert run.names == {"Session.run": 2}
     assert run.table["MatMul"] == (2, "CPU:0")
@@ -503,7 +503,6 @@ def test_a_script_that_profiles_itself(ran):
     assert not [name for name in events if name.startswith("stepscope")]
 
 
-@pytest.mark.skipif(HAS_ESTIMATOR, reason="the log of 2.15 has no level that can be changed")
 def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
     script = write("training_loop", tmp_path)
     loud = {**os.environ, **ENVIRONMENT, "TF_CPP_MIN_LOG_LEVEL": "0"}
@@ -513,7 +512,8 @@ def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "cpu_feature_guard" in done.stderr
-    assert "rofiler" not in done.stderr
+    # The level of 2.15's own log cannot be changed once it is loaded.
+    assert ("rofiler" in done.stderr) is HAS_ESTIMATOR
     assert "recording ended after 1 (--limit)" in done.stderr
 
 

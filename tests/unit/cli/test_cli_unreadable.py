@@ -7,7 +7,7 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.cli.command_line import run_command_line
-from stepscope.export import TensorBoardWriter
+from stepscope.export import TensorBoardWriter, chrome
 from stepscope.metadata import Recording, RunMetadata, iter_runs
 
 
@@ -92,3 +92,46 @@ def test_a_file_that_cannot_be_read_is_no_run_of_the_answer(tmp_path, command, r
 def test_a_value_of_another_type_is_named_with_its_field(field, value, takes):
     with pytest.raises(TypeError, match=rf"RunOptions\.\w+ takes {takes}, not {value!r}"):
         stepscope.RunOptions(**{field: value})
+
+
+@pytest.mark.parametrize("kind", ["run_metadata.pb", "events.out.tfevents.1", "trace.json"])
+def test_a_file_that_is_read_in_part_is_named(kind, tmp_path, command):
+    session_run = RunMetadata()
+    x = tf.constant([1.0, 2.0])
+    with tf.Session() as session:
+        session.run(x + x, options=tf.RunOptions(trace_level=3), run_metadata=session_run)
+    whole = tmp_path / kind
+    if kind.startswith("events"):
+        with TensorBoardWriter(tmp_path / "logs") as writer:
+            writer.add_run(session_run, 1)
+            writer.add_run(session_run, 2)
+        (made,) = (tmp_path / "logs").iterdir()
+        made.rename(whole)
+    elif kind.endswith(".json"):
+        chrome(session_run, whole)
+    else:
+        session_run.save(whole)
+    assert command("top", whole)[2] == ""
+    whole.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
+    for chosen in ([], ["--run", "0"]):
+        code, _, said = command("top", whole, *chosen)
+        assert code == 0
+        assert said.startswith("stepscope: not all could be read: ")
+        assert kind in said
+        assert said.count("\n") == 1
+
+
+def test_a_command_that_is_none(command):
+    code, _, said = command("tpo", "somewhere")
+    assert code == 2
+    assert "tpo is no command; did you mean top?" in said
+    assert "there are completion, coverage" in command("zzz")[2]
+
+
+def test_eager_code_has_no_graph_to_account_for(tmp_path, command):
+    metadata = RunMetadata()
+    metadata.record(Recording(engine="tensorflow eager"))
+    metadata.save(tmp_path / "run_metadata.pb")
+    code, _, said = command("coverage", "run_metadata.pb")
+    assert code == 2
+    assert "run_metadata.pb is eager code, which has no graph" in said

@@ -13,6 +13,7 @@ import pytest
 from tensorboard.compat.proto import config_pb2
 
 import stepscope
+from stepscope.analysis import Worker, WorkerRuns, workers_at
 from stepscope.export import _run_sources, chrome, merge
 from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn, iter_runs
 
@@ -116,6 +117,31 @@ def test_many_runs_need_no_more_memory_than_a_few(tmp_path, monkeypatch):
 
     peak(2)
     assert peak(120) < 1.5 * peak(20)
+
+
+def test_runs_of_workers_that_were_gone_over_are_read_once_more(tmp_path, monkeypatch):
+    for worker in range(3):
+        for number in range(4):
+            place = tmp_path / f"w{worker}" / f"run_{number}"
+            place.mkdir(parents=True)
+            run(1000 * number + worker, 20).save(place / "run_metadata.pb")
+    runs = WorkerRuns(workers_at(*sorted(tmp_path.glob("w*"))))
+    assert [task for task, _ in runs.named()] == ["", "", ""]
+    read = []
+    native = Worker.read
+    monkeypatch.setattr(Worker, "read", lambda self, name: read.append(1) or native(self, name))
+    for rows in (1000, 100):
+        read.clear()
+        monkeypatch.setattr(_run_sources, "KEPT_ROWS", rows)
+        path = merge(runs, tmp_path / "t.json")
+        assert len(read) == 12
+        marks = [(e["name"], e["ts"]) for e in slices(events(path), "run")]
+        assert marks == [(f"run_{n}", n + w / 1000) for n in range(4) for w in range(3)]
+    read.clear()
+    monkeypatch.setattr(_run_sources, "KEPT_ROWS", 50)
+    merge(runs, tmp_path / "t.json")
+    assert len(read) == 12 + 4  # of the three at a time two are kept
+    assert len(slices(events(path))) == 240
 
 
 def recorded():

@@ -95,6 +95,10 @@ class Profile:
         """Steps that no thread is known to have started: those of runs whose mark is still open."""
         return self.steps.unclaimed(claimed)
 
+    def called_elsewhere(self) -> Iterator[int]:
+        """Steps of functions that were called outside of any run of ours."""
+        return self.steps.called_elsewhere()
+
     def pipelines(self, claimed: set[int]) -> Iterator[int]:
         """Steps of input pipelines that are no part of these steps."""
         return self.steps.pipelines(claimed)

@@ -2,8 +2,8 @@
 
 Starting and reading the profiler writes some ten lines to stderr each time. TensorFlow's log level
 is fixed when it is loaded, but the logging library under it has a level of its own that can be
-changed: its functions are found by name in TensorFlow's library. Where they are not there, the log
-stays as it is.
+changed: its functions are found by name in TensorFlow's library. Where they are not there, or have
+no say because TensorFlow has a log of its own (2.15), the lines stay.
 """
 
 from __future__ import annotations

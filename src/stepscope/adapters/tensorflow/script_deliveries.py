@@ -93,6 +93,10 @@ class Deliveries:
         self._add(metadata, name, graph)
         return True
 
+    def served(self, recording: Recording) -> None:
+        """A step that others had this process execute."""
+        self._hand_over(replace(recording, run_options=self._asked), "served")
+
     def keep_eager(self, observed: Any, status: Status) -> None:
         """A stretch of eager code; how the last one ended is how all of it did."""
         self._eager_status = status

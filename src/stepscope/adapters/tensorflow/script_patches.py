@@ -2,8 +2,8 @@
 
 What is replaced, once TensorFlow is loaded: `BaseSession.run` and session callables, the call of
 functions, entering and leaving gradient tapes, the first initialization of the eager context, the
-profiler session that `tf.profiler` uses, and `Thread.start`. Nothing of it is put back: the process
-is the script's.
+profiler session that `tf.profiler` uses, `Server.join`, and `Thread.start`. Nothing of it is put
+back: the process is the script's.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ def _patch(recorder: ScriptRecorder) -> None:
     _patch_functions(recorder)
     _patch_eager(recorder)
     _patch_profiler(recorder)
+    _patch_servers(recorder)
     _hide_frames()
     recorder.loaded()
 
@@ -258,6 +259,19 @@ def _patch_eager(recorder: ScriptRecorder) -> None:
         start(self)
 
     threading.Thread.start = started  # type: ignore[method-assign]
+
+
+def _patch_servers(recorder: ScriptRecorder) -> None:
+    kind = versions.server_class()
+    native = kind.join
+
+    @functools.wraps(native)
+    def join(self: Any) -> Any:
+        if not recorder.active:
+            return native(self)
+        return recorder.serve(lambda: native(self))
+
+    kind.join = join
 
 
 def _patch_profiler(recorder: ScriptRecorder) -> None:

@@ -36,9 +36,10 @@ from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.function import Observed
 from stepscope.adapters.tensorflow.graphs import TAG, functions
 from stepscope.adapters.tensorflow.script_deliveries import EAGER_CODE, Add, Deliveries
+from stepscope.adapters.tensorflow.script_served import serve
 from stepscope.adapters.tensorflow.script_windows import LentProfiler, WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
-from stepscope.metadata import Status
+from stepscope.metadata import Recording, Status
 from stepscope.scheduling import Action, Schedule
 
 TAPE: Final = "gradient tape"
@@ -244,6 +245,19 @@ class ScriptRecorder:
             here.depth -= 1
             if main:
                 self._begin_segment(EAGER_CODE)
+
+    def serve(self, join: Callable[[], Any]) -> Any:
+        """The script waits for its server: on the main thread, what that executes is recorded."""
+        if threading.current_thread() is not self._main or not self._options.trace_level:
+            return join()
+        self._end_segment()
+        return serve(join, self.windows, self._served, lambda: self.active)
+
+    def _served(self, recording: Recording) -> None:
+        number = next(self._numbers)
+        self.runs = number + 1
+        if self._wants(number):
+            self._deliveries.served(recording)
 
     # -- the schedule --------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ from stepscope.metadata import (
 
 GRACE_S: Final = 0.03
 """How long after the deadline TensorFlow may take to cancel what it can."""
+_FIRST_GRACE_S: Final = 0.5
+"""The same for the first run of its kind: TensorFlow's clock begins once it prepared the graph."""
 _step_ids = itertools.count(1)
 v1 = tensorflow.compat.v1
 _STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
@@ -74,6 +76,8 @@ class SharedByRuns:
         """What wakes those who wait for a run with a deadline."""
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         """The threads of such runs."""
+        self.prepared: set[session_graph.Kind] = set()
+        """The kinds of runs that have ended once, so that TensorFlow has their graph ready."""
         self.closed = False
         self.fitted: Callable[[], AllocationColumns] | None = None
         """The allocations of the last traced run on a cluster that ended well."""
@@ -121,6 +125,7 @@ class SessionRun:
         self._has_nodes = False
         self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
         self._deadline_epoch = 0
+        self._begun = threading.Event()
         self._python: PythonCalls | None = None
         self._outcomes: tuple[InFlight, ...] = ()
         self._reset_ignored: list[Loss] = []
@@ -134,7 +139,6 @@ class SessionRun:
         timeout_ms = self._timeout_ms
         if timeout_ms <= 0:
             return self._execute_here()
-        self._deadline_epoch = time.time_ns() + timeout_ms * 1_000_000
         self._python = PythonCalls()
         if self._options.inter_op_thread_pool != -1:
             return self._execute_elsewhere(timeout_ms / 1000)
@@ -164,6 +168,8 @@ class SessionRun:
 
     def _execute(self) -> Any:
         with self.capture:
+            self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
+            self._begun.set()
             options = self.native_options()
             try:
                 return self.native_run(self._fetches, self._feed_dict, options, self.native)
@@ -173,6 +179,8 @@ class SessionRun:
                 if isinstance(hidden, tensorflow.errors.OpError):
                     raise hidden from None
                 raise
+            finally:
+                self._shared.prepared.add(self._kind)
 
     def native_options(self) -> Any:
         """TensorFlow's options for this run: tracing is ours unless the profiler is taken."""
@@ -202,6 +210,7 @@ class SessionRun:
                     box.append((self._execute(), None))
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 box.append((None, error))
+            self._begun.set()
             over.set()
 
         shared = self._shared
@@ -210,12 +219,14 @@ class SessionRun:
             thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
             shared.threads.add(thread)
             thread.start()
+            self._begun.wait()  # getting the profiler is no part of the run
             over.wait(timeout_s)
             if not box:
                 self._look()
                 if shared.closed:
                     over.clear()
-                over.wait(GRACE_S)  # what can be cancelled ends now
+                known = self._kind in shared.prepared or shared.closed or self._inside_python()
+                over.wait(GRACE_S if known else _FIRST_GRACE_S)  # what can be cancelled ends now
         except BaseException:  # an interrupt: the run goes on without us
             self._look()
             self._give_up()

@@ -150,6 +150,11 @@ class Steps(dict[int, Step]):
         known = claimed | self._started() | self._untraced | {_FOLDING_STEP}
         return (n for n in self if n not in known)
 
+    def called_elsewhere(self) -> Iterator[int]:
+        """Steps of functions that were called outside of any run of ours, by whoever else."""
+        known = self._started() | self._pipelines | {_FOLDING_STEP}
+        return (n for n in self if n in self._untraced and n not in known)
+
     def pipelines(self, claimed: set[int]) -> Iterator[int]:
         """Steps of input pipelines that are no part of these steps."""
         known = claimed | self._started()

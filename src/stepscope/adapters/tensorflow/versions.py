@@ -250,6 +250,13 @@ def session_class() -> Any:
     return session.BaseSession
 
 
+def server_class() -> Any:
+    """The class of servers, in whose `join` a worker or parameter server waits."""
+    from tensorflow.python.training import server_lib
+
+    return server_lib.Server
+
+
 def function_classes() -> tuple[Any, Any]:
     """The classes of a `tf.function` and of a concrete function."""
     from tensorflow.python.eager.polymorphic_function import (

@@ -94,7 +94,7 @@ def decode(
         message.global_step = global_step
         message.step_id = message.step_id or global_step
     metadata = RunMetadata()
-    object.__setattr__(metadata, "_held", State(message, unread_step_stats=unread))
+    object.__setattr__(metadata, "_held", State(message, None, unread, len(data)))
     return metadata
 
 

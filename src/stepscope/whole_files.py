@@ -1,0 +1,49 @@
+"""Files that are there in full or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write, which takes its name when the block ends without an error.
+
+    Whoever reads `path` sees what was there before or the complete new content, never a part: the
+    content goes to a temporary file beside it. When the block fails the temporary file is removed
+    and what was at `path` stays. Missing directories are made.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a directory; name a file to write, such as one in it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(target)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            # A full disk does not say which file it was about.
+            error.filename = str(target)
+        raise
+
+
+def write_whole(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Path:
+    """Write `chunks` to `path`, gzip-compressed where the name ends in `.gz`; returns the path."""
+    target = Path(path)
+    with whole_file(target) as raw:
+        if target.suffix == ".gz":
+            # No name and no time inside, so that the same content gives the same file.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                packed.writelines(chunks)
+        else:
+            raw.writelines(chunks)
+    return target
