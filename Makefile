@@ -64,7 +64,7 @@ bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/re
 bench-diff: $(DEV)   ## how often `diff` is right, on 750 pairs of real sets of runs (some minutes)
 	$(BIN)/python -m benchmarks.diff_trials
 
-bench-workers: $(DEV)   ## the files of 1,000 workers, merged and asked about (most of an hour, 4 GB of disk)
+bench-workers: $(DEV)   ## the files of 1,000 workers, merged and asked about (20 minutes, 9 GB of disk)
 	STEPSCOPE_WORKERS=1000 STEPSCOPE_WORKER_STEPS=100 $(BIN)/python -m benchmarks workers
 
 fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
