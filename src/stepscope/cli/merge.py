@@ -88,4 +88,6 @@ def _worker(file: str) -> tuple[str, Path]:
     worker, equals, path = file.partition("=")
     if not equals or Path(file).exists() or not worker or "/" in worker:
         return "", Path(file)
+    if not path:
+        raise click.BadParameter(f"{file!r} names a worker and no file: write {worker}=PATH")
     return worker, Path(path)

@@ -23,7 +23,10 @@ _MOST_PLACES = 3
 
 
 def _user_stack() -> tuple[tuple[CodeType, int], ...]:
-    """The calling stack, innermost first, without the frames of this package."""
+    """The calling stack, innermost first, without the frames of this package.
+
+    It ends with the program's main module: what is outside started the program.
+    """
     frame = sys._getframe(2)
     stack: list[tuple[CodeType, int]] = []
     current: Any = frame
@@ -31,6 +34,8 @@ def _user_stack() -> tuple[tuple[CodeType, int], ...]:
         code = current.f_code
         if not code.co_filename.startswith(_PACKAGE):
             stack.append((code, current.f_lineno))
+            if code.co_name == "<module>" and current.f_globals.get("__name__") == "__main__":
+                break
         current = current.f_back
     return tuple(stack)
 

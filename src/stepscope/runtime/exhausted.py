@@ -230,7 +230,8 @@ class Scene:
             cause = cause.__cause__
         failed.values = {}
         _clear(failed, cause)
-        error.__cause__ = cause.with_traceback(None)
+        # What refused it says less than the error does.
+        error.__cause__ = None if isinstance(cause, Refused) else cause.with_traceback(None)
         return error, request, report
 
 

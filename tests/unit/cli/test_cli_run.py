@@ -166,6 +166,10 @@ def test_runs_of_a_failing_script_are_written_the_failed_one_too(embedded, scrip
     done = embedded("--out", "out", script(FAILING))
     assert done.returncode == 1
     assert "InvalidArgumentError" in done.stderr
+    _, _, stack = done.stderr.partition("Original stack trace for ")
+    places = [line for line in stack.splitlines() if line.startswith("  File ")]
+    assert places
+    assert all("program.py" in place for place in places), "what started it is left out"
     assert saved(tmp_path / "out") == ["run_000001", "run_000002"]
     assert load(tmp_path / "out/run_000001/run_metadata.pb").status.code == "OK"
     assert load(tmp_path / "out/run_000002/run_metadata.pb").status.code == "INVALID_ARGUMENT"
@@ -302,7 +306,7 @@ def test_a_missing_attribute_reaches_the_user(stepscope, script):
         (["run", "--trace", "loud", "x.py"], "'loud' is not one of"),
         (["run", "--out", "taken", "program.py"], "the output directory taken cannot be used"),
         (["program.py"], "to run a script: stepscope run program.py"),
-        (["rum"], "No such command 'rum'"),
+        (["rum"], "rum is no command; did you mean run?"),
         (["info", "nowhere.pb"], "nowhere.pb"),
     ],
 )

@@ -89,6 +89,7 @@ def test_merged_files_share_their_devices(here):
         (["timeline", "run.pb", "--max-bytes", "10"], "max_bytes=10 is too little"),
         (["timeline", "run.pb", "--tf1", "--max-bytes", "10"], "TensorFlow's timeline does not"),
         (["merge"], "Missing argument"),
+        (["merge", "first="], "write first=PATH"),
         (["timeline", "run.pb", "-o", "run.pb/t.json"], "could not be written"),
     ],
 )

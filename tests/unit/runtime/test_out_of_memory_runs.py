@@ -84,6 +84,8 @@ def test_a_limit_names_the_op_that_asked_for_too_much(executor):
         report = check_report(metadata, 6 * MB)
         assert error.error_code == 8
         assert error.op.name == "joined"
+        assert error.__cause__ is None, "the error says it all"
+        assert error.__suppress_context__
         assert error.message.startswith(
             f"OOM when allocating tensor with shape[{3 * N}] and type float on {CPU} by allocator "
             "cpu\n\t [[{{node joined}}]]"
