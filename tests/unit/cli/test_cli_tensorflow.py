@@ -327,6 +327,8 @@ def test_a_tensorflow_1_script(ran):
     assert run.names == {"Session.run": 6, "Session callable": 1}
     assert [metadata.ops.name.tolist().count("y") for metadata in run.runs] == [0, 1, 1, 1, 1, 1, 1]
     assert run.table["MatMul"] == (6, "CPU:0")
+    lines = [metadata.sources["y"].rpartition(":")[2] for metadata in run.runs[1:6]]
+    assert lines == ["5"] * 5, "also of the run that the script had traced itself"
     assert all(metadata.engine == "tensorflow session" for metadata in run.runs)
 
 

@@ -451,6 +451,7 @@ def test_registering():
 def test_nothing_is_published_after_the_run_ended():
     release, entered, ended = threading.Event(), threading.Event(), threading.Event()
     seen = []
+    before = set(threading.enumerate())
 
     def slow(a):
         entered.set()
@@ -468,12 +469,11 @@ def test_nothing_is_published_after_the_run_ended():
             with pytest.raises(errors.DeadlineExceededError) as caught:
                 session.run(y, options=options)
             assert caught.value.run_metadata.status.in_flight == ["y"]
-            workers = [t for t in threading.enumerate() if t is not threading.current_thread()]
+            workers = set(threading.enumerate()) - before
             release.set()
             assert ended.wait(20)
         for thread in workers:
-            if not thread.daemon or "stepscope" in thread.name:
-                thread.join(20)
+            thread.join(20)
     finally:
         stop()
     assert seen == ["x"]

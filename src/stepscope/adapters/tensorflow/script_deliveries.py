@@ -73,6 +73,9 @@ class Deliveries:
         """A run that the script had TensorFlow trace, from its metadata; False if it took none."""
         if run_metadata is None or not hasattr(run_metadata, "SerializeToString"):
             return False
+        # Not before there is TensorFlow.
+        from stepscope.adapters.tensorflow.graphs import sources_of
+
         found = RunMetadata.FromString(run_metadata.SerializeToString())
         self._hand_over(
             Recording(
@@ -80,6 +83,7 @@ class Deliveries:
                 status=status,
                 ops=lambda: found.ops,
                 partition_graphs=lambda: list(found.partition_graphs),
+                sources=lambda: sources_of(graph),
                 run_options=opts.as_run_options(options),
             ),
             "Session.run",
