@@ -48,7 +48,8 @@ _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "XSpace": ("planes 1 *XPlane", "errors 2 *string", "warnings 3 *string", "hostnames 4 *string"),
     "LineOutline": (
-        "name 2 string", "display_name 11 string", "timestamp_ns 3 int64", "events 4 *bytes",
+        "id 1 int64", "name 2 string", "display_name 11 string", "timestamp_ns 3 int64",
+        "events 4 *bytes",
     ),
     "PlaneOutline": (
         "name 2 string", "lines 3 *LineOutline", "event_metadata 4 *bytes",
@@ -179,6 +180,7 @@ class Line:
         self._message = message
         self._events = events
         self._rows = rows
+        self.id: int = message.id
         self.timestamp_ns: int = message.timestamp_ns
         self.name: str = message.display_name or message.name
         self.metadata_id: Ints = events.numbers["metadata_id"][rows]

@@ -7,10 +7,13 @@ from typing import Any
 
 from stepscope.adapters.tensorflow.function import observe, run
 from stepscope.adapters.tensorflow.memory_events import enable_memory_events
+from stepscope.adapters.tensorflow.node_log_build import prepare
 from stepscope.adapters.tensorflow.python_ops import annotate
 from stepscope.adapters.tensorflow.targets import SESSION_TARGETS
 
-__all__ = ["SESSION_TARGETS", "Session", "annotate", "enable_memory_events", "observe", "run"]
+__all__ = [
+    "SESSION_TARGETS", "Session", "annotate", "enable_memory_events", "observe", "prepare", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,10 @@ from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.graphs import NodeInfo
 from stepscope.adapters.tensorflow.liveness import lowered_nodes, silent_op
+from stepscope.adapters.tensorflow.node_log import RECORD_NS, LoggedNodes, NodeLog, dropped_from
 from stepscope.adapters.tensorflow.profiler import Batch, shared
-from stepscope.adapters.tensorflow.shapes import Described, output_tensors
+from stepscope.adapters.tensorflow.shapes import output_tensors
+from stepscope.adapters.tensorflow.steps import Described
 from stepscope.metadata import Loss, OpColumns, Overhead
 
 clock = time.perf_counter_ns
@@ -29,7 +31,7 @@ _numbers = itertools.count(1)
 
 Nodes = Mapping[str, NodeInfo]
 FindNodes = Callable[[], Nodes]
-_NO_ROWS: Final[tuple[tuple[Any, ...], ...]] = ((),) * 7
+_NO_ROWS: Final[tuple[tuple[Any, ...], ...]] = ((),) * len(Row._fields)
 _IN_TIME: Final = itemgetter(2, 3)
 """Sorts rows by start and end."""
 
@@ -40,6 +42,8 @@ _INSIDE_ANOTHER: Final = (
 
 
 _CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
+_TOO_MANY: Final = "the run had more of them than are kept"
+_PROFILER_TAKEN: Final = "the profiler is in use by the program itself"
 
 
 class _OpenCaptures(threading.local):
@@ -58,11 +62,17 @@ _open_captures = _OpenCaptures()
 class Capture:
     """The recording of one run. Use as a context manager around it, on the thread that runs it.
 
-    Leaving waits for the data of all runs that were profiled together (see `profiler`).
+    Leaving waits for the data of all runs that were profiled together (see `profiler`). What the
+    nodes of its graphs did comes from a log of the executor's, where there is one, else from the
+    profiler; all else from the profiler.
     """
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, level: int, log: NodeLog | None = None, *, every_event: bool = True) -> None:
+        """With a log, and without `every_event`, the run is not profiled: the log has it all."""
         self.level = level
+        self.log = log if level else None
+        self._every_event = every_event or log is None
+        self._logged: bytes | LoggedNodes | None = None
         self.mark = f"{MARK}{next(_numbers)}"
         self.batch: Batch | None = None
         self.losses: list[Loss] = []
@@ -90,15 +100,19 @@ class Capture:
         if self.level:
             outer = _open_captures.innermost()
             self.nested = outer is not None
-            self.batch = outer.batch if outer is not None else shared.enter()
+            if outer is not None:
+                self.batch = outer.batch
+            elif self._every_event:
+                self.batch = shared.enter()
             _open_captures.stack.append(self)
-            if self.batch is None:
-                self.losses.append(
-                    Loss("op executions", 0, "the profiler is in use by the program itself")
-                )
-            else:
+            if self.batch is None and self._every_event:
+                what = "op executions" if self.log is None else "annotations, input pipelines"
+                self.losses.append(Loss(what, 0, _PROFILER_TAKEN))
+            elif self.batch is not None:
                 self._span = versions.trace_me(self.mark)
                 self._span.__enter__()
+        if self.log is not None:
+            self.log.enter()
         self.started = clock()
         return self
 
@@ -108,35 +122,52 @@ class Capture:
             if self.abandoned or self.left:
                 return
             self.abandoned = True
-        self.ended = clock()
+            self.ended = clock()
+            self._take_log()
         if self.batch is not None:
             shared.leave(self.batch)
             self._note_problems(self.batch)
         self.left = clock()
 
     def __exit__(self, *_exc: object) -> None:
+        ended = clock()
+        if self.log is not None:
+            self.log.leave()
         with self._lock:
+            if not self.abandoned:
+                self.ended = self.left = ended
+                self._take_log()
+            if self.log is not None:
+                self.log.release()
             if self.abandoned:
                 return
-            self.left = clock()
-        self.ended = clock()
         if self.level:
             _open_captures.stack.remove(self)
         if self._span is not None:
             self._span.__exit__(None, None, None)
         if self.nested:
-            self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
+            if self.log is None:
+                self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
         elif self.batch is not None:
             shared.leave(self.batch)
             self._note_problems(self.batch)
         self.left = clock()
 
+    def _take_log(self) -> None:
+        data = self.log.read() if self.log is not None else None
+        if data is not None:
+            self._logged = data
+            dropped = dropped_from(data)
+            if dropped:
+                self.losses.append(Loss("op executions", dropped, _TOO_MANY))
+
     def _note_problems(self, batch: Batch) -> None:
+        what = "op executions" if self.log is None else "annotations, input pipelines"
         if batch.cut and batch.decoded(Profile).of_run(self.mark) is None:
-            self.losses.append(Loss("op executions", 0, _CUT))
+            self.losses.append(Loss(what, 0, _CUT))
         if batch.problem:
-            self.losses.append(Loss("op executions", 0, batch.problem))
-        elif not batch.level_raised:
+            self.losses.append(Loss(what, 0, batch.problem))
+        elif self._every_event and not batch.level_raised:
             self.losses.append(
                 Loss(
                     "executions of cheap ops",
@@ -156,6 +187,13 @@ class Capture:
     def marked(self) -> Marked | None:
         return self.profile().of_run(self.mark)
 
+    def logged(self) -> LoggedNodes | None:
+        """What the executor noted; None where there is no log."""
+        with self._lock:
+            if isinstance(self._logged, bytes):
+                self._logged = LoggedNodes(self._logged)
+            return self._logged
+
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
         """Everything the run executed, in order of time; `nodes` is what is known of its graph."""
         rows = self._begun(nodes)
@@ -171,10 +209,17 @@ class Capture:
     def _begun(self, nodes: Nodes) -> list[Row]:
         profile = self.profile()
         marked = profile.of_run(self.mark)
+        logged = self.logged()
         if marked is None:
+            if logged is not None:
+                return sorted(logged.ended, key=_IN_TIME)
             left_open = self.abandoned or (self.batch is not None and self.batch.cut)
             return self._unmarked_rows(profile, nodes) if left_open else []
-        rows = [*marked.eager, *profile.rows_of(marked.steps, nodes), *marked.spans]
+        if logged is not None:
+            executed = logged.with_others(profile, marked.steps)
+        else:
+            executed = profile.rows_of(marked.steps, nodes)
+        rows = [*marked.eager, *executed, *marked.spans]
         if profile.is_alone(marked):
             # Nobody else was profiled: what no run started (input pipelines, devices) is ours.
             claimed = set(marked.steps)
@@ -206,11 +251,17 @@ class Capture:
 
     def done(self) -> set[str]:
         """The nodes that came to their end."""
+        logged = self.logged()
+        if logged is not None:
+            return logged.done
         profile = self.profile()
         return profile.done_in(self._steps(profile))
 
     def unfinished(self) -> list[Row]:
         """The executions that began and did not come to their end."""
+        logged = self.logged()
+        if logged is not None:
+            return logged.unfinished
         profile = self.profile()
         if not profile.saw_executor_marks:
             return []
@@ -221,7 +272,8 @@ class Capture:
         profile = self.profile()
         nodes = find_nodes()
         rows = self.rows(nodes)
-        names, said, starts, ends, lines, _, devices = zip(*rows, strict=True) if rows else _NO_ROWS
+        columns = zip(*rows, strict=True) if rows else _NO_ROWS
+        names, said, starts, ends, lines, _, devices, ready, _ = columns
         known = [nodes.get(name) for name in names] if nodes else [None] * len(names)
         ops = _op_types(names, said, known)
         numbers, thread_names = self._threads(profile)
@@ -238,7 +290,9 @@ class Capture:
                 for name, op, info in zip(names, ops, known, strict=True)
             ],
             thread=[numbers.get(line, 0) for line in lines],
-            scheduled_ns=np.minimum(_ready_times(names, starts, ends, known), starts),
+            scheduled_ns=np.minimum(
+                ready if all(ready) else _ready_times(names, starts, ends, known), starts
+            ),
             start_ns=starts,
             end_ns=ends,
             step=step_id,
@@ -257,6 +311,15 @@ class Capture:
             else:
                 numbers[line] = line + 1
                 names[line + 1] = name.partition("/")[0]
+        logged = self.logged()
+        if logged is not None:
+            lines = {thread: line for line, thread in profile.line_threads.items()}
+            for thread, (known_as, name) in logged.threads.items():
+                numbers[-thread] = thread
+                names[thread] = names.get(thread, name)
+                if known_as in lines and numbers[lines[known_as]] != thread:
+                    del names[numbers[lines[known_as]]]
+                    numbers[lines[known_as]] = thread
         return numbers, names
 
     def _eager_descriptions(self, rows: Sequence[Row]) -> dict[int, list[Described]]:
@@ -284,7 +347,12 @@ class Capture:
             events = profile.host_events
         else:
             events = _EVENTS_PER_ROW * len(self.rows())
-        during = min(events * _EVENT_NS, (self.ended - self.started) // 2)
+        spent = events * _EVENT_NS
+        logged = self.logged()
+        if logged is not None:
+            others = events if self.batch is not None and self.batch.level_raised else 0
+            spent = others * _EVENT_NS + len(logged.ended) * RECORD_NS
+        during = min(spent, (self.ended - self.started) // 2)
         run = max(1, self.ended - self.started - during)
         return Overhead(waited + during, (waited + during) / run)
 

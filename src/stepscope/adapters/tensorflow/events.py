@@ -37,6 +37,9 @@ CLOCK_STAT: Final = "epoch_ns"
 """Our first event of every profile says when it was made: some versions do not say it."""
 
 
+_THREAD_BITS: Final = 0xFFFFFFFF
+
+
 class Profile:
     """A batch's data, taken apart once."""
 
@@ -44,6 +47,8 @@ class Profile:
         self.marked: dict[str, Marked] = {}
         self.steps = Steps()
         self.line_names: dict[int, str] = {}
+        self.line_threads: dict[int, int] = {}
+        """The profiler's numbers of the threads whose lines these are."""
         self.device_rows: list[Row] = []
         self.host_events = 0
         """How many events the threads left, of whatever kind: what the runs were slowed down by."""
@@ -107,6 +112,7 @@ class Profile:
         meanings = Meanings(plane)
         for number, line in enumerate(plane.lines):
             self.line_names[number] = line.name
+            self.line_threads[number] = line.id & _THREAD_BITS
             self.host_events += len(line)
             base = space.line_base_ns(line)
             ThreadLine(number, self.steps, self.marked).read(meanings, line, base)

@@ -27,7 +27,8 @@ import tensorflow as tf
 from stepscope.adapters.tensorflow.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.function import raise_with
-from stepscope.adapters.tensorflow.session_run import SessionRun, shared_by_runs_of
+from stepscope.adapters.tensorflow.session_run import SessionRun
+from stepscope.adapters.tensorflow.session_shared import shared_by_runs_of
 from stepscope.adapters.tensorflow.support import SESSION
 from stepscope.metadata import Completeness, Loss, Recording, RunMetadata
 from stepscope.options import RunOptions

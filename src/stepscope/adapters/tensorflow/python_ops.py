@@ -12,8 +12,8 @@ from typing import Any
 from stepscope.adapters.tensorflow import cancelling, versions
 from stepscope.adapters.tensorflow.events import PYTHON_OP, SPAN, unspoken
 from stepscope.adapters.tensorflow.failures import raised_inside
-from stepscope.adapters.tensorflow.shapes import Described
 from stepscope.adapters.tensorflow.source_lines import EagerSources
+from stepscope.adapters.tensorflow.steps import Described
 
 _thread = threading.local()
 

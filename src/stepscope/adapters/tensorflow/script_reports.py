@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stepscope import options as opts
-from stepscope.adapters.tensorflow.session_run import SessionRun, shared_by_runs_of
+from stepscope.adapters.tensorflow.session_run import SessionRun
+from stepscope.adapters.tensorflow.session_shared import shared_by_runs_of
 from stepscope.metadata import RunMetadata, as_run_metadata_target
 from stepscope.metadata.allocation_log import LogSettings
 

@@ -11,7 +11,8 @@ import tensorflow
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.session_graph import leaves
-from stepscope.adapters.tensorflow.session_run import SessionRun, shared_by_runs_of
+from stepscope.adapters.tensorflow.session_run import SessionRun
+from stepscope.adapters.tensorflow.session_shared import shared_by_runs_of
 from stepscope.metadata import Recording
 
 v1 = tensorflow.compat.v1

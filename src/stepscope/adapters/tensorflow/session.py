@@ -13,9 +13,11 @@ from typing import Any
 import tensorflow
 
 from stepscope import options as opts
+from stepscope.adapters.tensorflow import node_log_build, versions
 from stepscope.adapters.tensorflow.cluster import ClusterRun, check_config, is_cluster
 from stepscope.adapters.tensorflow.function import raise_with
-from stepscope.adapters.tensorflow.session_run import GRACE_S, SessionRun, shared_by_runs_of
+from stepscope.adapters.tensorflow.session_run import GRACE_S, SessionRun
+from stepscope.adapters.tensorflow.session_shared import shared_by_runs_of
 from stepscope.adapters.tensorflow.support import check
 from stepscope.metadata import RunMetadata, as_run_metadata_target
 
@@ -35,8 +37,16 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         self._kind_of_run: type[SessionRun] = ClusterRun if is_cluster(target) else SessionRun
         if is_cluster(target):
             check_config(config)
+        logs_nodes = False
+        if node_log_build.executor_type() and not is_cluster(target):
+            given, config = config, v1.ConfigProto()
+            config.CopyFrom(given if given is not None else versions.default_config())
+            logs_nodes = config.experimental.executor_type in ("", "DEFAULT")
+            if logs_nodes:
+                config.experimental.executor_type = node_log_build.executor_type()
         super().__init__(target, graph=graph, config=config)
         self._stepscope = shared_by_runs_of(self, config)
+        self._stepscope.logs_nodes = logs_nodes
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None

@@ -1,9 +1,10 @@
 """One run of a TensorFlow session under the contract, whoever's session it is.
 
-Guarantees. A traced run is seen through the profiler, which disturbs it little; where the program
-profiles itself, through TensorFlow's own step stats. With a deadline the run goes to a thread of
-its own, so that control comes back in time whatever the ops do; a run that is left behind ends by
-itself. What was in flight is known from the trace; without one, as far as it was Python.
+Guarantees. A traced run is seen through the profiler or, once prepared, through our executor's log,
+which disturb it little; where there is neither, through TensorFlow's own step stats. With a
+deadline the run goes to a thread of its own, so that control comes back in time whatever the ops
+do; a run that is left behind ends by itself. What was in flight is known from the trace; without
+one, as far as it was Python.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -29,11 +29,12 @@ from stepscope.adapters.tensorflow.failures import (
 )
 from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, sources_of
 from stepscope.adapters.tensorflow.memory_events import allocator_tells
+from stepscope.adapters.tensorflow.node_log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.python_ops import PythonCalls
 from stepscope.adapters.tensorflow.run_memory import RunMemory
+from stepscope.adapters.tensorflow.session_shared import SharedByRuns
 from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
 from stepscope.metadata import (
-    AllocationColumns,
     Completeness,
     InFlight,
     Loss,
@@ -58,39 +59,6 @@ _NO_THREADS: Final = Loss(
     "the profiler is in use by the program itself; TensorFlow's own step stats, which were used "
     "instead, do not tell on which thread an op ran, and slow the run down far more",
 )  # fmt: skip
-
-
-class SharedByRuns:
-    """What the runs of one session have in common."""
-
-    def __init__(self, config: Any = None) -> None:
-        """`config` is the session's; TensorFlow's own sessions do not tell theirs."""
-        self.config = config if config is not None else v1.ConfigProto()
-        self.graphs: dict[session_graph.Kind, list[Any]] = {}
-        """The graphs as executed, by kind of run."""
-        self.resets: dict[tuple[session_graph.Kind, str], bool] = {}
-        """By kind of run and watches, whether the first such run reset the disk byte usage."""
-        self.nodes: dict[session_graph.Kind, Mapping[str, NodeInfo]] = {}
-        """The nodes of these graphs."""
-        self.waiting: set[threading.Event] = set()
-        """What wakes those who wait for a run with a deadline."""
-        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        """The threads of such runs."""
-        self.prepared: set[session_graph.Kind] = set()
-        """The kinds of runs that have ended once, so that TensorFlow has their graph ready."""
-        self.closed = False
-        self.fitted: Callable[[], AllocationColumns] | None = None
-        """The allocations of the last traced run on a cluster that ended well."""
-        self.sources: Callable[[], dict[str, str]] | None = None
-        """The lines that made the nodes, where others than TensorFlow's graph know them."""
-
-
-_shared: weakref.WeakKeyDictionary[Any, SharedByRuns] = weakref.WeakKeyDictionary()
-
-
-def shared_by_runs_of(session: Any, config: Any = None) -> SharedByRuns:
-    """What the runs of this session have in common; made the first time it is asked for."""
-    return _shared.setdefault(session, SharedByRuns(config))
 
 
 class SessionRun:
@@ -118,7 +86,7 @@ class SessionRun:
         self._step_id = next(_step_ids)
         self.memory = RunMemory(self._options, self._step_id, self)
         self.memory.given((str(getattr(k, "name", k)), v) for k, v in (feed_dict or {}).items())
-        self.capture = Capture(self.memory.level)
+        self.capture = self._new_capture()
         self.native = v1.RunMetadata()
         """What TensorFlow itself tells of the run."""
         self._kind = session_graph.Kind(fetches, feed_dict)
@@ -129,6 +97,18 @@ class SessionRun:
         self._python: PythonCalls | None = None
         self._outcomes: tuple[InFlight, ...] = ()
         self._reset_ignored: list[Loss] = []
+
+    def _new_capture(self) -> Capture:
+        level, shared = self.memory.level, self._shared
+        if not level or not shared.logs_nodes or self._is_collected():
+            return Capture(level)
+        others = shared.runs_other_graphs(self.graph) or allocator_tells() or accelerated()
+        return Capture(level, NodeLog(outputs=level >= 3), every_event=others)
+
+    def _is_collected(self) -> bool:
+        """Whether TensorFlow collects statistics of its own in this run: it does for one only."""
+        reports = self._options.report_tensor_allocations_upon_oom and not allocator_tells()
+        return reports or self._shared.config.graph_options.build_cost_model > 0
 
     # -- executing -----------------------------------------------------------------------------
 
@@ -170,9 +150,11 @@ class SessionRun:
         with self.capture:
             self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
             self._begun.set()
-            options = self.native_options()
+            told: tuple[Any, Any] = (self.native_options(), self.native)
+            if self.capture.log is not None and not told[0].ByteSize():
+                told = None, None  # TensorFlow is to tell nothing, and nothing is to be told it
             try:
-                return self.native_run(self._fetches, self._feed_dict, options, self.native)
+                return self.native_run(self._fetches, self._feed_dict, *told)
             except ValueError as error:
                 # TensorFlow stumbles over the name of a debug node in the error it has to raise.
                 hidden = error.__context__
@@ -192,7 +174,7 @@ class SessionRun:
             # Our report has all that TensorFlow's list has, from events that are there anyway.
             options.report_tensor_allocations_upon_oom = False
         if capture.level:
-            if capture.batch is None and self._options.trace_level:
+            if capture.batch is None and capture.log is None and self._options.trace_level:
                 options.trace_level = v1.RunOptions.SOFTWARE_TRACE
             if self._kind not in self._shared.graphs:
                 options.output_partition_graphs = True
@@ -261,10 +243,16 @@ class SessionRun:
         """Leave the run to itself: what TensorFlow could cancel it did, the rest goes on."""
         capture = self.capture
         capture.abandon()
-        going: list[str] = []
-        if capture.level:
-            going = session_graph.due(self._known_nodes(), capture.done())
         stopped = {row.name for row in capture.unfinished()}
+        logged = capture.logged()
+        going: list[str] = []
+        if logged is not None:
+            # What TensorFlow can cancel it cancels, if it has not come to it yet.
+            begun = logged.unfinished
+            stopped -= {row.name for row in begun if not cancelling.may_wait(row.op)} & logged.going
+            going = [row.name for row in begun]
+        elif capture.level:
+            going = session_graph.due(self._known_nodes(), capture.done())
         self._outcomes = tuple(
             InFlight(name, "cancelled" if name in stopped else "abandoned")
             for name in going or self._inside_python()

@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from stepscope._messages import DataType
 from stepscope.adapters.tensorflow.events import Row
 from stepscope.adapters.tensorflow.graphs import NodeInfo
+from stepscope.adapters.tensorflow.steps import Described
 from stepscope.metadata import TensorColumns
-
-Described = tuple[int, tuple[int, ...], int]
-"""dtype number, shape, bytes"""
 
 _TEXT = re.compile(r"^(\w+)\[([\d,?]*)\]$")
 _SIZES = {
@@ -51,7 +49,7 @@ def _parse_one(text: str) -> Described | None:
 def output_tensors(
     rows: Sequence[Row], nodes: Mapping[str, NodeInfo], extra: Mapping[int, Sequence[Described]]
 ) -> TensorColumns:
-    """One row per output that some reader described, or that `extra` (by row) gives."""
+    """One row per output: as seen, as `extra` (by row) gives it, or as some reader described it."""
     outputs: dict[tuple[str, int], Described] = {}
     for row in rows:
         info = nodes.get(row.name)
@@ -64,8 +62,9 @@ def output_tensors(
         slots.setdefault(name, []).append(slot)
     table: list[tuple[int, int, Described]] = []
     for i, row in enumerate(rows):
-        if i in extra:
-            table.extend((i, slot, described) for slot, described in enumerate(extra[i]))
+        if row.outputs or i in extra:
+            seen = enumerate(row.outputs or extra[i])
+            table.extend((i, slot, described) for slot, described in seen if described is not None)
             continue
         table.extend((i, s, outputs[row.name, s]) for s in sorted(slots.get(row.name, ())))
     return TensorColumns.build(

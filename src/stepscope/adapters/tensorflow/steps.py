@@ -15,6 +15,13 @@ _FOLDING_STEP: Final = -1
 """The step of whatever an optimizer evaluates while it prepares a graph: no part of any run."""
 
 
+ANNOTATION: Final = "Annotation"
+"""The op type of the user's own spans."""
+
+Described = tuple[int, tuple[int, ...], int]
+"""A tensor: dtype number, shape, bytes."""
+
+
 class Row(NamedTuple):
     """One execution of a node."""
 
@@ -26,6 +33,10 @@ class Row(NamedTuple):
     shapes: str
     """The inputs' types and shapes as the profiler writes them, or ""."""
     device: str = ""
+    ready_ns: int = 0
+    """When it could have begun; 0 where nobody said."""
+    outputs: tuple[Described | None, ...] = ()
+    """What it put out, where that was seen; None for an output that stayed empty."""
 
 
 @dataclass(slots=True)
@@ -134,6 +145,10 @@ class Steps(dict[int, Step]):
 
     def with_children(self, numbers: Sequence[int]) -> Iterator[Step]:
         """These steps and all that they started."""
+        return (step for _, step in self.numbered_with_children(numbers))
+
+    def numbered_with_children(self, numbers: Sequence[int]) -> Iterator[tuple[int, Step]]:
+        """The same, each with its number."""
         seen: set[int] = set()
         stack = list(numbers)
         while stack:
@@ -142,7 +157,7 @@ class Steps(dict[int, Step]):
             if number in seen or step is None:
                 continue
             seen.add(number)
-            yield step
+            yield number, step
             stack.extend(step.children)
 
     def unclaimed(self, claimed: set[int]) -> Iterator[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from stepscope.adapters.tensorflow.steps import Marked, Row, Step, Steps
+from stepscope.adapters.tensorflow.steps import ANNOTATION, Marked, Row, Step, Steps
 from stepscope.metadata.xplane import Line, Plane
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ class ThreadLine:
             starts, ends, shapes = (column.tolist() for column in columns)
             ops, line = (meaning[2] for meaning in known), repeat(self._number)
             step = self._steps[number]
-            rows = zip(names, ops, starts, ends, line, shapes, repeat(""), strict=False)
+            same = repeat(""), repeat(0), repeat(())
+            rows = zip(names, ops, starts, ends, line, shapes, *same, strict=False)
             step.rows += map(Row._make, rows)
             step.done.update(names)
 
@@ -218,7 +219,7 @@ class ThreadLine:
         elif kind == _PIPELINE_KIND:
             self._steps.pipeline(number)
         elif kind == _SPAN_KIND:
-            row = Row(spoken(name), "Annotation", start_ns, end_ns, self._number, "")
+            row = Row(spoken(name), ANNOTATION, start_ns, end_ns, self._number, "")
             for _, run in runs:
                 run.spans.append(row)
             if not runs and inside is not None:

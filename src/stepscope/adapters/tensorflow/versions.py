@@ -243,6 +243,13 @@ def op_callback(callback: Any) -> Iterator[None]:
 # -- what is replaced while a script is recorded -----------------------------------------------
 
 
+def default_config() -> Any:
+    """The ConfigProto of sessions that are given none."""
+    from tensorflow.python.eager import context
+
+    return context.context().config
+
+
 def session_class() -> Any:
     """The class whose `run`, `make_callable` and `_Callable` all sessions use."""
     from tensorflow.python.client import session
