@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,7 @@ import numpy as np
 from stepscope.metadata import MemoryColumns, OpColumns, TensorColumns
 from stepscope.metadata.allocations import ALLOCATE
 from stepscope.runtime.flow_memory import FlowMemory, FlowOwner
-from stepscope.runtime.plan import Plan
-from stepscope.runtime.plan_table import Int64s, PlanTable
+from stepscope.runtime.plan_table import Int64s
 from stepscope.runtime.trace import Trace
 
 Shape = tuple[int, ...] | None
@@ -26,18 +25,8 @@ class FlowTrace(Trace):
     memory knows it by); shapes are there at the full level only.
     """
 
-    __slots__ = ("memory",)
-
-    def __init__(
-        self,
-        plan: Plan,
-        table_of: Callable[[], PlanTable],
-        level: int,
-        step_id: int,
-        fed_shapes: Mapping[int, tuple[int, ...]],
-    ) -> None:
-        super().__init__(plan, table_of, level, step_id, fed_shapes)
-        self.memory: FlowMemory | None = None
+    memory: FlowMemory | None = None
+    """Who counts its memory, where somebody does."""
 
     def add(
         self, step: int, ready: int, began: int, ended: int, outputs: Sequence[Any], number: int

@@ -217,15 +217,20 @@ def test_a_variable_under_assignment(executor, resource):
         assert traced(s, other.op, {x: ones}).peak_bytes() == 3 * MB
 
 
-@pytest.mark.parametrize("executor", ["inline", "pooled"])
-def test_the_old_value_of_a_variable_belongs_to_its_readers(executor):
-    x, ones = feed()
-    w = tf.Variable(tf.zeros([N]), name="w", use_resource=True)
+def summed_after_assignment(w, x, late):
+    """The sum of what `late` makes of the old value of `w`, once `x` was assigned to it."""
     old = w.read_value()
     with tf.control_dependencies([old]):
         given = tf.assign(w, x)
     with tf.control_dependencies([given]):
-        total = tf.reduce_sum(tf.add(old, 1.0, name="late"), name="total")
+        return tf.reduce_sum(late(old))
+
+
+@pytest.mark.parametrize("executor", ["inline", "pooled"])
+def test_the_old_value_of_a_variable_belongs_to_its_readers(executor):
+    x, ones = feed()
+    w = tf.Variable(tf.zeros([N]), name="w", use_resource=True)
+    total = summed_after_assignment(w, x, lambda old: tf.add(old, 1.0, name="late"))
     with session(executor) as s:
         s.run(w.initializer)
         metadata = traced(s, total, {x: ones})
@@ -241,11 +246,7 @@ def test_the_old_value_of_a_variable_belongs_to_its_readers(executor):
 def test_the_old_value_of_a_variable_changes_hands_in_one_instant(executor):
     x, ones = feed()
     w = tf.Variable(tf.zeros([N]), name="w", use_resource=True)
-    old = w.read_value()
-    with tf.control_dependencies([old]):
-        given = tf.assign(w, x)
-    with tf.control_dependencies([given]):
-        total = tf.reduce_sum(old)
+    total = summed_after_assignment(w, x, lambda old: old)
     with session(executor) as s:
         s.run(w.initializer)
         assert traced(s, total, {x: ones}).peak_bytes() == 3 * MB + 4, "x, new, old, the sum"
