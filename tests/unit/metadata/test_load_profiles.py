@@ -66,6 +66,43 @@ def test_a_cut_profile_gives_the_planes_before_the_cut(tmp_path):
     assert any("damaged or cut at byte" in loss.reason for loss in run.completeness.losses)
 
 
+def still_at_work(*steps):
+    """A profile that was stopped before the executor's span on the pool's thread had its end."""
+    message = XSpace()
+    host = message.planes.add(name="/host:CPU")
+    names = ("FunctionRun", "mm:MatMul", "mm_1:MatMul", "ThreadpoolListener::Record")
+    for key, name in enumerate((*names, "mine:own"), 1):
+        host.event_metadata[key].name = name
+    host.stat_metadata[1].name = "id"
+    caller = host.lines.add(id=1, name="python", timestamp_ns=5_000)
+    for step in steps:
+        asked = caller.events.add(metadata_id=1, offset_ps=step * 1_000, duration_ps=500)
+        asked.stats.add(metadata_id=1, int64_value=step)
+    caller.events.add(metadata_id=5, offset_ps=900_000, duration_ps=500)
+    pool = host.lines.add(id=2, name="tf_Compute/2", timestamp_ns=5_000)
+    pool.events.add(metadata_id=2, offset_ps=20_000, duration_ps=7_000)
+    pool.events.add(metadata_id=4, offset_ps=22_000)
+    pool.events.add(metadata_id=3, offset_ps=30_000, duration_ps=7_000)
+    return message.SerializeToString()
+
+
+def test_ops_of_an_executor_that_was_at_work_when_the_profiler_stopped(tmp_path):
+    (tmp_path / "vm.xplane.pb").write_bytes(still_at_work(-7))
+    run = load(tmp_path / "vm.xplane.pb")
+    assert list(run.ops.name) == ["mm", "mm_1"]
+    assert (run.ops.end_ns - run.ops.start_ns).tolist() == [7, 7]
+    assert run.ops.step.tolist() == [-7, -7]
+
+
+def test_of_several_steps_at_work_it_is_said_that_they_cannot_be_told_apart(tmp_path):
+    (tmp_path / "vm.xplane.pb").write_bytes(still_at_work(7, 8))
+    run = load(tmp_path / "vm.xplane.pb")
+    assert run.ops.step.tolist() == [0, 0]
+    (loss,) = (loss for loss in run.completeness.losses if loss.what == "steps of executions")
+    assert loss.count == 2
+    assert "stopped while an executor was at work" in loss.reason
+
+
 @pytest.mark.tensorflow
 def test_a_real_profile_in_a_logdir(tmp_path, tensorflow):
     @tensorflow.function

@@ -3,6 +3,10 @@
 Executions are the spans `node:Op` that executors leave on the line of each thread, with the step of
 the executor span around them; the spans of eager ops that no executor ran; and everything on the
 lines of an accelerator. The profiler records neither tensors nor what an op waited for.
+
+A span is recorded when it ends, so an executor that is still at work when the profiler stops (its
+caller has the result already) leaves its ops and no span around them. On the threads of
+TensorFlow's pools, where nobody else leaves spans of that form, they are executions all the same.
 """
 
 from __future__ import annotations
@@ -61,6 +65,8 @@ _HOST = "/host:CPU"
 _DEVICE = "/device:"
 _ENVIRONMENT = "Task Environment"
 _PROCESS = "ExecutorState::Process"
+_STARTS = ("FunctionRun", "SessionRun")
+_POOL_THREAD = "tf_"
 _EAGER = "EagerLocalExecute: "
 _EAGER_CALL = "EagerExecute"
 _EPOCH_NS = 10**17
@@ -255,10 +261,16 @@ class _Line:
             values[names.get(key, "")] = content
         return values
 
+    def step(self, row: int) -> int:
+        """The step that an event of an executor says it belongs to."""
+        number = self.stats(row).get("id", 0)
+        return number if isinstance(number, int) else 0
+
 
 def _read_thread(line: _Line, found: _Executions) -> None:
     steps: list[tuple[int, int]] = []
     eager_is_op = True
+    is_pool_thread = line.name.startswith(_POOL_THREAD)
     names = line.plane.events
     start_ns, end_ns = line.start_ns.tolist(), line.end_ns.tolist()
     for row in line.order:
@@ -267,16 +279,17 @@ def _read_thread(line: _Line, found: _Executions) -> None:
         while steps and steps[-1][0] <= start:
             steps.pop()
         if name == _PROCESS:
-            number = line.stats(row).get("id", 0)
-            steps.append((end_ns[row], number if isinstance(number, int) else 0))
+            steps.append((end_ns[row], line.step(row)))
+        elif name in _STARTS:
+            found.started.add(line.step(row))
         elif name == _EAGER_CALL:
             eager_is_op = not line.stats(row).get("is_func")
         elif name.startswith(_EAGER):
             if eager_is_op and not steps:
                 op = name[len(_EAGER) :]
                 found.add(line, row, op, op, _HOST_DEVICE, 0)
-        elif steps and (node := _node(name)) is not None:
-            found.add(line, row, *node, _HOST_DEVICE, steps[-1][1])
+        elif (steps or is_pool_thread) and (node := _node(name)) is not None:
+            found.add(line, row, *node, _HOST_DEVICE, steps[-1][1] if steps else None)
 
 
 _HOST_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -290,26 +303,41 @@ def _node(text: str) -> tuple[str, str] | None:
     return (node, op) if op[0].isalnum() or op[0] == "_" else None
 
 
+def _signed(number: int) -> int:
+    """A 64-bit number of the file as the column has it."""
+    return number if number <= _LATEST_NS else number - (1 << 64)
+
+
 class _Executions:
     """Gathers executions, one by one."""
 
     def __init__(self) -> None:
+        self.started: set[int] = set()
+        """The steps that threads asked executors for."""
         self._strings: tuple[list[str], list[str], list[str]] = ([], [], [])
         self._rows: list[tuple[int, int, int, int]] = []
         self._thread_names: dict[int, str] = {}
+        self._without_step: list[int] = []
 
-    def add(self, line: _Line, row: int, node: str, op: str, device: str, step: int) -> None:
-        """An event of a line as an execution."""
+    def add(self, line: _Line, row: int, node: str, op: str, device: str, step: int | None) -> None:
+        """An event of a line as an execution; None for a step that the profiler did not keep."""
+        if step is None:
+            self._without_step.append(len(self._rows))
         for column, value in zip(self._strings, (node, op, device), strict=True):
             column.append(value)
-        thread = line.ident if line.ident <= _LATEST_NS else line.ident - (1 << 64)
-        step = step if step <= _LATEST_NS else step - (1 << 64)
-        self._rows.append((int(line.start_ns[row]), int(line.end_ns[row]), thread, step))
+        thread = _signed(line.ident)
+        times = int(line.start_ns[row]), int(line.end_ns[row])
+        self._rows.append((*times, thread, _signed(step or 0)))
         self._thread_names[thread] = line.name
 
     def recorded(self, losses: list[Loss]) -> RunMetadata:
         """The executions as a run, in order of time."""
         table = np.array(self._rows, np.int64).reshape(-1, 4)
+        if self._without_step and len(self.started) == 1:
+            table[self._without_step, 3] = _signed(*self.started)
+        elif self._without_step:
+            reason = "the profiler was stopped while an executor was at work; its step is not known"
+            losses.append(Loss("steps of executions", len(self._without_step), reason))
         names, types, devices = self._strings
         columns = OpColumns.build(
             name=names,
