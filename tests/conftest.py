@@ -34,8 +34,10 @@ CAPTURES = (
 def pytest_configure() -> None:
     """Control-C reaches the tests that send it, also when the suite runs in the background.
 
-    A shell starts background commands with the signal ignored, and children inherit that.
+    A shell starts background commands with the signal ignored, and children inherit that. Runs on
+    TensorFlow are profiled unless a test says otherwise, whatever this machine has compiled.
     """
+    os.environ["STEPSCOPE_EXECUTOR"] = "off"
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

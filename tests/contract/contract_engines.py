@@ -117,6 +117,8 @@ class Engine:
     """One engine behind the methods that the tests use."""
 
     name = ""
+    key = ""
+    """What it is chosen by, where there are two of its name."""
     errors = errors
     python_op_at_deadline = "abandoned"
     """What becomes of a Python function that is inside when the time is up."""

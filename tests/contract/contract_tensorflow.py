@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from contract_cluster import GAPS
 from contract_engines import EmbeddedEngine, Engine, Program, SessionEngine
 
@@ -141,6 +142,32 @@ class TensorFlowCluster(TensorFlowSession):
         return found
 
 
+class Prepared(OnTensorFlow):
+    """With our own executor, which logs what nodes do, in the place of the profiler."""
+
+    def __init__(self) -> None:
+        from stepscope.adapters.tensorflow import node_log_build, prepare
+
+        import_tensorflow()
+        reason = prepare()
+        if reason == node_log_build.NO_COMPILER:
+            pytest.skip(reason)
+        assert not reason
+        super().__init__()
+
+    def finish(self) -> None:
+        from stepscope.adapters.tensorflow import node_log_build
+
+        super().finish()
+        node_log_build.turn_off()
+
+
+class PreparedSession(Prepared, TensorFlowSession):
+    """Sessions whose runs are logged."""
+
+    key = "prepared tensorflow session"
+
+
 class TensorFlowFunction(OnTensorFlow):
     """Concrete functions, run by `stepscope.run`."""
 
@@ -181,6 +208,12 @@ class TensorFlowFunction(OnTensorFlow):
         super().finish()
         off = self._before.get("disable_meta_optimizer", False)
         self.tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": off})
+
+
+class PreparedFunction(Prepared, TensorFlowFunction):
+    """Functions whose calls are logged."""
+
+    key = "prepared tensorflow function"
 
 
 class FunctionProgram(Program):
@@ -365,12 +398,15 @@ class EagerProgram(Program):
         return function(**given)
 
 
-TENSORFLOW_ENGINES = (TensorFlowSession, TensorFlowFunction, TensorFlowEager, TensorFlowCluster)
+TENSORFLOW_ENGINES = (
+    TensorFlowSession, PreparedSession, TensorFlowFunction, PreparedFunction, TensorFlowEager,
+    TensorFlowCluster,
+)  # fmt: skip
 ENGINES = {
-    kind.name: kind
+    kind.key or kind.name: kind
     for kind in (
         EmbeddedEngine,
         *(TENSORFLOW_ENGINES if importlib.util.find_spec("tensorflow") else ()),
     )
 }
-"""Every engine there is, by its name."""
+"""Every engine there is, by its key, or its name."""

@@ -80,13 +80,8 @@ def test_a_cancelled_dequeue_takes_no_item(engine):
 
 def let_go_later(engine, stuck, seconds=0.4):
     """Where the caller has to wait for a Python op, see to it that the op ends."""
-
-    def let_go():
-        if stuck.entered.wait(20):
-            threading.Timer(seconds, stuck.let_go.set).start()
-
     if engine.python_op_at_deadline == "waited_for":
-        threading.Thread(target=let_go, daemon=True).start()
+        stuck.let_go_after(seconds)
 
 
 def test_a_python_op_is_abandoned_or_waited_for_and_named(engine, stuck):
@@ -231,7 +226,7 @@ def test_a_time_out_without_a_trace_names_the_python_op_in_flight(engine, stuck,
         return
     waited = pool == -1 or engine.python_op_at_deadline == "waited_for"
     if waited:
-        threading.Timer(0.8, stuck.let_go.set).start()
+        stuck.let_go_after(0.8)
     _, metadata, seconds = program.failing(
         engine.errors.DeadlineExceededError, "after", FED, **options
     )

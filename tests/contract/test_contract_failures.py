@@ -110,7 +110,7 @@ def test_an_error_of_a_kernel(engine, place):
 def test_a_time_out(engine, stuck):
     program = engine.start(around(stuck))
     if engine.python_op_at_deadline == "waited_for":
-        threading.Timer(0.2, stuck.let_go.set).start()
+        stuck.let_go_after(0.2)
     error, metadata, _ = program.failing(
         engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=80
     )
@@ -123,11 +123,12 @@ def test_a_time_out(engine, stuck):
 # -- session.close() from another thread -------------------------------------------------------
 
 
-def close_when_entered(program, entered):
+def close_when_entered(program, entered, then=lambda: None):
     def close():
         assert entered.wait(20)
         time.sleep(0.02)
         program.close()
+        then()
 
     thread = threading.Thread(target=close)
     thread.start()
@@ -203,13 +204,16 @@ def test_closing_twice_is_fine_and_a_closed_session_says_so(session_engine):
 # -- KeyboardInterrupt -------------------------------------------------------------------------
 
 
-def interrupt_when(entered):
-    """Send this process a real SIGINT as soon as the op is inside."""
+def interrupt_when(entered, then=None):
+    """Send this process a real SIGINT as soon as the op is inside, and do something afterwards."""
 
     def send():
         if entered.wait(20):
             time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGINT)
+            if then is not None:
+                time.sleep(0.2)
+                then()
 
     threading.Thread(target=send, daemon=True).start()
 
@@ -218,10 +222,9 @@ def test_a_keyboard_interrupt_inside_a_python_op(engine, stuck, place):
     program = engine.start(around(stuck))
     if engine.refusal(program, "after", FED, RunOptions(**place)):
         return
-    interrupt_when(stuck.entered)
     at_once = engine.interrupts(place)
-    if not at_once:  # TensorFlow looks at signals when the run is over
-        threading.Timer(0.3, stuck.let_go.set).start()
+    # TensorFlow looks at signals when the run is over.
+    interrupt_when(stuck.entered, None if at_once else stuck.let_go.set)
     kind, code = engine.interrupted(place)
     error, metadata, seconds = program.failing(kind, "after", FED, **place)
     assert seconds < 10
@@ -238,13 +241,12 @@ def test_a_keyboard_interrupt_while_a_dequeue_is_blocked(engine, place):
     program = engine.start(blocked)
     if engine.refusal(program, "after", FED, RunOptions(**place)):
         return
-    interrupt_when(program.named["entered"])
-    if not engine.interrupts(place, python=False):
-        threading.Timer(0.3, lambda: program.run("put")).start()
+    at_once = engine.interrupts(place, python=False)
+    interrupt_when(program.named["entered"], None if at_once else lambda: program.run("put"))
     error, metadata, _ = program.failing(KeyboardInterrupt, "after", FED, **place)
     assert error.run_metadata is metadata
     assert metadata.status.code == "CANCELLED"
-    if engine.interrupts(place, python=False):
+    if at_once:
         assert_tells(engine, program, metadata, "CANCELLED")
 
 
@@ -259,7 +261,7 @@ def test_control_c_in_a_program_of_its_own(engine):
         from stepscope.metadata import RunMetadata
         from stepscope.options import RunOptions
 
-        engine = ENGINES[{engine.name!r}]()
+        engine = ENGINES[{engine.key or engine.name!r}]()
 
         def wait(value):
             print("inside", flush=True)
@@ -356,7 +358,7 @@ def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(
 
     program = engine.start(build)
     if engine.cause_after_a_stuck_op == "when the op ends":
-        threading.Timer(0.6, stuck.let_go.set).start()
+        stuck.let_go_after(0.6)
     known = engine.cause_after_a_stuck_op != "never"
     kind = engine.errors.InvalidArgumentError if known else engine.errors.DeadlineExceededError
     error, metadata, seconds = program.failing(kind, "both", FED, timeout_in_ms=300)
@@ -374,8 +376,7 @@ def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(
 def test_closing_the_session_ends_a_run_on_the_caller_s_thread_when_its_op_ends(embedded, stuck):
     engine = embedded  # TensorFlow runs what is left, where nothing of it can be cancelled
     program = engine.start(around(stuck))
-    closing = close_when_entered(program, stuck.entered)
-    threading.Timer(0.2, stuck.let_go.set).start()
+    closing = close_when_entered(program, stuck.entered, stuck.let_go.set)
     error, metadata, _ = program.failing(
         engine.errors.CancelledError, "after", FED, inter_op_thread_pool=-1
     )

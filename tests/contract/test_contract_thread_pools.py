@@ -253,7 +253,7 @@ def test_runs_are_served_by_priority_and_then_oldest_first(session_engine):
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from contract_tensorflow import ENGINES\n"
         "from test_contract_thread_pools import serve\n"
-        f"engine = ENGINES[{session_engine.name!r}]()\n"
+        f"engine = ENGINES[{session_engine.key or session_engine.name!r}]()\n"
         "print([serve(engine, [(1, 0), (2, 0), (3, 0)]),"
         " serve(engine, [(1, 0), (2, 5), (3, 1), (4, 5)])])"
     )

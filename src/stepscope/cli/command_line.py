@@ -28,6 +28,7 @@ COMMANDS = (
     "parallelism",
     "path",
     "placement",
+    "prepare",
     "run",
     "timeline",
     "top",

@@ -17,24 +17,6 @@ SOFTWARE = RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
 
 
 @pytest.fixture(scope="module")
-def compiled(tensorflow):
-    """The compiled part, built if it was not, and not in use."""
-    reason = adapter.prepare(250)
-    if reason == node_log_build.NO_COMPILER:
-        pytest.skip(reason)
-    assert not reason
-    node_log_build.turn_off()
-
-
-@pytest.fixture
-def prepared(compiled):
-    """Sessions made in the test are logged; others are not."""
-    assert adapter.prepare() == ""
-    yield
-    node_log_build.turn_off()
-
-
-@pytest.fixture(scope="module")
 def program(tensorflow):
     """A graph with a branch, a loop, Python, strings and a chain, and what is to be fetched."""
     v1 = tensorflow.compat.v1
@@ -311,6 +293,8 @@ def not_built(tensorflow, monkeypatch, tmp_path):
     """As on a machine where nothing was ever built; gives the cache's folder."""
     monkeypatch.setattr(node_log_build, "_loaded", None)
     monkeypatch.setattr(node_log_build, "_in_use", False)
+    monkeypatch.setattr(node_log_build, "_looked", False)
+    monkeypatch.delenv(node_log_build.SWITCH)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "stepscope"
 

@@ -11,7 +11,7 @@ from stepscope.cli.command_line import COMMANDS
 from stepscope.cli.typical_run import typical_run
 from stepscope.metadata import iter_runs
 
-READS_RUNS = [c for c in COMMANDS if c not in ("run", "completion", "coverage", "oom")]
+READS_RUNS = [c for c in COMMANDS if c not in ("run", "completion", "coverage", "oom", "prepare")]
 
 
 def tensorflow_metadata(place, data_dir, recorded, command):

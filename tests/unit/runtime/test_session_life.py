@@ -203,13 +203,14 @@ def test_runs_of_one_session_on_many_threads_do_not_disturb_each_other(graph):
 
 
 def test_close_does_not_wait_for_an_op_beside_one_that_failed():
-    gate = threading.Event()
+    gate, raising = threading.Event(), threading.Event()
 
     def slow(value):
         gate.wait(30)
         return value
 
     def bad(_value):
+        raising.set()
         raise ValueError("broken")
 
     graph = st.Graph()
@@ -219,7 +220,13 @@ def test_close_does_not_wait_for_an_op_beside_one_that_failed():
         broken = st.py_func(bad, [x], st.float32, name="broken")
         both = st.group(stuck, broken)
     session = st.Session(graph=graph)
-    threading.Timer(0.1, session.close).start()
+
+    def close_later():
+        assert raising.wait(20)
+        time.sleep(0.3)
+        session.close()
+
+    threading.Thread(target=close_later, daemon=True).start()
     began = time.monotonic()
     with pytest.raises(InvalidArgumentError) as caught:
         session.run(both, {x: [1.0, 2.0]})

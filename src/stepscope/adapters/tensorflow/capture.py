@@ -245,7 +245,13 @@ class Capture:
         return list(profile.unclaimed(claimed))
 
     def step_names(self) -> list[set[str]]:
-        """The nodes that ran in each function or graph that the run executed."""
+        """The nodes that ran in each function or graph that the run executed.
+
+        A log does not tell one from another: of a run with one they come as one.
+        """
+        logged = self.logged()
+        if logged is not None:
+            return [{row.name for row in logged.ended}] if logged.ended else []
         profile = self.profile()
         return [names for names in profile.names_in(self._steps(profile)) if names]
 

@@ -14,7 +14,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from stepscope import options as opts
-from stepscope.adapters.tensorflow import cancelling, interrupts, python_ops, versions
+from stepscope.adapters.tensorflow import (
+    cancelling,
+    interrupts,
+    node_log_build,
+    python_ops,
+    versions,
+)
 from stepscope.adapters.tensorflow.capture import Capture, FindNodes, Nodes
 from stepscope.adapters.tensorflow.deadline import Deadline
 from stepscope.adapters.tensorflow.failures import (
@@ -26,8 +32,11 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
+from stepscope.adapters.tensorflow.function_log import FunctionLog, log_of_call
 from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
 from stepscope.adapters.tensorflow.interrupts import Interrupt
+from stepscope.adapters.tensorflow.memory_events import allocator_tells
+from stepscope.adapters.tensorflow.node_log import accelerated
 from stepscope.adapters.tensorflow.run_memory import RunMemory
 from stepscope.adapters.tensorflow.source_lines import EagerSources
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
@@ -70,6 +79,8 @@ def run_step(call: functools.partial[Any], function: Any, options: Any, run_meta
     target = as_run_metadata_target(run_metadata)
     observed = Observed(engine, resolved, asked, _graph_of(function))
     observed.function = function
+    if call.func is function:
+        observed.log_nodes()
     observed.interruptible = True
     observed.memory.given((f"argument {place}", value) for place, value in enumerate(call.args))
     try:
@@ -79,6 +90,9 @@ def run_step(call: functools.partial[Any], function: Any, options: Any, run_meta
         raise_with(error, target.deliver(observed.recording()))
     if target.asked_for:
         target.deliver(observed.recording())
+    if function is not None and resolved.trace_level:
+        # Not before the first run: it would have to make the function ready for it.
+        node_log_build.use_if_built()
     return result
 
 
@@ -148,6 +162,7 @@ class Observed:
         wants_graphs = options.output_partition_graphs and graph is None
         # Which graphs a run executed is seen from its ops.
         self.capture = Capture(self.memory.level or int(wants_graphs))
+        self._log: FunctionLog | None = None
         self._stack = ExitStack()
         self._error: BaseException | None = None
         self._raised: BaseException | None = None
@@ -155,6 +170,18 @@ class Observed:
         self._interrupt: Interrupt | None = None
         self.interruptible = False
         """Whether Control-C is to end a function that waits, and not to be waited with."""
+
+    def log_nodes(self) -> None:
+        """The run is a call of its function and nothing else: have our executor log it, if it can.
+
+        To be called before it is entered.
+        """
+        level = self.capture.level
+        log = log_of_call(self.function, outputs=level >= 3) if level else None
+        if log is not None:
+            every_event = allocator_tells() or accelerated()
+            self.capture = Capture(level, log, every_event=every_event)
+            self._log = log
 
     def __enter__(self) -> None:
         options = self._options
@@ -217,6 +244,7 @@ class Observed:
         memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
+        losses += self._log.losses() if self._log is not None else []
         wants_graphs = self._options.output_partition_graphs
         if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))

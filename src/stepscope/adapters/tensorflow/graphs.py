@@ -8,6 +8,7 @@ graphs are kept here for all later runs.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from stepscope.adapters.tensorflow.source_lines import innermost_of_user
 
 TAG: Final = "stepscope"
 _KEPT: Final = 4096
+_RUNS_OTHERS: Final = re.compile(r"PyFunc|Dataset|Iterator|^BatchFunction$|^MapDefun$|^RemoteCall$")
+"""Op types that run graphs of their own: Python, input pipelines, functions elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
             call = f"{node.op}({', '.join(text.removesuffix(':0') for text in node.input)})"
             found[node.name] = NodeInfo(node.op, node.device, tuple(data), tuple(controls), call)
     return found
+
+
+def runs_other_graphs(graph: Any) -> bool:
+    """Whether ops of the graph, or of its functions, run graphs of their own."""
+    kinds = {op.type for op in graph.get_operations()}
+    if graph._functions:
+        message = graph.as_graph_def()
+        kinds |= {node.op for function in message.library.function for node in function.node_def}
+    return any(map(_RUNS_OTHERS.search, kinds))
 
 
 class FunctionGraphs:

@@ -38,6 +38,7 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         if is_cluster(target):
             check_config(config)
         logs_nodes = False
+        node_log_build.use_if_built()
         if node_log_build.executor_type() and not is_cluster(target):
             given, config = config, v1.ConfigProto()
             config.CopyFrom(given if given is not None else versions.default_config())

@@ -14,8 +14,6 @@ from stepscope.metadata import Placement
 
 Nodes = Mapping[str, NodeInfo]
 _NEVER_TIMED: Final = frozenset({"Const", "Placeholder", "_Arg", "VarHandleOp", "FIFOQueueV2"})
-_RUNS_OTHERS: Final = re.compile(r"PyFunc|Dataset|Iterator|^BatchFunction$|^MapDefun$|^RemoteCall$")
-"""Op types that run graphs of their own: Python, input pipelines, functions elsewhere."""
 _FOLDED: Final = re.compile(r"/_\d+__cf__\d+$")
 """What the runtime adds to the name of a node that it replaced by its value."""
 
@@ -58,15 +56,6 @@ def needed(graph: Any, kind: Kind) -> dict[str, NodeInfo]:
             found[name] = every[name]
             stack += [n for n, _ in every[name].inputs] + list(every[name].controls)
     return found
-
-
-def runs_other_graphs(graph: Any) -> bool:
-    """Whether ops of the graph, or of its functions, run graphs of their own."""
-    kinds = {op.type for op in graph.get_operations()}
-    if graph._functions:
-        message = graph.as_graph_def()
-        kinds |= {node.op for function in message.library.function for node in function.node_def}
-    return any(map(_RUNS_OTHERS.search, kinds))
 
 
 def node_defs(graph: Any, kind: Kind) -> Iterator[Any]:

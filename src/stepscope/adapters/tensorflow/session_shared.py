@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow
 
 from stepscope.adapters.tensorflow import session_graph
-from stepscope.adapters.tensorflow.graphs import NodeInfo
+from stepscope.adapters.tensorflow.graphs import NodeInfo, runs_other_graphs
 from stepscope.metadata import AllocationColumns
 
 v1 = tensorflow.compat.v1
@@ -47,7 +47,7 @@ class SharedByRuns:
         """Whether ops of the graph run graphs that our executors do not see."""
         version, found = self._runs_others
         if version != graph.version:
-            version, found = graph.version, session_graph.runs_other_graphs(graph)
+            version, found = graph.version, runs_other_graphs(graph)
             self._runs_others = version, found
         return found
 

@@ -87,6 +87,55 @@ def function_options(tag: str) -> Iterator[None]:
         context.function_call_options = previous
 
 
+_function_executor = ""
+_function_calls_wrapped = False
+
+
+def execute_functions_by(executor_type: str) -> None:
+    """Have all functions that are called from now on executed by that type; "" for TensorFlow's.
+
+    The type stands in the call alone. In the graphs that are traced, and in what is saved of them,
+    it does not: others may not know it. Nor do the servers of a cluster.
+    """
+    global _function_executor, _function_calls_wrapped
+    from tensorflow.python.eager import context as eager_context
+
+    with _patch_lock:
+        _function_executor = executor_type
+        if _function_calls_wrapped or not executor_type:
+            return
+        original = eager_context.Context.call_function
+
+        @functools.wraps(original)
+        def call_function(context: Any, *args: Any, **kwargs: Any) -> Any:
+            kind = _function_executor
+            if not kind or not _takes_executor(context):
+                return original(context, *args, **kwargs)
+            options = context.function_call_options  # of this thread alone
+            options.executor_type = kind
+            try:
+                return original(context, *args, **kwargs)
+            finally:
+                options.executor_type = ""
+
+        eager_context.Context.call_function = call_function
+        _function_calls_wrapped = True
+
+
+def executes_functions_here_by(executor_type: str) -> bool:
+    """Whether a function that this thread calls now is executed by that type, from this thread."""
+    from tensorflow.python.eager import context as eager_context
+
+    context = eager_context.context()
+    ours = executor_type != "" and executor_type == _function_executor
+    return ours and _takes_executor(context) and not context.is_async()
+
+
+def _takes_executor(context: Any) -> bool:
+    """Whether functions are executed in this process, by no type that the program chose itself."""
+    return not context.function_call_options.executor_type and context._server_def is None
+
+
 @contextmanager
 def collecting_graphs(found: list[Any]) -> Iterator[None]:
     """Append the RunMetadata message with the graphs of functions instantiated inside."""
@@ -117,6 +166,13 @@ def traced_graphs(function: Any) -> list[Any]:
 
 def is_concrete_function(value: Any) -> bool:
     return hasattr(value, "structured_input_signature") and hasattr(value, "graph")
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether XLA compiles it as a whole (`jit_compile=True`), so that no executor sees its ops."""
+    if not is_concrete_function(function):
+        return bool(getattr(function, "_jit_compile", None))
+    return bool(function.function_def.attr["_XlaMustCompile"].b)
 
 
 def function_nodes(name: str) -> list[Any]:

@@ -1,0 +1,270 @@
+"""What nodes of functions did, from our own executor; and which calls that does not see."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import stepscope
+from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow import node_log_build
+from stepscope.adapters.tensorflow.function_log import log_of_call
+from stepscope.options import RunOptions
+
+FULL = RunOptions(trace_level=RunOptions.FULL_TRACE)
+SOFTWARE = RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
+
+
+def traced(function, *args, options=FULL):
+    metadata = stepscope.RunMetadata()
+    adapter.run(function, *args, options=options, run_metadata=metadata)
+    return metadata
+
+
+def is_logged(function):
+    return log_of_call(function, outputs=False) is not None
+
+
+def executed(metadata):
+    ops = metadata.ops
+    return Counter(zip(ops.name, ops.op, ops.device, strict=True))
+
+
+@pytest.fixture
+def model(tensorflow):
+    """A function with a branch, a loop, a function of its own and a chain."""
+    tf = tensorflow
+    weight = tf.Variable(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3))
+
+    @tf.function(autograph=False)
+    def inner(x):
+        return tf.nn.relu(x) * 2.0
+
+    @tf.function(autograph=False)
+    def model(x):
+        y = tf.matmul(x, weight)
+        for _ in range(20):
+            y = inner(y) + 1.0
+        y = tf.cond(tf.reduce_sum(y) > 0, lambda: y + 1.0, lambda: tf.tanh(y))
+        (loop,) = tf.while_loop(lambda i: i < 5, lambda i: (i + 1,), [tf.size(x)])
+        weight.assign_add(tf.ones([4, 3]))
+        return y, loop, tf.strings.join([tf.as_string(y), "!"])
+
+    model(tf.ones([2, 4]))
+    return model
+
+
+def shapes_of(metadata):
+    ops, tensors = metadata.ops, metadata.ops.tensors
+    rows = zip(tensors.op_index, tensors.slot, tensors.dtype, tensors.shape, strict=True)
+    return {(ops.name[i], int(slot)): (int(dtype), tuple(shape)) for i, slot, dtype, shape in rows}
+
+
+def test_a_warm_call_has_what_the_profiler_shows_of_a_cold_one(tensorflow, compiled, model):
+    x = tensorflow.ones([2, 4])
+    profiled = traced(model, x)
+    assert adapter.prepare() == ""
+    for _ in range(200):
+        model(x)
+    logged = traced(model, x)
+    short = traced(model, x, options=SOFTWARE)
+    node_log_build.turn_off()
+    assert executed(logged) == executed(profiled)
+    assert Counter(short.ops.name) == Counter(profiled.ops.name)
+    ours, theirs = shapes_of(logged), shapes_of(profiled)
+    assert theirs
+    assert {key: ours.get(key) for key in theirs} == theirs
+    ops = logged.ops
+    assert np.all(ops.scheduled_ns <= ops.start_ns)
+    assert np.all(ops.start_ns <= ops.end_ns)
+    assert set(ops.thread.tolist()) <= set(ops.thread_names)
+    assert logged.sources == profiled.sources
+    assert len(logged.function_graphs) == len(profiled.function_graphs) == 1
+    assert 0 < logged.overhead.ns < profiled.overhead.ns
+
+
+def test_a_program_that_profiles_itself_loses_no_ops(tensorflow, prepared, model):
+    x = tensorflow.ones([2, 4])
+    model(x)
+    tensorflow.profiler.experimental.start("ram://own-profile-of-functions")
+    metadata = traced(model, x, options=SOFTWARE)
+    tensorflow.profiler.experimental.stop(save=False)
+    assert Counter(metadata.ops.op)["MatMul"] == 1
+    assert metadata.completeness.complete
+
+
+def test_what_runs_more_than_its_own_ops_is_profiled(tensorflow, prepared):
+    tf = tensorflow
+
+    def python(value):
+        with stepscope.annotate("inside"):
+            return value
+
+    calls = tf.function(lambda x: tf.numpy_function(python, [x], tf.float32) + 1.0)
+    data = iter(tf.data.Dataset.range(100).map(lambda i: i * 3))
+    reads = tf.function(lambda: next(data) + 1)
+    compiled = tf.function(lambda x: tf.tanh(x) * 2.0, jit_compile=True)
+    x = tf.ones([])
+    for function, args in ((calls, (x,)), (reads, ()), (compiled, (x,))):
+        assert not is_logged(function), "nothing is known of it before it is traced"
+        function(*args)
+        assert not is_logged(function)
+    assert not is_logged(compiled.get_concrete_function(x))
+    assert {"PyFunc", "AddV2", "Annotation"} <= set(traced(calls, x).ops.op)
+    assert {"IteratorGetNext", "AddV2", "Mul"} <= set(traced(reads).ops.op)
+
+
+def test_the_executor_type_that_a_program_chose_stays(tensorflow, prepared, model):
+    assert is_logged(model)
+    with tensorflow.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+        assert not is_logged(model)
+    assert is_logged(model)
+
+
+def test_calls_that_another_thread_executes_are_profiled(tensorflow, prepared, model):
+    tensorflow.config.experimental.set_synchronous_execution(False)
+    try:
+        assert not is_logged(model)
+    finally:
+        tensorflow.config.experimental.set_synchronous_execution(True)
+    assert is_logged(model)
+
+
+def test_a_trace_inside_the_run_is_declared(tensorflow, prepared, model):
+    whats = [loss.what for loss in traced(model, tensorflow.ones([2, 4])).completeness.losses]
+    assert "eager ops, annotations, input pipelines" not in whats
+    metadata = traced(model, tensorflow.ones([3, 4]))
+    assert Counter(metadata.ops.op)["MatMul"] == 1
+    (loss,) = (found for found in metadata.completeness.losses if found.what.startswith("eager"))
+    assert "traced the function anew" in loss.reason
+
+
+def test_what_is_saved_names_no_executor_of_ours(tensorflow, prepared, tmp_path):
+    tf = tensorflow
+    inner = tf.function(lambda x: x * 2.0, autograph=False)
+    module = tf.Module()
+    module.call = tf.function(
+        lambda x: inner(x) + 1.0, autograph=False, input_signature=[tf.TensorSpec([2])]
+    )
+    assert traced(module.call, tf.ones([2])).status.ok
+    assert is_logged(module.call)
+    tf.saved_model.save(module, str(tmp_path))
+    saved = (tmp_path / "saved_model.pb").read_bytes()
+    assert b"executor_type" in saved
+    assert b"STEPSCOPE" not in saved
+
+
+def test_gradients_of_an_outer_tape_are_the_same(tensorflow, prepared):
+    tf = tensorflow
+    weight = tf.Variable([[2.0, 1.0], [0.5, 3.0]])
+    function = tf.function(lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, weight))))
+    x = tf.ones([2, 2])
+    function(x)
+
+    def gradient(call):
+        with tf.GradientTape() as tape:
+            loss = call(x)
+        return tape.gradient(loss, weight).numpy()
+
+    metadata = stepscope.RunMetadata()
+    found = gradient(lambda x: adapter.run(function, x, options=FULL, run_metadata=metadata))
+    np.testing.assert_array_equal(found, gradient(function))
+    assert Counter(metadata.ops.op)["MatMul"] == 1
+
+
+def test_threads_keep_their_calls_apart_and_do_not_wait_for_each_other(tensorflow, prepared):
+    tf = tensorflow
+
+    def made(number):
+        def chain(x):
+            for i in range(40):
+                step = tf.multiply if i % 2 else tf.add
+                x = step(x, 2.0, name=f"of{number}_{i}")
+            return x
+
+        function = tf.function(chain, autograph=False)
+        function(tf.ones([2]))
+        return function
+
+    functions = [made(number) for number in range(8)]
+    errors = []
+
+    def work(number):
+        try:
+            for _ in range(20):
+                metadata = traced(functions[number], tf.ones([2]), options=SOFTWARE)
+                names = Counter(metadata.ops.name)
+                assert names.keys() - {"_SOURCE", "x", "identity_retval_RetVal"} == {
+                    f"of{number}_0/y", *(f"of{number}_{i}" for i in range(40))
+                }  # fmt: skip
+                assert set(names.values()) == {1}
+        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not errors
+
+
+def test_what_a_failing_op_left_undone(tensorflow, prepared):
+    tf = tensorflow
+
+    def chain(x):
+        for i in range(100):
+            if i == 60:
+                x = tf.debugging.check_numerics(x, "bad", name="bad")
+            else:
+                x = (tf.multiply if i % 2 else tf.add)(x, 1.5, name=f"op{i}")
+        return x
+
+    function = tf.function(chain, autograph=False)
+    function(tf.ones([2]))
+    assert is_logged(function)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        traced(function, tf.constant([np.inf, 1.0]), options=SOFTWARE)
+    metadata = caught.value.run_metadata
+    ran = {name for name in metadata.ops.name if name.startswith(("op", "bad")) and "/" not in name}
+    assert ran == {f"op{i}" for i in range(60)}
+    assert list(metadata.status.in_flight) == ["bad"]
+    assert metadata.status.code == "INVALID_ARGUMENT"
+
+
+AUTOMATIC = """
+    import tensorflow as tf
+    import stepscope
+    from stepscope.adapters import tensorflow as adapter
+    from stepscope.adapters.tensorflow.function_log import log_of_call
+
+    function = tf.function(lambda x: x * 2.0 + 1.0)
+    options = stepscope.RunOptions(trace_level=3)
+    logged = []
+    for _ in range(2):
+        logged.append(log_of_call(function, outputs=False) is not None)
+        metadata = stepscope.RunMetadata()
+        stepscope.run(function, tf.ones([2]), options=options, run_metadata=metadata)
+        assert {"AddV2", "Mul"} <= set(metadata.ops.op), metadata.ops.op
+    with adapter.Session(graph=tf.Graph()) as session:
+        logged.append(session._stepscope.logs_nodes)
+    print(logged)
+"""
+
+
+@pytest.mark.parametrize("switch", ["", "off"])
+def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(AUTOMATIC)],
+        env=os.environ | {node_log_build.SWITCH: switch},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # The first run of a function is profiled: it may be warm, and is not to be made ready anew.
+    assert done.stdout.strip() == str([False, switch != "off", switch != "off"])
