@@ -30,6 +30,7 @@ demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show whe
 	$(BIN)/stepscope run --engine embedded --trace full --out demo-out examples/demo.py
 
 test: check browser   ## everything: lint, types, import directions, all tests (with real TensorFlow)
+	-@$(BIN)/stepscope prepare
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 $(OLD)/.stamp: pyproject.toml
@@ -39,8 +40,9 @@ $(OLD)/.stamp: pyproject.toml
 	@touch $@
 
 test-tf215: $(OLD)/.stamp   ## the adapter on TensorFlow 2.15, the last with Estimator (Python 3.11)
-	$(OLD)/bin/python -m pytest tests/unit/adapters tests/unit/analysis tests/contract tests/golden \
-	  tests/unit/cli/test_cli_tensorflow.py
+	-@$(OLD)/bin/stepscope prepare
+	$(OLD)/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile tests/unit/adapters \
+	  tests/unit/analysis tests/contract tests/golden tests/unit/cli/test_cli_tensorflow.py
 
 browser:   ## Chromium for the tests that need a browser, as the Debian package, if there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \

@@ -46,6 +46,17 @@ class Inside:
         return self.ended - self.began
 
 
+class InsideFunction(Inside):
+    """A TensorFlow function whose calls are timed where they happen."""
+
+    def __init__(self, function: Any, x: Any) -> None:
+        super().__init__(lambda: function(x))
+        self._function = function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
 class Traced:
     """One way of running a step traced, with what came before and after the run itself."""
 
@@ -111,14 +122,20 @@ class Step:
         return {label: statistics.median(figures) for label, figures in samples.items()}
 
 
+def with_both(name: str, step: Callable[[str], Step]) -> Iterator[Step]:
+    """A step that is profiled, and then with our own executor where that can be had."""
+    turn_off()
+    yield step(name)
+    if not adapter.prepare():
+        yield step(f"prepared {name}")
+        turn_off()
+
+
 def session_steps(
     v1: Any, build: Callable[[Any], tuple[dict[Any, Any], Any]], ops: int
 ) -> Iterator[Step]:
-    """A step of a session that is profiled, and of one with our executor where that can be had."""
-    yield _session_step("session", v1, build, ops)
-    if not adapter.prepare():
-        yield _session_step("prepared session", v1, build, ops)
-        turn_off()
+    """A step of a session."""
+    yield from with_both("session", lambda name: _session_step(name, v1, build, ops))
 
 
 def _session_step(
@@ -155,9 +172,13 @@ def _session_step(
     return step
 
 
-def python_step(name: str, call: Callable[[], Any], ops: int) -> Step:
+def function_steps(function: Any, x: Any, ops: int) -> Iterator[Step]:
+    """A step that is a function."""
+    return with_both("function", lambda name: python_step(name, InsideFunction(function, x), ops))
+
+
+def python_step(name: str, inside: Inside, ops: int) -> Step:
     """A step of a function or of eager code."""
-    inside = Inside(call)
     return Step(name, inside, lambda **kw: adapter.run(inside, **kw), ops)
 
 
@@ -179,8 +200,8 @@ def tiny_steps(v1: Any) -> Iterator[Step]:
         return y
 
     function = tf.function(body, autograph=False)
-    yield python_step("function", lambda: function(x), OPS)
-    yield python_step("eager", lambda: body(x), OPS)
+    yield from function_steps(function, x, OPS)
+    yield python_step("eager", Inside(lambda: body(x)), OPS)
 
 
 def training_steps(v1: Any) -> Iterator[Step]:
@@ -225,18 +246,18 @@ def training_steps(v1: Any) -> Iterator[Step]:
             w.assign_sub(0.01 * g)
         return loss
 
-    yield python_step("function", lambda: train(x), 20)
+    yield from function_steps(train, x, 20)
 
 
 def tensorflow_tiny_ops(v1: Any) -> Iterator[Result]:
     """Dilation of 1,000 tiny ops, with TensorFlow's own tracing beside it; then collecting."""
-    limits = {"session": 1.4, "prepared session": 1.4, "function": 1.8, "eager": 1.4}
+    limits = {"session": 1.4, "function": 1.8, "eager": 1.4}
     for step in tiny_steps(v1):
         gc.collect()
         took = step.measure()
         for label in took:
             if label:
-                limit = limits[step.name] if label == "SOFTWARE" else None
+                limit = limits[step.name.removeprefix("prepared ")] if label == "SOFTWARE" else None
                 yield compare(f"TensorFlow {step.name}, 1,000 tiny ops: {label}, over untraced",
                               took[label], took[""], limit)  # fmt: skip
         yield from _around(step)
