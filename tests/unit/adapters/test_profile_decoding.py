@@ -171,6 +171,28 @@ def test_a_profile_that_was_stopped_inside_the_executors_span_has_what_was_done(
     assert found == [("a", "Mul", 10, 20)]
 
 
+def test_and_what_was_inside_its_kernels():
+    """An annotation in a Python function, and a function that the node calls."""
+    profile, found = (
+        Host()
+        .thread(
+            kernel("py:PyFunc", 10, 50),
+            ("stepscope:span:mine", 20, 40, {}),
+            done("py", 51),
+            kernel("call:PartitionedCall", 60, 90),
+            ("FunctionRun", 61, 89, {"id": 8}),
+            done("call", 91),
+        )
+        .thread(process(62, 88, step=8), kernel("inner:Mul", 70, 80), done("inner", 81, step=8))
+        .read()
+    )
+    assert {row[:2] for row in found} == {
+        ("py", "PyFunc"), ("mine", "Annotation"), ("call", "PartitionedCall"), ("inner", "Mul"),
+    }  # fmt: skip
+    assert {row.name for row in profile.rows_of([STEP])} == {"py", "mine", "call", "inner"}
+    assert list(profile.called_elsewhere()) == []
+
+
 def test_a_name_of_ours_is_no_kernel():
     profile, found = (
         Host()

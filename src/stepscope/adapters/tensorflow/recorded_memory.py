@@ -36,7 +36,7 @@ _NOT_THE_RUN_S: Final = Loss(
     "memory from before the run", 0,
     "variables and other tensors that were there when the run began are in neither its allocations "
     "nor its peak_bytes, which count what its ops put out; a report of a run that is out of memory "
-    f"has them. To have all of it: {HOW_TO_RECORD}",
+    "has them",
 )  # fmt: skip
 _NO_EVENTS: Final = Loss(
     "allocations", 0,

@@ -39,8 +39,8 @@ _ANYWHERE: Final[dict[str, tuple[str, str]]] = {
 _SESSION: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (
         DONE,
-        "From the profiler, or our own executor where it is compiled; from TensorFlow's own step stats "
-        "where the program profiles itself. " + _FULL,
+        "From the profiler, or our own executor where it is compiled; from TensorFlow's own step "
+        "stats where the program profiles itself. " + _FULL,
     ),
     "timeout_in_ms": (
         DONE,

@@ -132,6 +132,10 @@ class _Kernel(NamedTuple):
 
     row: Row
     step: Step | None
+    """None where the profiler was stopped before the executor's own span ended."""
+    spans: list[Row]
+    started: list[int]
+    """Of a kernel whose step is not known, the user's spans and the steps inside it."""
 
 
 class ThreadLine:
@@ -208,14 +212,18 @@ class ThreadLine:
             if inside is not None or not runs:
                 self._leave_pending(start_ns)
                 row = Row(name, op, start_ns, end_ns, self._number, shapes)
-                self._kernels.append(_Kernel(row, inside))
+                self._kernels.append(_Kernel(row, inside, [], []))
         elif kind == _PROCESS_KIND:
             self._open_steps.append((end, self._steps[number]))
         elif kind == _MARK_KIND:
             marked = self._marked[name] = Marked(self._number, start_ns, end_ns)
             self._open_marks.append((end, marked))
         elif kind == _START_KIND:
-            self._steps.started(number, inside, [run for _, run in runs])
+            around = None if inside is not None or runs else self._around(end_ns)
+            if around is not None:
+                around.started.append(number)
+            else:
+                self._steps.started(number, inside, [run for _, run in runs])
         elif kind == _PIPELINE_KIND:
             self._steps.pipeline(number)
         elif kind == _SPAN_KIND:
@@ -224,6 +232,8 @@ class ThreadLine:
                 run.spans.append(row)
             if not runs and inside is not None:
                 inside.rows.append(row)
+            elif not runs and (around := self._around(end_ns)) is not None:
+                around.spans.append(row)
         elif kind == _PYTHON_KIND:
             op, _, node = spoken(name).partition(":")
             row = Row(node or op, op, start_ns, end_ns, self._number, "")
@@ -240,10 +250,13 @@ class ThreadLine:
         if depth < 0:
             step.marks.append(Row(node, "", start_ns, start_ns, self._number, ""))
             return
-        row, began_in = kernels[depth]
+        row, began_in, spans, started = kernels[depth]
         for inner in kernels[depth + 1 :]:
-            _leave(inner)
+            self._leave(inner)
         del kernels[depth:]
+        step.rows += spans
+        for number in started:
+            self._steps.started(number, step, ())
         # A mark inside the span: the kernel was done then, and went on with those after it.
         row = row._replace(end_ns=min(row.end_ns, start_ns))
         (step.outside if began_in is None else began_in.rows).append(row)
@@ -252,10 +265,18 @@ class ThreadLine:
         """Give up on the marks of kernels that ended before this time; None is the end."""
         kernels = self._kernels
         while kernels and (before_ns is None or kernels[-1].row.end_ns <= before_ns):
-            _leave(kernels.pop())
+            self._leave(kernels.pop())
 
+    def _leave(self, kernel: _Kernel) -> None:
+        """The thread went on without a mark: the kernel is asynchronous, or failed."""
+        if kernel.step is not None:
+            kernel.step.pending.setdefault(kernel.row.name, []).append(kernel.row)
+        for number in kernel.started:
+            self._steps.started(number, None, ())
 
-def _leave(kernel: _Kernel) -> None:
-    """The thread went on without a mark: the kernel is asynchronous, or failed."""
-    if kernel.step is not None:
-        kernel.step.pending.setdefault(kernel.row.name, []).append(kernel.row)
+    def _around(self, end_ns: int) -> _Kernel | None:
+        """The innermost kernel around what ends then, if its step is not known."""
+        for kernel in reversed(self._kernels):
+            if kernel.row.end_ns >= end_ns:
+                return kernel if kernel.step is None else None
+        return None
