@@ -166,6 +166,7 @@ _OWN_MESSAGES: dict[str, list[tuple[str, str, int]]] = {
         ("code", "int32", 1),
         ("message", "string", 2),
         ("in_flight", "repeated InFlight", 3),
+        ("not_known", "bool", 4),
     ],
     "Loss": [("what", "string", 1), ("count", "int64", 2), ("reason", "string", 3)],
     "Completeness": [("losses", "repeated Loss", 1)],

@@ -17,11 +17,16 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Whoever reads `path` sees what was there before or the complete new content, never a part: the
     content goes to a temporary file beside it. When the block fails the temporary file is removed
-    and what was at `path` stays. Missing directories are made.
+    and what was at `path` stays. Missing directories are made. Where `path` is a link, what it
+    leads to is written. A pipe or a device (`/dev/stdout`) is written to as it is.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a directory; name a file to write, such as one in it")
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a directory; name a file to write, such as one in it")
+    if Path(path).exists() and not Path(path).is_file():
+        with Path(path).open("wb") as file:
+            yield file
+        return
+    target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
@@ -32,7 +37,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
             # A full disk does not say which file it was about.
-            error.filename = str(target)
+            error.filename = str(path)
         raise
 
 

@@ -84,8 +84,13 @@ class Place:
 class OpenedGraph:
     """Places and scopes; `opened` are the scopes each owner's functions were opened in."""
 
-    def __init__(self, graph: Any, survives: Callable[[str, str, int], bool]) -> None:
-        """`survives(path, op, space)`: whether a call or conditional is executed as such."""
+    def __init__(
+        self, graph: Any, survives: Callable[[str, str, int], bool], cluster: str = ""
+    ) -> None:
+        """`survives(path, op, space)`: whether a call or conditional is executed as such.
+
+        `cluster` is what XLA made of the graph, where it compiled it as a whole.
+        """
         self.places: list[Place] = []
         self.scopes: list[Scope] = []
         self.opened: dict[int, list[Scope]] = {}
@@ -95,7 +100,7 @@ class OpenedGraph:
         """What makes the results of each inlined call."""
         self._survives = survives
         self._spaces = 1
-        top = Scope("graph", "", "", NOWHERE, None, "", "", 0)
+        top = Scope("graph", "", "", NOWHERE, None, "", cluster, 0)
         self._fill(top, graph.node)
         called = self._open_all() if self.library else set()
         self.uncalled = [name for name in self.library if name not in called]

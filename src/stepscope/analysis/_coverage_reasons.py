@@ -39,7 +39,8 @@ _PIVOTS: Final = {"pivot_t": "then", "pivot_f": "else"}
 class Reasons:
     """Finds a verdict for every place.
 
-    `ended_early`, `in_flight` (the ops that it ended in) and `lost_cheap_ops` come from the run;
+    `ended_early`, `in_flight` (the ops that it ended in), `cut` (the end of its record is missing,
+    so that what is not in it may have run all the same) and `lost_cheap_ops` come from the run;
     `fetches_known` says whether all that the run was asked for is among its fetches.
     """
 
@@ -52,11 +53,13 @@ class Reasons:
         ended_early: bool,
         lost_cheap_ops: bool,
         in_flight: Iterable[str] = (),
+        cut: bool = False,
         fetches_known: bool = True,
     ) -> None:
         self.graph = graph
         self.run = run
         self.ended_early = ended_early
+        self._cut = cut
         self.lost_cheap_ops = lost_cheap_ops
         self._in_flight = frozenset(map(path_of, in_flight))
         self._fetches_known = fetches_known
@@ -210,8 +213,11 @@ class Reasons:
         """The places that a run which ended early was done with; None where it is not in question.
 
         With an executed graph, what did not run and is in that graph was not reached. Without one,
-        all that is known is what the ops that ran, or were running, depend on.
+        all that is known is what the ops that ran, or were running, depend on. Of a record that is
+        cut nothing is known but what stands in it.
         """
+        if self._cut:
+            return bytearray(len(self.graph.places))
         if not self.ended_early or 0 in self.spaces.known:
             return None
         places = self.graph.places
@@ -282,10 +288,10 @@ class Reasons:
         for at, place in enumerate(self.graph.places):
             scope, kept, rows = place.scope, self.kept[at], self._timed[at]
             dead = self._dead.get(id(scope))
-            if scope.cluster:
-                self.verdicts[at] = Verdict("in XLA cluster", scope.cluster)
-            elif scope.owner < 0 and self._is_fed(at):
+            if scope.owner < 0 and self._is_fed(at):
                 self.verdicts[at] = summed("fed", "", rows)
+            elif scope.cluster:
+                self.verdicts[at] = Verdict("in XLA cluster", scope.cluster)
             elif kept is None and self._come_by is not None and (late := self._not_reached(at)):
                 self.verdicts[at] = late
             elif scope.space in self.spaces.apart:
@@ -328,6 +334,8 @@ class Reasons:
 
     def _not_reached(self, at: int) -> Verdict | None:
         """Of a place without an execution, in a run that ended early and left no graph."""
+        if self._cut:
+            return Verdict("unknown", "the file is cut")
         if self.graph.places[at].path in self._in_flight:
             return Verdict("not reached", "the run ended in it")
         if self._come_by is None or self._come_by[at]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
 
 __all__ = ["STATES", "Coverage", "CoverageRow", "coverage"]
+
+_XLA_LAUNCH: Final = "XlaLaunch"
+"""The op type of a function that XLA compiled as a whole."""
 
 STATES: Final[Mapping[str, str]] = {
     "measured": "it ran under its own name and has a time",
@@ -179,15 +183,16 @@ def coverage(metadata: RunMetadata, graph: Any) -> Coverage:
         ops = graphs if run.graphs else [row.op for row in run.ran.get(path, ())]
         return op in ops
 
-    opened = OpenedGraph(definition, survives)
+    opened = OpenedGraph(definition, survives, _compiled(metadata, graph, definition))
     cheap = any("cheap" in loss.reason + loss.what for loss in metadata.completeness.losses)
     reasons = Reasons(
         opened,
         run,
         spaces_of(opened, run),
-        ended_early=not metadata.status.ok,
+        ended_early=metadata.status.known and not metadata.status.ok,
         lost_cheap_ops=cheap,
         in_flight=metadata.status.in_flight,
+        cut=not metadata.status.known,
         fetches_known=bool(results),
     )
     verdicts = reasons.find()
@@ -205,6 +210,19 @@ def _definition(graph: Any) -> Any:
         f"not {type(graph).__name__}; "
         "for a tf.function pass the graph of its concrete function"
     )
+
+
+def _compiled(metadata: RunMetadata, graph: Any, definition: Any) -> str:
+    """The execution that a function is which XLA compiled as a whole; "" where it is none.
+
+    It is named after the function; a GraphDef does not tell the name of its own.
+    """
+    ops = metadata.ops
+    launched = {name for name, op in zip(ops.name, ops.op, strict=True) if op == _XLA_LAUNCH}
+    own = launched.intersection(node.name for node in definition.node)
+    called = re.escape(getattr(graph, "name", "")) or ".+"
+    found = (name for name in launched - own if re.fullmatch(rf"__\w+?_{called}_\d+", name))
+    return min(found, default="")
 
 
 def _results(graph: Any) -> list[str]:

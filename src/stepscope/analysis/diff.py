@@ -17,6 +17,7 @@ all the other nodes, is taken out of a node's times (see `pace`).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -27,7 +28,9 @@ from stepscope.analysis.pace import steadied
 from stepscope.analysis.rank_test import Comparison, compare, holm
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
-from stepscope.analysis.times_test import Turns, compare_times, undisturbed
+from stepscope.analysis.times_test import FEWEST_RUNS, Turns, compare_times, undisturbed
+from stepscope.errors import StepscopeError
+from stepscope.metadata.outcome import NOT_KNOWN
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
@@ -84,7 +87,8 @@ class Diff(Result):
 
     `total` is the summed time of all ops per run, `memory` the peak per device. `appeared` and
     `gone` are nodes of one side only, with their median time per run. `notes` say what limits the
-    comparison.
+    comparison. Runs that did not end well are not compared, as they may have stopped half way:
+    `base_left_out` and `new_left_out` count them, by how they ended.
     """
 
     rows: tuple[DiffRow, ...]
@@ -97,6 +101,13 @@ class Diff(Result):
     level: float
     least: float
     notes: tuple[str, ...] = field(default=())
+    base_left_out: dict[str, int] = field(default_factory=dict)
+    new_left_out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def fails(self) -> bool:
+        """Whether runs of the new program failed, and none of the old one."""
+        return bool(self.new_left_out.keys() - {NOT_KNOWN} and not self.base_left_out)
 
     def regressions(
         self, time: float | None = 0.05, memory: float | None = 0.01
@@ -117,13 +128,15 @@ def diff(
     """Compare two sets of runs of a program.
 
     `level` is the chance of any false alarm among all nodes that is accepted, `least` the smallest
-    relative change of time that counts.
+    relative change of time that counts. `StepscopeError` where no run of a side ended well.
     """
     if by not in ("name", "op"):
         raise ValueError(f"by must be 'name' or 'op'; it was {by!r}")
     base, new = named_runs(base_runs), named_runs(new_runs)
     if not base or not new:
         raise ValueError(f"diff needs runs on both sides; found {len(base)} and {len(new)}")
+    base, base_left_out = _that_ended_well(base, "base")
+    new, new_left_out = _that_ended_well(new, "new")
     keys, types, table = _times(base + new, by)
     old, young = table[:, : len(base)], table[:, len(base) :]
     in_base, in_new = (old > 0).any(axis=1), (young > 0).any(axis=1)
@@ -160,8 +173,38 @@ def diff(
         new_runs=len(new),
         level=level,
         least=least,
-        notes=(*_notes(len(base), len(new), len(both), found), *_memory_notes(base, new)),
+        notes=(
+            *_left_out_notes(base_left_out, new_left_out),
+            *_notes(len(base), len(new), len(both), found),
+            *_memory_notes(base, new),
+        ),
+        base_left_out=base_left_out,
+        new_left_out=new_left_out,
     )
+
+
+def _that_ended_well(runs: list[NamedRun], side: str) -> tuple[list[NamedRun], dict[str, int]]:
+    """The runs to compare, and how many others ended in which way."""
+    others = [run for run in runs if not run.metadata.status.ok]
+    if len(others) == len(runs):
+        status = others[0].metadata.status
+        first = ": ".join(filter(None, (status.in_words, *status.message.splitlines()[:1])))
+        raise StepscopeError(
+            f"none of the {len(runs)} {side} runs ended well, so there is nothing to compare; the "
+            f"first: {first}"
+        )
+    endings = Counter(run.metadata.status.in_words for run in others)
+    return [run for run in runs if run.metadata.status.ok], dict(endings)
+
+
+def _left_out_notes(*sides: dict[str, int]) -> list[str]:
+    return [
+        f"{sum(endings.values())} {side} {'run' if sum(endings.values()) == 1 else 'runs'} did not "
+        f"end well ({', '.join(f'{count} {how}' for how, count in endings.items())}) and cannot be "
+        "compared: left out"
+        for side, endings in zip(("base", "new"), sides, strict=True)
+        if endings
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -326,10 +369,10 @@ def _memory_notes(base: list[NamedRun], new: list[NamedRun]) -> list[str]:
 def _notes(base: int, new: int, nodes: int, found: _Judged) -> list[str]:
     notes = []
     fewest = min(base, new)
-    if fewest < 4:
+    if fewest < FEWEST_RUNS:
         notes.append(
             f"with {base} against {new} runs no difference of time can be significant; "
-            "record at least 4 on each side, better 30"
+            f"record at least {FEWEST_RUNS} on each side, better 30"
         )
     elif fewest < 10 and nodes > 20:
         notes.append(
@@ -341,7 +384,7 @@ def _notes(base: int, new: int, nodes: int, found: _Judged) -> list[str]:
             f"only {nodes} {'node is' if nodes == 1 else 'nodes are'} on both sides: how fast the "
             "machine was in each run cannot be told apart from the nodes themselves"
         )
-    if not found.in_turns and fewest >= 4:
+    if not found.in_turns and fewest >= FEWEST_RUNS:
         notes.append(
             "the sets were not recorded in turns, so what changed on the machine in between cannot "
             "be told from a change of the program; only large changes are significant. Record a "

@@ -258,11 +258,16 @@ def oom(metadata: Any, by: By = "op") -> OutOfMemoryProfile:
 
 
 def _why_no_report(run: NamedRun) -> str:
-    status = run.metadata.status.code
+    status = run.metadata.status
+    if not status.known:
+        return (
+            f"{run.name} holds no report on its memory, and how it ended is {status.in_words}: "
+            "copy the file again, or record the run anew"
+        )
     how = (
         "ended in RESOURCE_EXHAUSTED, but without a report on its memory"
-        if status == "RESOURCE_EXHAUSTED"
-        else f"did not run out of memory: it ended with status {status}"
+        if status.code == "RESOURCE_EXHAUSTED"
+        else f"did not run out of memory: it ended with status {status.code}"
     )
     return (
         f"{run.name} {how}; a report is made where a run that runs out of memory asks for one "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.together import decoded_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -58,7 +59,8 @@ class OpProfile(Result):
     """Rows by self time, the largest first; equal ones by key.
 
     `self_ns` sums up executions: where ops ran side by side it exceeds `covered_ns`, the time in
-    which anything ran, and `parallelism` (their ratio) exceeds 1.
+    which anything ran, and `parallelism` (their ratio) exceeds 1. `not_ok` counts the runs that did
+    not end well, by how they ended; of these not all ops may be there.
     """
 
     by: By
@@ -68,6 +70,7 @@ class OpProfile(Result):
     total_ns: int
     self_ns: int
     covered_ns: int
+    not_ok: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def parallelism(self) -> float:
@@ -94,9 +97,12 @@ def op_profile(runs: Runs, by: By = "op") -> OpProfile:
         raise ValueError(f"by must be one of {', '.join(GROUPINGS)}; it was {by!r}")
     sums = ProfileSums()
     count = 0
+    not_ok: Counter[str] = Counter()
     for batch in _batches(iter_named_runs(runs)):
         sums.add(_batch(by, batch, count))
         count += len(batch)
+        endings = (run.metadata.status for run in batch)
+        not_ok.update(status.in_words for status in endings if not status.ok)
     open_time, covered_ns = sums.covered()
     p50, p90, p99 = sums.percentiles_per_run((50, 90, 99))
     whole = int(sums.own.sum())
@@ -129,6 +135,7 @@ def op_profile(runs: Runs, by: By = "op") -> OpProfile:
         total_ns=int(sums.total.sum()),
         self_ns=whole,
         covered_ns=covered_ns,
+        not_ok=dict(not_ok),
     )
 
 

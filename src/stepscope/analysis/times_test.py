@@ -21,7 +21,7 @@ so many nodes show by chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erfc, sqrt
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-__all__ = ["Turns", "compare_times", "undisturbed"]
+__all__ = ["FEWEST_RUNS", "Turns", "compare_times", "undisturbed"]
 
+FEWEST_RUNS = 4
+"""With fewer on a side no difference of time is significant: a few slow runs may be chance."""
 _FEW = 16
 _PART = 2
 """One in so many of a set's times, the lowest, is taken for undisturbed."""
@@ -100,10 +102,12 @@ def compare_times(
     The last `whole` rows are sums of the others: they tell nothing about what nodes have in
     common. `machine` is what nodes have changed in common; where the sets did not take turns it
     makes the test more cautious. With 16 runs or fewer on both sides together it is an exact rank
-    test.
+    test; with fewer than `FEWEST_RUNS` on a side p is 1.
     """
     rows, n = base.shape
     m = new.shape[1]
+    if min(n, m) < FEWEST_RUNS:
+        return replace(compare(base, new), p=np.ones(rows))
     if not rows or n + m <= _FEW:
         return compare(base, new)
     shift = undisturbed(new) - undisturbed(base)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import traceback
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -59,7 +61,7 @@ class _Commands(click.Group):
         except BrokenPipeError:
             # Whoever read our output has gone: nothing may be written at exit either. Left to
             # click, this would end with 1, which says something else.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise SystemExit(BROKEN_PIPE) from None
         return result
 
@@ -115,7 +117,14 @@ def commands(ctx: click.Context) -> None:
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> Any:
-    """Run a command and return its exit code; errors for the user go to stderr, no traceback."""
+    """Run a command and return its exit code; errors for the user go to stderr, no traceback.
+
+    Whatever goes wrong ends with 2: 1 says that a program became slower.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by whoever called: what would be said there is wanted by nobody.
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123
     try:
         code = commands.main(
             None if arguments is None else list(arguments),
@@ -133,7 +142,29 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
         return _fail(str(error))
     except click.Abort:
         return INTERRUPTED
+    except OSError as error:
+        if not _is_of_output(error):
+            return _fail_unforeseen()
+        _drop_output()
+        return _fail(f"the output cannot be written: {error.strerror or error}")
+    except Exception:  # noqa: BLE001
+        return _fail_unforeseen()
     return 0 if code is None else code
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether writing to standard output failed: commands say themselves what file they cannot."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF)
+
+
+def _drop_output() -> None:
+    """Write nothing more, also not what is still buffered, which Python would try at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail_unforeseen() -> int:
+    traceback.print_exc()
+    return _fail("this is an error of Stepscope's own; please report it with the lines above")
 
 
 def _fail(message: str) -> int:

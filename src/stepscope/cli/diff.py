@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepscope.cli import tables, wording
 from stepscope.cli.saved_runs import all_runs
 from stepscope.cli.tables import table_options
+from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.analysis import Diff, DiffRow
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
 _REGRESSED = 1
 _PEAK = "peak of "
+_FAILS = "runs of the new program fail, and none of the old one did"
 
 
 def _bounds(_ctx: Any, _option: Any, value: str | None) -> dict[str, float] | None:
@@ -28,7 +31,10 @@ def _bounds(_ctx: Any, _option: Any, value: str | None) -> dict[str, float] | No
     for part in value.split(","):
         match = _BOUND.match(part)
         if match is None:
-            raise click.BadParameter(f"{part!r} is no bound; write 'time>5%,memory>1%'")
+            raise click.BadParameter(
+                f"{part!r} is no bound; write 'time>5%,memory>1%', in quotes, as a shell takes > "
+                "for a file to write to"
+            )
         bounds[match[1]] = float(match[2]) / 100
     return bounds
 
@@ -75,10 +81,11 @@ def command(
     a machine is faster in one minute than in the next, and if one side is recorded after the other
     that cannot be told from a change of the program, so only large changes count.
 
-    Exit codes: 0 no regression, 1 a regression (with --fail-on), 2 an error.
+    Runs that did not end well are left out, and said. Exit codes: 0 no regression; 1, with
+    --fail-on, a significant regression; 2 an error, or, with --fail-on, runs of NEW that failed
+    where none of BASE did. Bounds that these runs cannot tell about are named on stderr.
     """
     from stepscope.analysis import diff
-    from stepscope.cli import tables
 
     sides = ([run.metadata for run in all_runs(path)] for path in (base, new))
     found = diff(*sides, by=by, level=level)
@@ -101,16 +108,13 @@ def command(
     if tables.write_for_programs(found, found.rows, columns, choice, csv_rows=every):
         pass
     elif markdown:
-        click.echo(_markdown(found, worse, bounds, choice.limit or tables.ROWS_SHOWN))
+        click.echo(_markdown(found, worse, bounds, choice, columns))
     else:
         _show(found, columns, choice)
-    _verdict(worse, bounds)
-    return _REGRESSED if worse else 0
+    return _verdict(found, worse, bounds)
 
 
 def _show(found: Diff, columns: Any, choice: Choice) -> None:
-    from stepscope.cli import tables, wording
-
     screen = tables.console()
     screen.print(f"{wording.number(found.base_runs, 'run')} against {found.new_runs}")
     for row in (found.total, *found.memory):
@@ -119,7 +123,8 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
     tables.show_table(found.rows, columns, choice, what="op")
     for title, names in (("new", found.appeared), ("gone", found.gone)):
         if names:
-            few = ", ".join(f"{name} ({wording.time(ns)})" for name, ns in list(names.items())[:5])
+            first = list(names.items())[:5]
+            few = ", ".join(f"{wording.plain(name)} ({wording.time(ns)})" for name, ns in first)
             more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
             screen.print(f"{title}: {few}{more}")
     for note in found.notes:
@@ -127,8 +132,6 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
 
 
 def _sentence(row: DiffRow) -> str:
-    from stepscope.cli import wording
-
     told = wording.time if row.metric == "time" else lambda value: wording.size(round(value))
     sure = "significant" if row.significant else "not significant"
     what = "time, all ops" if row.name == "total" and not row.op else _shortened(row.name)
@@ -140,46 +143,85 @@ def _sentence(row: DiffRow) -> str:
 
 def _shortened(name: str) -> str:
     """A peak's name with its device's short one."""
-    from stepscope.cli import wording
-
     peak, device = name[: len(_PEAK)], name[len(_PEAK) :]
-    return f"{_PEAK}{wording.device(device)}" if peak == _PEAK else name
+    return f"{_PEAK}{wording.device(device)}" if peak == _PEAK else wording.plain(name)
 
 
-def _verdict(worse: tuple[DiffRow, ...], bounds: dict[str, float] | None) -> None:
+def _verdict(found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None) -> int:
+    """Say whether the new program is worse beyond the bounds; the exit code that says so too."""
     if bounds is None:
-        return
+        return 0
     for row in worse:
         click.echo(f"regression: {_sentence(row)}", err=True)
-    if not worse:
-        click.echo("no regression", err=True)
+    if worse:
+        return _REGRESSED
+    if found.fails:
+        raise StepscopeError(f"--fail-on: {_FAILS}")
+    for line in _unanswered(found, bounds):
+        click.echo(f"--fail-on: {line}", err=True)
+    click.echo("no regression", err=True)
+    return 0
+
+
+def _unanswered(found: Diff, bounds: dict[str, float]) -> list[str]:
+    """Bounds that were asked for and cannot be judged: that nothing was found says little then."""
+    from stepscope.analysis.times_test import FEWEST_RUNS
+
+    lines = []
+    if "time" in bounds and min(found.base_runs, found.new_runs) < FEWEST_RUNS:
+        lines.append(
+            f"whether time became worse cannot be told from {found.base_runs} against "
+            f"{found.new_runs} runs; record at least {FEWEST_RUNS} on each side, better 30"
+        )
+    if "memory" in bounds and not found.memory:
+        lines.append(
+            "whether memory became worse cannot be told, as it was not recorded on both sides; "
+            "record with --trace full, or leave memory out"
+        )
+    return lines
 
 
 def _markdown(
-    found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None, limit: int
-) -> str:
-    from stepscope.cli import wording
-
+    found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None, choice: Choice,
+    columns: Any,
+) -> str:  # fmt: skip
     if bounds is None:
         title = "Stepscope: comparison"
     else:
         title = "Stepscope: regression" if worse else "Stepscope: no regression"
+        title = f"Stepscope: {_FAILS}" if found.fails and not worse else title
     lines = [f"### {title}", "", f"{found.base_runs} runs against {found.new_runs}.", ""]
-    lines += [f"- {_sentence(row)}" for row in (found.total, *found.memory)]
-    changed = [row for row in found.rows if row.significant]
-    if changed:
+    lines += [f"- {_cell(_sentence(row))}" for row in (found.total, *found.memory)]
+    if found.fails:
+        lines.append(f"- {_FAILS}")
+    changed = tables.arranged([row for row in found.rows if row.significant], columns, choice)
+    shown = choice.cut(changed, tables.ROWS_SHOWN)
+    if shown:
         lines += ["", "| op | type | base | new | change | p |", "|---|---|--:|--:|--:|--:|"]
-        for row in changed[: limit or None]:
-            name = row.name.replace("|", "\\|").replace("`", "'")
-            lines.append(
-                f"| `{name}` | {row.op} | {wording.time(row.base)} | {wording.time(row.new)} "
-                f"| {_percent(row.change)} | {row.p:.2g} |"
-            )
+        lines += [
+            f"| {_code(row.name)} | {_cell(row.op)} | {wording.time(row.base)} "
+            f"| {wording.time(row.new)} | {_percent(row.change)} | {row.p:.2g} |"
+            for row in shown
+        ]
+        if rest := len(changed) - len(shown):
+            lines += ["", f"And {wording.number(rest, 'more op')}."]
     else:
         lines += ["", "No op changed significantly."]
     if found.appeared or found.gone:
-        lines += ["", f"{len(found.appeared)} new ops, {len(found.gone)} gone."]
-    return "\n".join([*lines, *(f"\n_{note}_" for note in found.notes)])
+        appeared = wording.number(len(found.appeared), "new op")
+        lines += ["", f"{appeared}, {len(found.gone):,} gone."]
+    return "\n".join([*lines, *(f"\n_{_cell(note)}_" for note in found.notes)])
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell of a Markdown table."""
+    return wording.plain(text).replace("|", "\\|")
+
+
+def _code(name: str) -> str:
+    """A name as it is, in a cell of a Markdown table."""
+    text = _cell(name)
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _percent(change: float) -> str:

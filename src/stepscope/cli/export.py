@@ -58,6 +58,7 @@ FORMATS: dict[str, tuple[Callable[[Iterator[LoadedRun], Path], Path], str]] = {
     "tensorboard": (_tensorboard, "{}-tensorboard"),
 }
 """For each format what writes it, and what to call the result where nobody says."""
+_DIRECTORIES = frozenset({"parquet", "tensorboard"})
 
 
 @click.command(
@@ -82,8 +83,11 @@ def command(path: Path, kind: str, out: Path | None) -> None:
     """
     write, default = FORMATS[kind]
     name = path.resolve().name.partition(".")[0] or "runs"
+    target = out or Path(default.format(name))
+    if kind in _DIRECTORIES and target.is_file():
+        raise click.ClickException(f"cannot write: {target} is a file; name a directory with -o")
     try:
-        written = write(runs(path), out or Path(default.format(name)))
+        written = write(runs(path), target)
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:

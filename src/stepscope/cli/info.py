@@ -40,7 +40,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     rows = tuple(_row(run) for run in runs)
     columns = [
         tables.Column("run", "run", style="bold"),
-        tables.Column("tag", "tag", rank=1),
+        tables.Column("number", "#", right=True),
+        tables.Column("tag", "tag", rank=4),
         tables.Column("engine", "engine", lambda engine: engine or "not said", rank=2),
         tables.Column("status", "status"),
         tables.count_column("ops", "ops"),
@@ -54,15 +55,18 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     if len(runs) == 1:
         tables.console().print(_summary(path, runs[0]))
     else:
-        tables.console().print(f"{wording.number(len(runs), 'run')} in {path}\n")
+        tables.console().print(f"{wording.number(len(runs), 'run')} in {path}; --run takes the #\n")
         tables.show_table(rows, columns, choice, what="run")
 
 
 @dataclass(frozen=True, slots=True)
 class InfoRow:
-    """One run; `losses` is how many things its completeness says are missing."""
+    """One run. `number` is what `--run` calls it, `threads` counts those that are known, `losses`
+    is how many things its completeness says are missing.
+    """
 
     run: str
+    number: int
     tag: str
     global_step: int
     engine: str
@@ -91,18 +95,24 @@ def _row(run: SavedRun) -> InfoRow:
     ops = metadata.ops
     return InfoRow(
         run=run.found or run.name,
+        number=run.number,
         tag=metadata.tag,
         global_step=metadata.global_step,
         engine=metadata.engine,
-        status=metadata.status.code,
+        status=metadata.status.in_words,
         ops=len(ops),
         ns=int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0,
         devices=len(set(ops.device)),
-        threads=len(set(ops.thread.tolist())),
+        threads=_threads(metadata),
         peak_bytes=_peak(metadata),
         overhead_ns=metadata.overhead.ns,
         losses=len(metadata.completeness.losses),
     )
+
+
+def _threads(metadata: RunMetadata) -> int:
+    """How many threads are known; an op whose thread was not recorded has number 0."""
+    return len(set(metadata.ops.thread.tolist()) - {0})
 
 
 def _peak(metadata: RunMetadata) -> int:
@@ -136,7 +146,7 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
     if metadata.tag:
         say("tag", f"{metadata.tag}, step {metadata.global_step}")
     say("engine", metadata.engine or "not said in the file")
-    say("status", metadata.status.code)
+    say("status", metadata.status.in_words)
     report = metadata.out_of_memory
     if report is not None:
         asked, where = wording.size(report.request.bytes), wording.device(report.request.device)
@@ -157,10 +167,10 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
         peak = metadata.peak_bytes(device)
         held = f"  (peak {wording.size(peak)})" if peak else ""
         say("device", f"{wording.device(device)}{held}")
-    say("threads", f"{len(set(ops.thread.tolist())):,}")
+    say("threads", f"{_threads(metadata):,}" if _threads(metadata) else "not recorded")
     if metadata.overhead.ns:
         cost = metadata.overhead
-        say("overhead", f"{wording.time(cost.ns)} ({wording.share(cost.fraction)})")
+        say("overhead", readable.cost(cost.ns, cost.fraction))
     if metadata.completeness.complete:
         say("not measured", "nothing is missing that the engine knows of")
     for loss in metadata.completeness.losses:

@@ -112,12 +112,7 @@ def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> Rend
     """
 
     def paragraph(text: str) -> Text:
-        return Text(
-            fill(
-                text, width, initial_indent="  ", subsequent_indent="    ",
-                break_long_words=False, break_on_hyphens=False,
-            )
-        )  # fmt: skip
+        return Text(_filled(text, width, "  "))
 
     count: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
@@ -136,6 +131,14 @@ def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> Rend
     if len(in_runs) > _LOSSES_SHOWN:
         lines.append(Text(f"  and {len(in_runs) - _LOSSES_SHOWN:,} more", style="dim"))
     return Group(*lines)
+
+
+def _filled(text: str, width: int, indent: str = "") -> str:
+    """The text in lines that fit; what is one word, a path, is not cut."""
+    return fill(
+        text, width, initial_indent=indent, subsequent_indent=indent + "  ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def files(directory: Path, runs: NamedRuns, timeline: Path | None, metadata_file: str) -> Text:
@@ -161,6 +164,9 @@ def show(parts: Iterable[RenderableType | None], console: Console) -> None:
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
-def notes(lines: Sequence[str]) -> Text | None:
-    """Remarks, one per line."""
-    return Text("\n".join(lines), style="yellow") if lines else None
+def notes(remarks: Sequence[str], width: int = 80) -> Text | None:
+    """Remarks, each beginning on a line of its own; one that names a command can be copied."""
+    if not remarks:
+        return None
+    lines = [line if ": stepscope " in line else _filled(line, width) for line in remarks]
+    return Text("\n".join(lines), style="yellow")

@@ -133,7 +133,7 @@ def command(
         chosen.follow_memory(memory_limit)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     status = found.run(arguments, chosen.failed, chosen.hidden)
-    finish = functools.partial(_finish, runs, chosen, script, trace, top)
+    finish = functools.partial(_finish, runs, chosen, script, trace, top, status)
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
@@ -155,8 +155,13 @@ def _threads_left() -> bool:
     return any(not thread.daemon and thread not in here for thread in threading.enumerate())
 
 
-def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int) -> bool:
-    """Write what is written at the end, and show the report; False where something failed."""
+def _finish(
+    runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any
+) -> bool:
+    """Write what is written at the end, and show the report; False where something failed.
+
+    `status` is the script's exit status.
+    """
     from stepscope.analysis import op_profile
     from stepscope.cli import report, tables
     from stepscope.cli.recorded_runs import METADATA_FILE
@@ -174,7 +179,7 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs.labelled),
             report.losses(runs.runs, engine.losses(), console.width),
-            report.notes(_remarks(runs, len(table), trace)),
+            report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
             report.files(runs.directory, runs.runs, timeline, METADATA_FILE) if runs.runs else None,
         ],
         console,
@@ -185,14 +190,43 @@ def _finish(runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, t
     return not problems
 
 
-def _remarks(runs: RecordedRuns, op_types: int, trace: str) -> list[str]:
+def _remarks(
+    runs: RecordedRuns, engine: ScriptEngine, op_types: int, trace: str, status: Any
+) -> list[str]:
     lines = []
     if runs.out_of_memory:
         lines.append(f"who held the memory: stepscope oom {shlex.quote(str(runs.directory))}")
     if runs.limit_reached:
         lines.append(f"recording ended after {runs.limit:,} (--limit); later runs are not here")
-    if not runs.runs and not runs.limit_reached:
-        lines.append("no run was recorded: the script made none, or none that was asked for")
+    if not runs.runs and not runs.limit_reached and runs.problem is None:
+        lines += _without_runs(engine, status)
     elif not op_types and trace == "none":
         lines.append("no op was traced: --trace none")
     return lines
+
+
+def _without_runs(engine: ScriptEngine, status: Any) -> list[str]:
+    """Why there is nothing to show, and what to do about it."""
+    from stepscope.cli import wording
+    from stepscope.cli.script import INTERRUPTED
+
+    none = "no run was recorded: the script"
+    made = engine.made()
+    if made and engine.losses():
+        return []
+    if made:
+        return [
+            f"{none} made {wording.number(made, 'run')}, none of which --steps or --every asks for "
+            "(they are counted from 0)"
+        ]
+    if status == INTERRUPTED:
+        return [f"{none} was interrupted before it made one"]
+    if status not in (None, 0):
+        code = status if isinstance(status, int) else 1
+        return [f"{none} failed (exit code {code}) before it made one; its own output says why"]
+    return [
+        f"{none} ended well and made none",
+        engine.counts,
+        "arguments after SCRIPT are passed on to it; runs of other processes that it starts are "
+        "not recorded",
+    ]

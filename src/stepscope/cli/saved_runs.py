@@ -63,6 +63,8 @@ class SavedRun(NamedTuple):
     """What the file or directory calls it."""
     why: str = ""
     """Why it is this one of several, where nobody said which."""
+    number: int = 0
+    """What `--run` calls it."""
 
 
 def all_runs(path: Path, number: int | None = None, *, unread: bool = False) -> list[SavedRun]:
@@ -79,7 +81,12 @@ def all_runs(path: Path, number: int | None = None, *, unread: bool = False) -> 
         _ = run.metadata.ops
         found.append((place, run))
     return [
-        SavedRun(str(path) if len(found) == 1 else _numbered(i, run.name), run.metadata, run.name)
+        SavedRun(
+            str(path) if len(found) == 1 else _numbered(i, run.name),
+            run.metadata,
+            run.name,
+            number=i,
+        )
         for i, run in found
     ]
 
@@ -97,7 +104,7 @@ def one_run(path: Path, number: int | None) -> SavedRun:
         chosen = typical_run((place, run.metadata) for place, run in _readable(path))
         found = next(islice(runs(path), chosen.number, None))
         name = _numbered(chosen.number, found.name) if chosen.why else str(path)
-        return SavedRun(name, found.metadata, found.name, chosen.why)
+        return SavedRun(name, found.metadata, found.name, chosen.why, chosen.number)
     count = 0
     kept: list[tuple[int, LoadedRun]] = []
     for run in runs(path):
@@ -107,9 +114,9 @@ def one_run(path: Path, number: int | None) -> SavedRun:
     if not -count <= number < count:
         raise no_such_run(path, number, count)
     place, found = kept[0]
-    _say_damage(_damage(found.metadata))
+    _say_damage(_damage(path, found))
     name = str(path) if count == 1 else _numbered(place, found.name)
-    return SavedRun(name, found.metadata, found.name)
+    return SavedRun(name, found.metadata, found.name, number=place)
 
 
 def say_choice(run: SavedRun) -> None:
@@ -140,7 +147,7 @@ def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
             left_out.append(run.metadata.status.message)
         else:
             count += 1
-            damage.update(dict.fromkeys(_damage(run.metadata)))
+            damage.update(dict.fromkeys(_damage(path, run)))
             yield number, run
     _say_damage(list(damage))
     if left_out and not count:
@@ -152,10 +159,10 @@ def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
         click.echo(f"stepscope: and {len(left_out) - _NAMED:,} more files", err=True)
 
 
-def _damage(run: RunMetadata) -> list[str]:
-    """What is missing because its file is damaged or cut."""
-    losses = run.completeness.losses
-    return [loss.reason for loss in losses if loss.what.endswith(" of the file")]
+def _damage(path: Path, run: LoadedRun) -> list[str]:
+    """What is missing because its file is damaged or cut, and where, if it is one of several."""
+    where = f"{run.name}: " if path.is_dir() else ""
+    return [where + loss.reason for loss in run.metadata.completeness.damage]
 
 
 def _say_damage(damage: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from stepscope.adapters.tensorflow.scripts import ScriptRecorder
     from stepscope.cli.recorded_runs import Add, RecordedRuns
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 class ScriptEngine(ABC):
     """What executes a script's runs."""
 
+    counts: str
+    """What counts as a run, as a sentence."""
     hidden: str | None = None
     """Files whose path begins so are not shown in the script's tracebacks."""
 
@@ -48,6 +52,10 @@ class ScriptEngine(ABC):
             "it is imported; the script runs on the embedded engine, which always counts its "
             "memory: --trace full shows it, and a limit is a session's configuration"
         )
+
+    def made(self) -> int:
+        """How many runs the script made, recorded or not, until no further one was asked for."""
+        return 0
 
     def losses(self) -> list[str]:
         """What was not recorded and belongs to no recorded run."""
@@ -80,12 +88,35 @@ def choose(engine: str | None, source: bytes, tf1: bool | None) -> ScriptEngine:
 class Embedded(ScriptEngine):
     """Stepscope's own, in TensorFlow's place."""
 
+    counts = (
+        "a run is a call of Session.run; function calls, Keras steps and eager code need "
+        "--engine tensorflow"
+    )
+
+    def __init__(self) -> None:
+        self._made = 0
+        self._counting = threading.Lock()
+
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
         from stepscope.runtime.observers import recording
         from stepscope.tf1 import shim
 
+        def source(add: Add) -> AbstractContextManager[None]:
+            def maybe(metadata: RunMetadata, graph: Any) -> None:
+                number = self._next()
+                if schedule is None or schedule(number) is not Action.SKIP:
+                    add(metadata, graph=graph)
+
+            return recording(maybe, level)
+
         shim.install()
-        runs.record(lambda add: recording(_scheduled(add, schedule), level))
+        runs.record(source)
+
+    def _next(self) -> int:
+        """Runs are numbered in the order in which they ended."""
+        with self._counting:
+            self._made += 1
+            return self._made - 1
 
     def name(self, runs: RecordedRuns) -> str:
         import numpy
@@ -96,21 +127,18 @@ class Embedded(ScriptEngine):
     def failed(self, error: BaseException) -> None:
         """The run that failed has said so itself."""
 
-
-def _scheduled(add: Add, schedule: Schedule | None) -> Callable[[RunMetadata, Any], None]:
-    """Pass on the runs that are scheduled, numbered in the order in which they ended."""
-    numbers = iter(range(1 << 62))
-
-    def maybe(metadata: RunMetadata, graph: Any) -> None:
-        if schedule is None or schedule(next(numbers)) is not Action.SKIP:
-            add(metadata, graph=graph)
-
-    return maybe
+    def made(self) -> int:
+        return self._made
 
 
 @dataclass
 class TensorFlow(ScriptEngine):
     """The real one."""
+
+    counts = (
+        "a run is an outermost Session.run, function call or Keras step, a gradient tape, or eager "
+        "code that executes an op"
+    )
 
     asked: bool
     """Whether TensorFlow 1's names were asked for."""
@@ -166,6 +194,9 @@ class TensorFlow(ScriptEngine):
     def failed(self, error: BaseException) -> None:
         if self._recorder is not None:
             self._recorder.failed(error)
+
+    def made(self) -> int:
+        return self._recorder.runs if self._recorder is not None else 0
 
     def losses(self) -> list[str]:
         missed = self._recorder.missed if self._recorder is not None else 0

@@ -1,8 +1,9 @@
 """Tables that a command shows: on a terminal, as JSON or as CSV, sorted, filtered and cut alike.
 
 A command describes its columns once. On a terminal they fit its width: what matters less is left
-out first (`Column.rank`), then names fold; a number is never cut. JSON and CSV hold every column,
-unrounded, and every row unless the user limits them.
+out first (`Column.rank`), then names fold; only one of more than 300 letters is shortened, and a
+number is never cut. JSON and CSV hold every column, unrounded, and every row unless the user limits
+them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _NARROWEST = 12
 """A column of names is not made narrower than this."""
 _READABLE = 40
 """Columns of lesser rank give way to names up to this long."""
+_LONG, _MOST_LINES = 300, 8
+"""What has more letters than that is shown in no more lines than that."""
 _BAR = range(8, 25)
 
 
@@ -201,7 +204,9 @@ def show_table(
     found = arranged(rows, columns, choice)
     shown = choice.cut(found, limit)
     if not shown:
-        said = f" whose {columns[0].title} matches {choice.pattern!r}" if choice.pattern else ""
+        title = columns[0].title
+        whose = "" if title == what else f" whose {title}"
+        said = f"{whose} matches {choice.pattern!r}" if choice.pattern else ""
         screen.print(Text(f"no {what}{said}", style="dim"))
         return
     screen.print(grid(shown, columns, screen.width, bar), soft_wrap=True)
@@ -302,7 +307,10 @@ def _widths(columns: Sequence[Column], cells: dict[str, list[str]], width: int) 
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The text in lines of this width, broken after a separator where there is one."""
+    """The text in lines of this width, broken after a separator where there is one.
+
+    Of a text that would fill a screen the beginning and the end are shown.
+    """
     if cell_len(text) <= width:
         return [text]
     lines = [""]
@@ -313,6 +321,9 @@ def _folded(text: str, width: int) -> list[str]:
             if cell_len(lines[-1]) + cell_len(character.rstrip()) > width:
                 lines.append("")
             lines[-1] += character
+    if len(text) > _LONG and len(lines) > _MOST_LINES:
+        half = _MOST_LINES // 2
+        lines = [*lines[:half], "…", *lines[-half:]]
     return [line.rstrip() for line in lines]
 
 

@@ -45,7 +45,12 @@ def command(path: Path, number: int | None, by: Any, choice: Choice) -> None:
     ran, ops = wording.number(profile.runs, "run"), wording.number(profile.calls, "op")
     times = f"{wording.time(profile.self_ns)} of work in {wording.time(profile.covered_ns)}"
     at_once = f" ({profile.parallelism:.2f} at once)" if profile.covered_ns else ""
-    tables.console().print(f"{ran} · {ops} · {times}{at_once}\n")
+    screen = tables.console()
+    screen.print(f"{ran} · {ops} · {times}{at_once}")
+    for ending, count in profile.not_ok.items():
+        which = "" if profile.runs == 1 else f"{count:,} of {ran}: "
+        screen.print(f"{which}status {ending}; not every op may be here", style="yellow")
+    screen.print()
     tables.show_table(profile.rows, columns, choice, bar="share", what=_ROWS.get(by, by))
 
 

@@ -48,12 +48,13 @@ def encode_status(status: Status, message: Any) -> None:
     part.SetInParent()
     part.code = code_from_name(status.code)
     part.message = status.message
+    part.not_known = not status.known
     for op in status.outcomes:
         part.in_flight.add(name=op.name, outcome=op.outcome, waited_ns=op.waited_ns)
 
 
 def decode_status(message: Any) -> Status:
-    """How the run ended; bytes that do not say so are of a run that went well."""
+    """How the run ended; whole bytes that do not say so are of a run that went well."""
     part = message.status
     return Status(
         code_name(part.code),
@@ -62,6 +63,7 @@ def decode_status(message: Any) -> Status:
             InFlight(op.name, op.outcome if op.outcome in OUTCOMES else "running", op.waited_ns)
             for op in part.in_flight
         ),
+        known=not part.not_known,
     )
 
 

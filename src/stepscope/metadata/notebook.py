@@ -19,7 +19,7 @@ def run_html(metadata: Any) -> str:
     status = metadata.status
     length = int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0
     pairs = [
-        ("status", ": ".join(filter(None, (status.code, _how(metadata))))),
+        ("status", ": ".join(filter(None, (status.in_words, _how(metadata))))),
         ("engine", metadata.engine or "not said"),
         ("ops", f"{len(ops):,} executions within {readable.time(length)}"),
     ]
@@ -29,8 +29,8 @@ def run_html(metadata: Any) -> str:
         peak, short = metadata.peak_bytes(device), readable.device(device)
         pairs.append(("device", f"{short}, peak {readable.size(peak)}" if peak else short))
     if metadata.overhead.ns:
-        cost = metadata.overhead
-        pairs.append(("overhead", f"{readable.time(cost.ns)} ({cost.fraction:.1%})"))
+        spent = metadata.overhead
+        pairs.append(("overhead", readable.cost(spent.ns, spent.fraction)))
     pairs += [
         ("not measured", f"{f'{loss.count:,} ' if loss.count else ''}{loss.what}: {loss.reason}")
         for loss in metadata.completeness.losses

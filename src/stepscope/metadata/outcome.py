@@ -7,10 +7,24 @@ from typing import Final
 
 from stepscope.errors import code_from_name
 
-__all__ = ["OUTCOMES", "Completeness", "InFlight", "Loss", "Overhead", "Placement", "Status"]
+__all__ = [
+    "END_MISSING",
+    "NOT_KNOWN",
+    "OUTCOMES",
+    "Completeness",
+    "InFlight",
+    "Loss",
+    "Overhead",
+    "Placement",
+    "Status",
+]
 
 OUTCOMES: Final = ("failed", "cancelled", "abandoned", "waited_for", "running")
 """What may become of an op that was in flight when its run ended early."""
+
+
+NOT_KNOWN: Final = "not known (file is cut)"
+"""How a run ended, in words, where its record does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +50,16 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a run ended. `code` is "OK" or the name of an error code such as "DEADLINE_EXCEEDED"."""
+    """How a run ended. `code` is "OK" or the name of an error code such as "DEADLINE_EXCEEDED".
+
+    `known` is False where the record does not tell, because the part of its file that did is
+    missing; `code` is "UNKNOWN" then.
+    """
 
     code: str = "OK"
     message: str = ""
     outcomes: tuple[InFlight, ...] = ()
+    known: bool = True
 
     def __post_init__(self) -> None:
         code_from_name(self.code)
@@ -52,9 +71,20 @@ class Status:
         return self.code == "OK"
 
     @property
+    def in_words(self) -> str:
+        """The code as tables show it, or that it is not known."""
+        return self.code if self.known else NOT_KNOWN
+
+    @property
     def in_flight(self) -> list[str]:
         """The names of the ops that were executing when the run ended early."""
         return [op.name for op in self.outcomes]
+
+
+END_MISSING: Final = Status(
+    "UNKNOWN", "the part of the file that says how the run ended is missing", known=False
+)
+"""The status of a run whose file is cut or damaged before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +109,11 @@ class Completeness:
     def complete(self) -> bool:
         """Whether nothing was dropped, sampled out or left unmeasured."""
         return not self.losses
+
+    @property
+    def damage(self) -> tuple[Loss, ...]:
+        """The losses that come of a file that is damaged or cut."""
+        return tuple(loss for loss in self.losses if loss.what.endswith(" of the file"))
 
 
 @dataclass(frozen=True, slots=True)

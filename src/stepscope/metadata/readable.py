@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["device", "first_lines", "number", "size", "three_digits", "time"]
+__all__ = ["cost", "device", "first_lines", "number", "size", "three_digits", "time"]
 
 _LOCAL = "/job:localhost/replica:0/task:0"
 _TASK = re.compile(r"/job:(?P<job>[^/]+)(?:/replica:0)?/task:(?P<task>\d+)(?=/|\Z)")
@@ -19,6 +19,13 @@ def time(ns: float) -> str:
         if abs(ns) >= unit_size * 0.9995:
             return f"{three_digits(ns / unit_size)} {unit}"
     return f"{ns:.0f} ns"
+
+
+def cost(ns: int, fraction: float) -> str:
+    """`40 µs (3.1%)`; of a run shorter than what recording it cost, how long that was itself."""
+    if fraction < 1:
+        return f"{time(ns)} ({fraction:.1%})"
+    return f"{time(ns)} (the run itself took {time(ns / fraction)})"
 
 
 def size(count: int) -> str:

@@ -91,7 +91,7 @@ class RunMetadata(MessageBacked):
 
     @property
     def status(self) -> Status:
-        """How the run ended; bytes that do not say so are of a run that went well."""
+        """How the run ended; whole bytes that do not say so are of a run that went well."""
         return self._held.status()
 
     @property
@@ -205,7 +205,8 @@ class RunMetadata(MessageBacked):
         with whole_file(target) as file:
             file.write(head + content)
             file.flush()
-            os.fsync(file.fileno())
+            if target.is_file() or not target.exists():
+                os.fsync(file.fileno())
         return target
 
     # -- TensorFlow's fields ---------------------------------------------------------------
@@ -286,7 +287,8 @@ class RunMetadata(MessageBacked):
             parts.append(f"{devices} devices")
         if self.engine:
             parts.append(f"engine {self.engine}")
-        parts.append(status.code if not status.message else f"{status.code}: {status.message[:60]}")
+        said = status.message[:60] if status.known else ""
+        parts.append(": ".join(filter(None, (status.in_words, said))))
         if status.in_flight:
             parts.append(f"in flight: {', '.join(status.in_flight[:3])}")
         losses = len(self.completeness.losses)

@@ -7,7 +7,9 @@ import pytest
 from analysed_runs import CPU0, T0, run_of
 
 from stepscope.analysis import diff
-from stepscope.metadata import AllocationColumns
+from stepscope.errors import StepscopeError
+from stepscope.metadata import AllocationColumns, Status
+from stepscope.metadata.outcome import END_MISSING
 
 OPS = [f"op{i}" for i in range(20)]
 
@@ -123,10 +125,35 @@ def test_memory_that_one_side_did_not_record_is_no_regression():
     assert any("in 0 of 5 base runs and 5 of 5 new" in note for note in found.notes)
 
 
+def failing(count, status=None):
+    """Runs that stopped half way."""
+    status = status or Status("RESOURCE_EXHAUSTED", "too large\nat length")
+    rows = [("op0", "Op", [], 1, 0, 0, 1000)]
+    return [run_of(*rows, status=status) for _ in range(count)]
+
+
+def test_runs_that_failed_are_no_fast_ones():
+    good = runs(1, speed=False)
+    found = diff(good, [*runs(1, speed=False, first=IN_TURN), *failing(3)])
+    assert (found.base_runs, found.new_runs) == (30, 30)
+    assert found.new_left_out == {"RESOURCE_EXHAUSTED": 3}
+    assert found.gone == {}
+    assert found.total.change == pytest.approx(0)
+    assert "3 new runs did not end well (3 RESOURCE_EXHAUSTED)" in found.notes[0]
+    assert found.fails
+    assert not diff(good + failing(1), good + failing(2)).fails
+    assert not diff(good, good + failing(1, END_MISSING)).fails
+    with pytest.raises(StepscopeError, match=r"none of the 3 new runs ended well.* too large$"):
+        diff(good, failing(3))
+
+
 def test_too_few_runs_say_so_and_alarm_never():
-    found = diff(runs(1, 3), runs(2, 3, factors=dict.fromkeys(OPS, 9)))
-    assert found.regressions() == ()
-    assert "at least 4 on each side" in found.notes[0]
+    for many, few in ((3, 3), (30, 1), (30, 2), (30, 3)):
+        slow = runs(2, few, factors=dict.fromkeys(OPS, 9), first=IN_TURN)
+        for found in (diff(runs(1, many), slow), diff(slow, runs(1, many))):
+            assert found.regressions() == ()
+            assert {row.p for row in (found.total, *found.rows)} == {1.0}
+            assert "at least 4 on each side" in found.notes[0]
 
 
 def test_by_op_type_and_bad_arguments():

@@ -7,7 +7,7 @@ from analysed_runs import run_of
 
 from stepscope import analysis
 from stepscope._messages import GraphDef
-from stepscope.metadata import AllocationColumns, Completeness, Loss, Status
+from stepscope.metadata import AllocationColumns, Completeness, Loss, RunMetadata, Status
 from stepscope.metadata.out_of_memory import MemoryRequest, out_of_memory
 
 HOSTILE = "</td><script>alert('x')</script>&amp;\"quoted\""
@@ -53,8 +53,15 @@ VIEWS = {
     "parallelism": analysis.parallelism,
     "placement": analysis.placement,
     "coverage": lambda run: analysis.coverage(run, graph()),
-    "diff": lambda run: analysis.diff([run] * 4, [run] * 4),
+    "diff": lambda run: analysis.diff([ended_well(run)] * 4, [ended_well(run)] * 4),
 }
+
+
+def ended_well(run):
+    """The run as it would be if it had not failed: others are not compared."""
+    same = RunMetadata.FromString(run.SerializeToString())
+    same._mutable().ClearField("status")
+    return same
 
 
 def parsed(shown):

@@ -1,11 +1,12 @@
 """`top`, `path`, `placement`, `parallelism`, `coverage` and `diff` of runs with known answers."""
 
 import json
+import shutil
 
 import pytest
 
 from stepscope._messages import GraphDef
-from stepscope.metadata import OpColumns, Placement, Recording, RunMetadata
+from stepscope.metadata import OpColumns, Placement, Recording, RunMetadata, Status
 from stepscope.metadata.labels import make_label
 
 T0 = 1_700_000_000_000_000_000
@@ -14,7 +15,7 @@ GPU0 = "/job:localhost/replica:0/task:0/device:GPU:0"
 MS = 1_000_000
 
 
-def run_of(*rows, placements=()):
+def run_of(*rows, placements=(), status=None):
     """A run of `(name, op, inputs, thread, scheduled, start, end)`, in ms."""
     columns = OpColumns.build(
         name=[r[0] for r in rows],
@@ -29,7 +30,12 @@ def run_of(*rows, placements=()):
     )
     metadata = RunMetadata()
     metadata.record(
-        Recording(engine="test", ops=lambda: columns, placements=lambda: list(placements))
+        Recording(
+            engine="test",
+            ops=lambda: columns,
+            placements=lambda: list(placements),
+            status=status or Status(),
+        )
     )
     return metadata
 
@@ -171,7 +177,7 @@ def test_diff_is_a_gate(command, two_sides):
     assert "regression: op_5: " in err
     assert "+100.0%" in err
 
-    code, _, err = command("diff", "base", "same", "--fail-on", "time>5%,memory>1%")
+    code, _, err = command("diff", "base", "same", "--fail-on", "time>5%")
     assert (code, err) == (0, "no regression\n")
     assert command("diff", "base", "slow")[0] == 0
     assert command("diff", "base", "slow", "--fail-on", "time>300%")[0] == 0
@@ -183,6 +189,56 @@ def test_diff_is_a_gate(command, two_sides):
     code, _, err = command("diff", "base", "slow", "--fail-on", "speed>5%")
     assert code == 2
     assert "write 'time>5%,memory>1%'" in err
+
+
+def test_a_gate_says_what_it_cannot_judge(command, two_sides, tmp_path):
+    code, out, err = command("diff", "base", "same", "--fail-on", "time>5%,memory>1%")
+    assert code == 0
+    assert out.startswith("20 runs against 20\n")
+    assert "memory became worse cannot be told, as it was not recorded on both sides" in err
+    assert err.endswith("no regression\n")
+    assert command("diff", "base", "slow", "--fail-on", "time>5%,memory>1%")[0] == 1
+    shutil.copytree(tmp_path / "base" / "run_000000", tmp_path / "one" / "run_000000")
+    code, _, err = command("diff", "base", "one", "--fail-on", "time>5%")
+    assert code == 0
+    assert "cannot be told from 20 against 1 runs; record at least 4 on each side" in err
+
+
+def test_runs_that_fail_are_no_regression_and_do_not_pass(command, two_sides, tmp_path):
+    file = tmp_path / "same" / "run_000007" / "run_metadata.pb"
+    failed = run_of(("op_0", "Mul", [], 1, 0, 0, 1), status=Status("INTERNAL", "broken"))
+    failed.save(file)
+    code, out, err = command("diff", "base", "same", "--fail-on", "time>5%")
+    assert code == 2
+    assert "20 runs against 19\n" in out
+    assert "note: 1 new run did not end well (1 INTERNAL) and cannot be compared: left out" in out
+    assert "runs of the new program fail, and none of the old one did" in err
+    assert command("diff", "base", "same")[0] == 0
+    for file in (tmp_path / "same").rglob("run_metadata.pb"):
+        failed.save(file)
+    code, _, err = command("diff", "base", "same", "--fail-on", "time>5%")
+    assert code == 2
+    assert "none of the 20 new runs ended well" in err
+    assert "INTERNAL: broken" in err
+
+
+def test_names_that_would_break_a_table_of_markdown(command, tmp_path):
+    slower = ["a|b", "new\nline", "tick`tock"]
+    names = [*slower, *(f"op_{i}" for i in range(20))]
+    for side, factor in (("base", 1), ("slow", 4)):
+        for number in range(20):
+            rows, at = [], 0.0
+            for name in names:
+                length = (1 + number % 7 / 200) * (factor if name in slower else 1)
+                rows.append((name, "Mul", [], 1, at, at, at + length))
+                at += length
+            run_of(*rows).save(tmp_path / side / f"run_{number:06d}" / "run_metadata.pb")
+    every = command("diff", "base", "slow", "--markdown", "--limit", "0")[1]
+    for row in ("| `a\\|b` | Mul |", r"| `new\nline` | Mul |", "| `` tick`tock `` | Mul |"):
+        assert row in every
+    few = command("diff", "base", "slow", "--markdown", "--limit", "2")[1]
+    assert few.count("| Mul |") == 2
+    assert "\nAnd 1 more op.\n" in few
 
 
 def test_diff_for_a_pull_request(command, two_sides):

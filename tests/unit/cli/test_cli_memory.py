@@ -12,6 +12,7 @@ import stepscope.tf1 as tf
 from stepscope.cli.area_plot import Curve, area_plot
 from stepscope.cli.recorded_runs import RecordedRuns
 from stepscope.cli.run import _remarks
+from stepscope.cli.script_engines import Embedded
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata, Status
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -74,9 +75,9 @@ def test_oom_says_what_was_asked_and_the_table_adds_up(command, runs):
 def test_a_recording_that_ran_out_of_memory_names_the_command(tmp_path):
     runs = RecordedRuns(tmp_path / "some runs")
     runs.add(a_run(10))
-    assert _remarks(runs, 1, "full") == []
+    assert _remarks(runs, Embedded(), 1, "full", 0) == []
     runs.add(a_run(250))
-    assert _remarks(runs, 1, "full") == [
+    assert _remarks(runs, Embedded(), 1, "full", 0) == [
         f"who held the memory: stepscope oom '{tmp_path}/some runs'"
     ]
 

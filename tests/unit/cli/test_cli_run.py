@@ -253,7 +253,29 @@ def test_top_rows(embedded, script):
 def test_a_script_without_runs(embedded, script):
     done = embedded(script("print('hello')\n"))
     assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert "no run was recorded: the script made none" in done.stderr
+    said = done.stderr.split("trace: full\n\n")[1].splitlines()
+    assert said[0] == "no run was recorded: the script ended well and made none"
+    assert said[1].startswith("a run is a call of Session.run; ")
+    assert said[2].startswith("arguments after SCRIPT are passed on to it; ")
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("raise ValueError('bad')", 1), ("sys.exit(3)", 3), ("sys.exit('no data')", 1)],
+)
+def test_a_script_that_fails_before_its_first_run(embedded, script, end, code):
+    done = embedded(script(f"import sys\n{end}\n"))
+    assert done.returncode == code
+    assert (
+        f"no run was recorded: the script failed (exit code {code}) before it made one"
+        in done.stderr
+    )
+
+
+def test_steps_that_the_script_never_came_to(embedded, script):
+    done = embedded("--steps", "7:9", script(SUM), columns=200)
+    assert done.returncode == 0
+    assert "no run was recorded: the script made 1 run, none of which --steps" in done.stderr
 
 
 THREADS = """\

@@ -67,6 +67,15 @@ def test_no_letter_of_a_name_is_lost(rows, width):
     assert len(squeezed) <= len(wide) + width
 
 
+def test_a_name_that_would_fill_the_screen_is_shown_at_both_ends():
+    name = "first/" + "middle/" * 500 + "last"
+    lines = shown([row(name)], 80)[2:]
+    assert len(lines) == 9
+    assert lines[0].startswith("first/middle/")
+    assert lines[4].strip() == "…"
+    assert lines[-1].endswith("last")
+
+
 def row(name, **values):
     return SimpleNamespace(
         **{"name": name, "kind": "", "calls": 1, "ns": 1, "bytes": 1, "share": 0.5, **values}

@@ -1,5 +1,6 @@
 """Wrong usage and files that cannot be read: one line that says so, or a run that says so."""
 
+import json
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ import stepscope
 import stepscope.tf1 as tf
 from stepscope.cli.command_line import run_command_line
 from stepscope.export import TensorBoardWriter, chrome
-from stepscope.metadata import Recording, RunMetadata, iter_runs
+from stepscope.metadata import Overhead, Recording, RunMetadata, iter_runs
 
 
 def saved_run(path):
@@ -119,6 +120,78 @@ def test_a_file_that_is_read_in_part_is_named(kind, tmp_path, command):
         assert said.startswith("stepscope: not all could be read: ")
         assert kind in said
         assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("of_tensorflow", [False, True])
+def test_how_a_cut_run_ended_is_not_known(of_tensorflow, tmp_path, command, recorded, capture):
+    """Neither a good run nor a failed one: what says so is in the part that is missing."""
+    if of_tensorflow:
+        data = capture[0]
+    else:
+        data = (recorded / "classify" / "run_000003" / "run_metadata.pb").read_bytes()
+    (tmp_path / "run_metadata.pb").write_bytes(data[: len(data) // 2])
+    said = "not known (file is cut)"
+    assert f"status        {said}\n" in command("info", "run_metadata.pb")[1]
+    assert f"\nstatus {said}; not every op may be here\n" in command("top", "run_metadata.pb")[1]
+    (row,) = json.loads(command("info", "run_metadata.pb", "--json")[1])["rows"]
+    assert row["status"] == said
+    assert json.loads(command("top", "run_metadata.pb", "--json")[1])["not_ok"] == {said: 1}
+    assert f"how it ended is {said}" in command("oom", "run_metadata.pb")[2]
+    run = stepscope.load(tmp_path / "run_metadata.pb")
+    assert said in run._repr_html_()
+    assert said in repr(run)
+    run.save(tmp_path / "again.pb")
+    again = stepscope.load(tmp_path / "again.pb")
+    assert (again.status.ok, again.status.known, again.status.code) == (False, False, "UNKNOWN")
+
+
+def test_of_several_files_the_one_that_is_cut_is_named(tmp_path, command, recorded):
+    shutil.copytree(recorded / "classify", tmp_path / "runs")
+    file = tmp_path / "runs" / "run_000003" / "run_metadata.pb"
+    file.write_bytes(file.read_bytes()[:3000])
+    said = command("top", "runs")[2]
+    assert said.startswith("stepscope: not all could be read: run_000003: run_metadata.pb is ")
+    assert said.count("\n") == 1
+
+
+def test_how_a_whole_run_ended_is_known(command, recorded, capture):
+    whole = stepscope.load(recorded / "classify" / "run_000003" / "run_metadata.pb")
+    assert whole.status.ok
+    assert "not_ok" in json.loads(command("top", recorded / "classify", "--json")[1])
+    assert "status" not in command("top", recorded / "classify")[1]
+    assert "1 of 4 runs: status RESOURCE_EXHAUSTED" in command("top", recorded / "batches")[1]
+    assert RunMetadata.FromString(capture[0]).status.ok
+
+
+def test_what_a_cut_record_lacks_is_not_called_pruned(tmp_path, command, recorded):
+    data = (recorded / "classify" / "run_000003" / "run_metadata.pb").read_bytes()
+    (tmp_path / "run_metadata.pb").write_bytes(data[:3000])
+    shutil.copy(recorded / "classify" / "graph.pb", tmp_path)
+    cut = json.loads(command("coverage", "run_metadata.pb", "--json")[1])["counts"]
+    whole = json.loads(command("coverage", recorded / "classify", "--run", 2, "--json")[1])[
+        "counts"
+    ]
+    assert "pruned" not in cut
+    assert cut["measured"] < whole["measured"]
+    assert cut["unknown"] == whole["pruned"] + whole["measured"] - cut["measured"]
+
+
+def test_a_cut_file_says_how_much_of_it_is_missing(tmp_path, recorded):
+    data = (recorded / "classify" / "run_000003" / "run_metadata.pb").read_bytes()
+    (tmp_path / "run_metadata.pb").write_bytes(data[:3000])
+    (loss,) = stepscope.load(tmp_path / "run_metadata.pb").completeness.damage
+    assert f"of {len(data)}, of which 3000 are there" in loss.reason
+    assert len(data) - 3000 <= loss.count < len(data)
+
+
+def test_recording_that_cost_more_than_the_run_is_said_in_times(tmp_path, command):
+    short, long = RunMetadata(), RunMetadata()
+    short.record(Recording(engine="embedded", overhead=Overhead(1_211_000, 9.69)))
+    long.record(Recording(engine="embedded", overhead=Overhead(1_211_000, 0.031)))
+    for run, said in ((short, "1.21 ms (the run itself took 125 µs)"), (long, "1.21 ms (3.1%)")):
+        run.save(tmp_path / "run_metadata.pb")
+        assert f"overhead      {said}\n" in command("info", "run_metadata.pb")[1]
+        assert said in run._repr_html_()
 
 
 def test_a_command_that_is_none(command):

@@ -309,15 +309,14 @@ def test_what_is_no_metadata_is_refused():
         stepscope.extract_allocation_log({})
 
 
-def test_every_element_type_has_tensorflows_name():
-    tf = pytest.importorskip("tensorflow")
+def test_every_element_type_has_tensorflows_name(tensorflow):
     from stepscope._messages import DataType
     from stepscope.metadata.dtype_names import dtype_name
 
     known = [number for number in DataType.values() if number]
     for number in known:
         try:
-            theirs = tf.as_dtype(number).name
+            theirs = tensorflow.as_dtype(number).name
         except TypeError:
             continue
         assert dtype_name(number) == theirs

@@ -62,7 +62,6 @@ def test_our_exports_tell_runs_and_times_exactly(tmp_path):
     assert sorted(single.ops.op) == sorted(MLP.ops.op)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public traces")
 def recorded(**columns):
     ops = OpColumns.build(
         **{"thread": [1, 1], "scheduled_ns": [0, 0], "start_ns": [10, 30], "end_ns": [20, 40]}
@@ -97,6 +96,7 @@ def test_other_programs_may_use_our_words(tmp_path, category):
     assert list(run.ops.name) == ["n"]
 
 
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public traces")
 def test_the_public_traces_agree_with_their_facts():
     folder = SHARED / "public_chrome_traces"
     facts = json.loads((folder / "facts.json").read_text())

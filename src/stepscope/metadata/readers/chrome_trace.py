@@ -19,7 +19,7 @@ import numpy as np
 from stepscope.errors import UnreadableFileError, code_from_name
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.labels import make_label
-from stepscope.metadata.outcome import Completeness, Loss, Status
+from stepscope.metadata.outcome import END_MISSING, Completeness, Loss, Status
 from stepscope.metadata.readers.json_events import EventStream, is_gzip
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
@@ -244,20 +244,23 @@ class _Trace:
 
 def _recorded(columns: OpColumns, mark: dict[str, Any], losses: list[Loss]) -> RunMetadata:
     engine = mark.get("engine")
+    completeness = Completeness(tuple(losses))
     metadata = RunMetadata()
     metadata.record(
         Recording(
             engine=_text(engine) if isinstance(engine, str) else "",
             step_id=_step(mark.get("step")),
-            status=_status(mark),
-            completeness=Completeness(tuple(losses)),
+            status=_status(mark, cut=bool(completeness.damage)),
+            completeness=completeness,
             ops=lambda: columns,
         )
     )
     return metadata
 
 
-def _status(mark: dict[str, Any]) -> Status:
+def _status(mark: dict[str, Any], *, cut: bool) -> Status:
+    if cut and "status" not in mark:
+        return END_MISSING
     code = mark.get("status", "OK")
     try:
         code_from_name(code)

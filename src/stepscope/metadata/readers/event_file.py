@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NAME", "NoRunError", "recognises", "runs"]
+__all__ = ["NAME", "NoRunError", "graphs", "recognises", "runs"]
 
 NAME = "an event file"
 
@@ -68,6 +68,21 @@ def runs(path: Path, data: bytes) -> Iterator[tuple[str, RunMetadata]]:
     if losses := records.losses():
         _declare(last[1], *losses)
     yield last
+
+
+def graphs(data: bytes) -> Iterator[bytes]:
+    """The graphs in an event file, each a serialised `GraphDef`, as far as it can be read."""
+    for payload in _Records("", data):
+        try:
+            event = pb.Event.FromString(payload)
+            which = event.WhichOneof("what")
+            if which == "graph_def":
+                yield event.graph_def
+            elif which == "meta_graph_def":
+                meta_graph = pb.MetaGraphDef.FromString(event.meta_graph_def)
+                yield meta_graph.graph_def.SerializeToString()
+        except pb.DecodeError:
+            continue
 
 
 def _tagged(event: pb.Event) -> Iterator[tuple[str, bytes]]:

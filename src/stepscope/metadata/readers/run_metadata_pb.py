@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
-from stepscope.metadata.extras import decode_completeness, encode_completeness
-from stepscope.metadata.outcome import Completeness, Loss
+from stepscope.metadata.extras import decode_completeness, encode_completeness, encode_status
+from stepscope.metadata.outcome import END_MISSING, Completeness, Loss
 from stepscope.metadata.readers.density import is_hollow
 from stepscope.metadata.readers.wire import parses_in_parts, salvage
 from stepscope.metadata.run_metadata import RunMetadata
@@ -74,14 +74,20 @@ def decode(
     if message is None:
         found = salvage(data, pb.RunMetadataMessage.DESCRIPTOR, _CONTAINERS)
         message = pb.RunMetadataMessage.FromString(found.data)
+        whole = len(data) + _missing_bytes(message, data)
+        short = f", of which {len(data)} are there" if whole > len(data) else ""
         loss = Loss(
             "bytes of the file",
-            len(data) - found.offset,
-            f"{what} is damaged or cut at byte {found.offset} of {len(data)}, in "
+            whole - found.offset,
+            f"{what} is damaged or cut at byte {found.offset} of {whole}{short}, in "
             f"{found.where}; what stands before it was read",
         )
-    else:
-        loss = _missing_end(what, message, data)
+    elif missing := _missing_bytes(message, data):
+        loss = Loss(
+            "bytes of the file",
+            missing,
+            f"{what} was cut after {len(data)} of {len(data) + missing} bytes",
+        )
     if unread is None and not _holds_a_run(message):
         return None
     message.ClearField("bytes_following")
@@ -89,6 +95,8 @@ def decode(
         losses = (*decode_completeness(message).losses, loss)
         message.ClearField("completeness")
         encode_completeness(Completeness(losses), message)
+        if not message.HasField("status"):
+            encode_status(END_MISSING, message)
     if global_step is not None:
         message.tag = tag
         message.global_step = global_step
@@ -154,19 +162,14 @@ def _without_step_stats(data: bytes) -> tuple[bytes, bytes] | None:
     return data[:begin] + data[stop:], step_stats
 
 
-def _missing_end(what: str, message: Any, data: bytes) -> Loss | None:
+def _missing_bytes(message: Any, data: bytes) -> int:
     """A file cut exactly between two fields parses well; ours say how long they should be."""
     if not message.HasField("bytes_following"):
-        return None
+        return 0
     head = pb.RunMetadataMessage(bytes_following=message.bytes_following).ByteSize()
-    missing = message.bytes_following + head - len(data)
-    if missing <= 0:
-        return None
-    return Loss(
-        "bytes of the file",
-        min(missing, (1 << 63) - 1),
-        f"{what} was cut after {len(data)} of {len(data) + missing} bytes",
-    )
+    missing: int = message.bytes_following + head - len(data)
+    # A damaged number may be larger than what a loss can hold.
+    return min(max(missing, 0), (1 << 62))
 
 
 def _holds_a_run(message: Any) -> bool:

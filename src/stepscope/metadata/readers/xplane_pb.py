@@ -18,7 +18,7 @@ import numpy as np
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.outcome import Completeness, Loss
+from stepscope.metadata.outcome import END_MISSING, Completeness, Loss, Status
 from stepscope.metadata.readers.density import is_hollow
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
@@ -352,11 +352,13 @@ class _Executions:
         )[np.argsort(table[:, 0], kind="stable")]
         if not len(columns):
             losses.append(Loss("executions", 0, "no op was recorded while the profiler ran"))
+        completeness = Completeness(tuple(losses))
         metadata = RunMetadata()
         metadata.record(
             Recording(
                 engine="tensorflow",
-                completeness=Completeness(tuple(losses)),
+                status=END_MISSING if completeness.damage else Status(),
+                completeness=completeness,
                 ops=lambda: columns,
             )
         )
