@@ -87,8 +87,8 @@ def let_go_later(engine, stuck, seconds=0.4):
 def test_a_python_op_is_abandoned_or_waited_for_and_named(engine, stuck):
     program = engine.start(around(stuck))
     let_go_later(engine, stuck)
-    error, metadata, seconds = program.failing(
-        engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=150
+    error, metadata, seconds = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=150
     )
     abandoned = engine.python_op_at_deadline == "abandoned"
     if abandoned:
@@ -115,7 +115,7 @@ def test_a_python_op_is_abandoned_or_waited_for_and_named(engine, stuck):
 def test_the_program_is_usable_while_an_op_is_abandoned_and_after(engine, stuck):
     program = engine.start(around(stuck))
     let_go_later(engine, stuck, 0.1)
-    program.failing(engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50)
+    stuck.timing_out(program, engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50)
     for _ in range(3):
         np.testing.assert_array_equal(program.run("before", FED), [2.0, 3.0])
     stuck.let_go.set()
@@ -128,7 +128,7 @@ def test_the_program_is_usable_while_an_op_is_abandoned_and_after(engine, stuck)
 def test_what_an_abandoned_op_holds_is_left_alone(engine, stuck):
     program = engine.start(around(stuck))
     let_go_later(engine, stuck, 0.1)
-    program.failing(engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50)
+    stuck.timing_out(program, engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50)
     for _ in range(20):
         program.run("before", {"x": np.array([50.0, 60.0], np.float32)})
     stuck.let_go.set()
@@ -139,8 +139,8 @@ def test_what_an_abandoned_op_holds_is_left_alone(engine, stuck):
 def test_metadata_of_a_run_that_timed_out_stays_as_it_was(engine, stuck):
     program = engine.start(around(stuck))
     let_go_later(engine, stuck, 0.1)
-    _, metadata, _ = program.failing(
-        engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50
+    _, metadata, _ = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=50
     )
     shown = program.ran(metadata)
     stuck.let_go.set()
@@ -156,8 +156,8 @@ def test_on_the_caller_s_thread_the_op_is_waited_for_and_how_long_is_said(engine
     if engine.refusal(program, "after", FED, RunOptions(inter_op_thread_pool=-1)):
         return
     stuck.let_go_after(0.4)
-    _, metadata, seconds = program.failing(
-        engine.errors.DeadlineExceededError,
+    _, metadata, seconds = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError,
         "after", FED, timeout_in_ms=100, inter_op_thread_pool=-1,
     )  # fmt: skip
     assert seconds >= 0.4
@@ -206,7 +206,9 @@ def test_the_configured_time_out_holds_for_runs_without_one(session_engine):
 def test_the_configured_time_out_gives_control_back_too(session_engine, stuck):
     engine = session_engine
     program = engine.start(around(stuck), engine.config(operation_timeout_in_ms=80))
-    _, metadata, seconds = program.failing(engine.errors.DeadlineExceededError, "after", FED)
+    _, metadata, seconds = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError, "after", FED
+    )
     assert seconds < 5
     assert metadata.status.in_flight == ["inside"]
 
@@ -227,8 +229,8 @@ def test_a_time_out_without_a_trace_names_the_python_op_in_flight(engine, stuck,
     waited = pool == -1 or engine.python_op_at_deadline == "waited_for"
     if waited:
         stuck.let_go_after(0.8)
-    _, metadata, seconds = program.failing(
-        engine.errors.DeadlineExceededError, "after", FED, **options
+    _, metadata, seconds = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError, "after", FED, **options
     )
     assert len(metadata.ops) == 0
     ((name, found),) = program.outcomes(metadata).items()
@@ -266,7 +268,9 @@ def test_of_several_ops_in_flight_each_outcome_is_said(engine, stuck):
 
     program = engine.start(build)
     let_go_later(engine, stuck, 0.5)
-    _, metadata, _ = program.failing(engine.errors.DeadlineExceededError, "both", timeout_in_ms=200)
+    _, metadata, _ = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError, "both", timeout_in_ms=200
+    )
     expected = {"inside": engine.python_op_at_deadline}
     if engine.parallel:
         expected["take"] = "cancelled"

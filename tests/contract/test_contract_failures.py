@@ -111,8 +111,8 @@ def test_a_time_out(engine, stuck):
     program = engine.start(around(stuck))
     if engine.python_op_at_deadline == "waited_for":
         stuck.let_go_after(0.2)
-    error, metadata, _ = program.failing(
-        engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=80
+    error, metadata, _ = stuck.timing_out(
+        program, engine.errors.DeadlineExceededError, "after", FED, timeout_in_ms=80
     )
     assert error.run_metadata is metadata
     assert metadata.status.code == "DEADLINE_EXCEEDED"

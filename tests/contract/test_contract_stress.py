@@ -153,7 +153,7 @@ def test_after_close_only_the_threads_of_abandoned_ops_remain(engine, stuck):
     abandoned = engine.python_op_at_deadline == "abandoned"
     if not abandoned:
         stuck.let_go_after(0.2)
-    program.failing(engine.errors.DeadlineExceededError, "y", timeout_in_ms=50)
+    stuck.timing_out(program, engine.errors.DeadlineExceededError, "y", timeout_in_ms=50)
     for _ in range(5):
         program.run("z", None, RunOptions(timeout_in_ms=60_000))
     program.close()

@@ -354,9 +354,8 @@ def test_the_run_handler_pool_keeps_deadlines(session_engine, stuck):
     program = engine.start(
         lambda ops: {"y": ops.py_func(stuck, [ops.constant([1.0])], ops.float32, name="inside")}
     )
-    metadata = RunMetadata()
-    with pytest.raises(engine.errors.DeadlineExceededError):
-        program.run("y", None, handled(timeout_in_ms=100), metadata)
+    options = {"experimental": handled().experimental, "timeout_in_ms": 100, "trace_level": 0}
+    _, metadata, _ = stuck.timing_out(program, engine.errors.DeadlineExceededError, "y", **options)
     assert metadata.status.in_flight == ["inside"]
 
 

@@ -30,10 +30,11 @@ def test_a_run_inside_another_belongs_to_both(tensorflow, square):
 def test_runs_that_wait_for_each_other_do_not_wait_for_ever(tensorflow, monkeypatch):
     monkeypatch.setattr(profiler, "PATIENCE_S", 0.2)
     queue = tensorflow.queue.FIFOQueue(4, [tensorflow.float32], shapes=[[]])
-    taken = stepscope.RunMetadata()
+    taken, inside = stepscope.RunMetadata(), threading.Event()
 
     @tensorflow.function
     def take():
+        tensorflow.py_function(inside.set, [], [])
         return queue.dequeue_many(2)
 
     @tensorflow.function
@@ -42,7 +43,7 @@ def test_runs_that_wait_for_each_other_do_not_wait_for_ever(tensorflow, monkeypa
 
     taking = threading.Thread(target=lambda: stepscope.run(take, run_metadata=taken), daemon=True)
     taking.start()
-    time.sleep(0.3)
+    assert inside.wait(30)
     puts = [stepscope.RunMetadata(), stepscope.RunMetadata()]
     began = time.monotonic()
     for metadata in puts:

@@ -39,6 +39,7 @@ from stepscope.adapters.tensorflow.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.node_log import accelerated
 from stepscope.adapters.tensorflow.run_memory import RunMemory
 from stepscope.adapters.tensorflow.source_lines import EagerSources
+from stepscope.adapters.tensorflow.steps import COMPILED, FIRST_NODE
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
 from stepscope.metadata import (
     Completeness,
@@ -257,7 +258,7 @@ class Observed:
             step_id=self._step_id,
             status=status,
             completeness=lambda: Completeness(
-                (*losses, *memory_losses(), *self.eager_sources.losses())
+                (*losses, *memory_losses(), *self.eager_sources.losses(), *self._compiled())
             ),
             overhead=capture.overhead,
             ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
@@ -271,6 +272,16 @@ class Observed:
             run_options=self._asked,
             **memory,
         )
+
+    def _compiled(self) -> list[Loss]:
+        """What XLA made of functions as a whole."""
+        if not self._options.trace_level:
+            return []
+        names = dict.fromkeys(row.name for row in self.capture.rows() if row.op == COMPILED)
+        if not names:
+            return []
+        reason = f"XLA compiled these functions, each of which is timed as one: {', '.join(names)}"
+        return [Loss("ops of compiled functions", 0, reason)]
 
     def _sources(self) -> dict[str, str]:
         graphs = [self.graph] if self.graph is not None else versions.traced_graphs(self.function)
@@ -344,7 +355,7 @@ class Observed:
     def _traced_outcomes(self, at: int) -> tuple[InFlight, ...]:
         """The ops of a function that were executing at this time."""
         capture = self.capture
-        rows = [row for row in capture.rows() if row.start_ns < at]
+        rows = [row for row in capture.rows() if row.start_ns < at and row.name != FIRST_NODE]
         found = {row: row.end_ns - at for row in rows if row.end_ns > at}
         found |= {row: 0 for row in capture.unfinished() if row.start_ns < at and row not in found}
         if not found and rows:

@@ -18,6 +18,11 @@ _FOLDING_STEP: Final = -1
 ANNOTATION: Final = "Annotation"
 """The op type of the user's own spans."""
 
+FIRST_NODE: Final = "_SOURCE"
+"""What every executor begins a step with: no op of the user's."""
+COMPILED: Final = "XlaLaunch"
+"""The op type of a function that XLA compiled as a whole."""
+
 Described = tuple[int, tuple[int, ...], int]
 """A tensor: dtype number, shape, bytes."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from stepscope.adapters.tensorflow.steps import ANNOTATION, Marked, Row, Step, Steps
+from stepscope.adapters.tensorflow.steps import ANNOTATION, COMPILED, Marked, Row, Step, Steps
 from stepscope.metadata.xplane import Line, Plane
 
 if TYPE_CHECKING:
@@ -213,6 +213,11 @@ class ThreadLine:
                 self._leave_pending(start_ns)
                 row = Row(name, op, start_ns, end_ns, self._number, shapes)
                 self._kernels.append(_Kernel(row, inside, [], []))
+            elif name == op and not self._eager_is_op:
+                # The call of a function that XLA compiled is one kernel, whose type is its name.
+                row = Row(name, COMPILED, start_ns, end_ns, self._number, "")
+                for _, run in runs:
+                    run.eager.append(row)
         elif kind == _PROCESS_KIND:
             self._open_steps.append((end, self._steps[number]))
         elif kind == _MARK_KIND:
