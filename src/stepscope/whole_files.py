@@ -12,18 +12,20 @@ from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def whole_file(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[BinaryIO]:
     """A file to write, which takes its name when the block ends without an error.
 
     Whoever reads `path` sees what was there before or the complete new content, never a part: the
     content goes to a temporary file beside it. When the block fails the temporary file is removed
     and what was at `path` stays. Missing directories are made. Where `path` is a link, what it
-    leads to is written. A pipe or a device (`/dev/stdout`) is written to as it is.
+    leads to is written. A pipe or a device (`/dev/stdout`) is written to as it is. A `durable` file
+    is on the disk before it takes its name.
     """
-    if Path(path).is_dir():
+    given = Path(path)
+    if given.is_dir():
         raise IsADirectoryError(f"{path} is a directory; name a file to write, such as one in it")
-    if Path(path).exists() and not Path(path).is_file():
-        with Path(path).open("wb") as file:
+    if given.exists() and not given.is_file():
+        with given.open("wb") as file:
             yield file
         return
     target = Path(os.path.realpath(path))
@@ -32,6 +34,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with temporary.open("xb") as file:
             yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)

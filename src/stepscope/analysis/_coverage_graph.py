@@ -16,6 +16,8 @@ from typing import Any, Final
 CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CONDITIONALS: Final = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 LOOPS: Final = frozenset({"While", "StatelessWhile"})
+XLA_LAUNCH: Final = "XlaLaunch"
+"""The op type of what XLA compiled as a whole."""
 _LABELS: Final = {"then_branch": "then", "else_branch": "else", "cond": "cond", "body": "body"}
 _MOST_PLACES: Final = 1_000_000
 
@@ -253,7 +255,7 @@ def _is_set(attributes: Any, key: str) -> bool:
 
 
 def _compiled(node: Any) -> bool:
-    return _is_set(node.attr, "_XlaMustCompile") or node.op == "XlaLaunch"
+    return _is_set(node.attr, "_XlaMustCompile") or node.op == XLA_LAUNCH
 
 
 def _unchanged(body: Any) -> list[bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from stepscope.analysis._coverage_executed import executed
-from stepscope.analysis._coverage_graph import OpenedGraph
+from stepscope.analysis._coverage_graph import XLA_LAUNCH, OpenedGraph
 from stepscope.analysis._coverage_reasons import Reasons
 from stepscope.analysis._coverage_spaces import spaces_of
 from stepscope.analysis.result import Result
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
 
 __all__ = ["STATES", "Coverage", "CoverageRow", "coverage"]
-
-_XLA_LAUNCH: Final = "XlaLaunch"
-"""The op type of a function that XLA compiled as a whole."""
 
 STATES: Final[Mapping[str, str]] = {
     "measured": "it ran under its own name and has a time",
@@ -218,7 +215,7 @@ def _compiled(metadata: RunMetadata, graph: Any, definition: Any) -> str:
     It is named after the function; a GraphDef does not tell the name of its own.
     """
     ops = metadata.ops
-    launched = {name for name, op in zip(ops.name, ops.op, strict=True) if op == _XLA_LAUNCH}
+    launched = {name for name, op in zip(ops.name, ops.op, strict=True) if op == XLA_LAUNCH}
     own = launched.intersection(node.name for node in definition.node)
     called = re.escape(getattr(graph, "name", "")) or ".+"
     found = (name for name in launched - own if re.fullmatch(rf"__\w+?_{called}_\d+", name))

@@ -31,6 +31,7 @@ from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.analysis.times_test import FEWEST_RUNS, Turns, compare_times, undisturbed
 from stepscope.errors import StepscopeError
 from stepscope.metadata.outcome import NOT_KNOWN
+from stepscope.metadata.readable import number
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
@@ -199,8 +200,8 @@ def _that_ended_well(runs: list[NamedRun], side: str) -> tuple[list[NamedRun], d
 
 def _left_out_notes(*sides: dict[str, int]) -> list[str]:
     return [
-        f"{sum(endings.values())} {side} {'run' if sum(endings.values()) == 1 else 'runs'} did not "
-        f"end well ({', '.join(f'{count} {how}' for how, count in endings.items())}) and cannot be "
+        f"{number(sum(endings.values()), f'{side} run')} did not end well "
+        f"({', '.join(f'{count} {how}' for how, count in endings.items())}) and cannot be "
         "compared: left out"
         for side, endings in zip(("base", "new"), sides, strict=True)
         if endings

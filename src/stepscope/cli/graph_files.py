@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepscope.cli.saved_graphs import GRAPH_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["graph_in_file", "graph_of"]
 
-GRAPH_FILES = ("graph.pb", "graph.pbtxt")
+GRAPH_FILES = (GRAPH_FILE, "graph.pbtxt")
 _EVENT_FILES = "*.tfevents.*"
 
 
@@ -100,12 +101,11 @@ def _saved_in(directory: Path) -> Path | None:
 
 def _logged(path: Path, run: SavedRun) -> Any:
     """The graph in the run's own event file, or in others of its directory; None without one."""
-    if path.is_dir():
-        return _best((g for f in sorted(path.rglob(_EVENT_FILES)) for g in _in_file(f)), run)
-    own = _best(_in_file(path), run)
+    own = None if path.is_dir() else _best(_in_file(path), run)
     if own is not None:
         return own
-    return _best((g for f in sorted(path.parent.glob(_EVENT_FILES)) for g in _in_file(f)), run)
+    files = path.rglob(_EVENT_FILES) if path.is_dir() else path.parent.glob(_EVENT_FILES)
+    return _best((graph for file in sorted(files) for graph in _in_file(file)), run)
 
 
 def _in_file(path: Path) -> list[Any]:

@@ -202,11 +202,8 @@ class RunMetadata(MessageBacked):
         target = Path(path)
         content = self.SerializeToString()
         head = pb.RunMetadataMessage(bytes_following=len(content)).SerializeToString()
-        with whole_file(target) as file:
+        with whole_file(target, durable=True) as file:
             file.write(head + content)
-            file.flush()
-            if target.is_file() or not target.exists():
-                os.fsync(file.fileno())
         return target
 
     # -- TensorFlow's fields ---------------------------------------------------------------

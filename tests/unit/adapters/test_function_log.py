@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from output_shapes import shapes_of
 
 import stepscope
 from stepscope.adapters import tensorflow as adapter
@@ -57,12 +58,6 @@ def model(tensorflow):
 
     model(tf.ones([2, 4]))
     return model
-
-
-def shapes_of(metadata):
-    ops, tensors = metadata.ops, metadata.ops.tensors
-    rows = zip(tensors.op_index, tensors.slot, tensors.dtype, tensors.shape, strict=True)
-    return {(ops.name[i], int(slot)): (int(dtype), tuple(shape)) for i, slot, dtype, shape in rows}
 
 
 def test_a_warm_call_has_what_the_profiler_shows_of_a_cold_one(tensorflow, compiled, model):

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from output_shapes import shapes_of
 
 import stepscope
 from stepscope.adapters import tensorflow as adapter
@@ -73,13 +74,7 @@ def test_a_warm_run_has_what_step_stats_of_tensorflow_have(tensorflow, session, 
     stats = native(tensorflow, session, program)
     assert Counter(ops.name) == Counter([s.node_name for s in stats] + ["inside"])
     places = {name: i for i, name in enumerate(ops.name)}
-    tensors = ops.tensors
-    ours = {
-        (ops.name[row], int(slot)): (int(dtype), tuple(shape))
-        for row, slot, dtype, shape in zip(
-            tensors.op_index, tensors.slot, tensors.dtype, tensors.shape, strict=True
-        )
-    }
+    ours = shapes_of(metadata)
     for stat in stats:
         row = places[stat.node_name]
         assert f" = {ops.op[row]}(" in stat.timeline_label
@@ -134,12 +129,6 @@ def of_training(training):
         session.run(fetch, feed, options=FULL, run_metadata=metadata)
     assert "op executions" not in {loss.what for loss in metadata.completeness.losses}
     return metadata
-
-
-def shapes_of(metadata):
-    ops, tensors = metadata.ops, metadata.ops.tensors
-    rows = zip(tensors.op_index, tensors.slot, tensors.dtype, tensors.shape, strict=True)
-    return {(ops.name[i], int(slot)): (int(dtype), tuple(shape)) for i, slot, dtype, shape in rows}
 
 
 def test_a_training_step_is_the_same_as_in_a_cold_profile(training, prepared):

@@ -32,7 +32,7 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
-from stepscope.adapters.tensorflow.function_log import FunctionLog, log_of_call
+from stepscope.adapters.tensorflow.function_log import log_of_call
 from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
 from stepscope.adapters.tensorflow.interrupts import Interrupt
 from stepscope.adapters.tensorflow.memory_events import allocator_tells
@@ -163,7 +163,6 @@ class Observed:
         wants_graphs = options.output_partition_graphs and graph is None
         # Which graphs a run executed is seen from its ops.
         self.capture = Capture(self.memory.level or int(wants_graphs))
-        self._log: FunctionLog | None = None
         self._stack = ExitStack()
         self._error: BaseException | None = None
         self._raised: BaseException | None = None
@@ -182,7 +181,6 @@ class Observed:
         if log is not None:
             every_event = allocator_tells() or accelerated()
             self.capture = Capture(level, log, every_event=every_event)
-            self._log = log
 
     def __enter__(self) -> None:
         options = self._options
@@ -193,7 +191,6 @@ class Observed:
         )
         if self._needs_graphs:
             stack.enter_context(functions.collect())
-        if self._needs_graphs:
             stack.enter_context(versions.function_options(TAG))
         stack.enter_context(self.memory.watching())
         stack.enter_context(python_ops.timed())
@@ -245,7 +242,7 @@ class Observed:
         memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
-        losses += self._log.losses() if self._log is not None else []
+        losses += capture.log.losses() if capture.log is not None else []
         wants_graphs = self._options.output_partition_graphs
         if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))

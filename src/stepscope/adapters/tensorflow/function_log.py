@@ -7,7 +7,6 @@ call. Should TensorFlow trace it anew inside the call, that is declared.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import node_log_build, versions
@@ -15,8 +14,6 @@ from stepscope.adapters.tensorflow.graphs import runs_other_graphs
 from stepscope.adapters.tensorflow.node_log import NodeLog
 from stepscope.metadata import Loss
 
-_plain: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-"""By graph of a function, whether its ops run nothing but themselves."""
 _TRACED_ANEW: Final = Loss(
     "eager ops, annotations, input pipelines", 0,
     "TensorFlow traced the function anew inside this run, and the profiler was not on; runs of it "
@@ -33,7 +30,6 @@ class FunctionLog(NodeLog):
         self._traces = len(_graphs_of(function))
 
     def losses(self) -> list[Loss]:
-        """What it may lack, once the call is over."""
         return [_TRACED_ANEW] if len(_graphs_of(self._function)) != self._traces else []
 
 
@@ -43,7 +39,7 @@ def log_of_call(function: Any, *, outputs: bool) -> FunctionLog | None:
     if not kind or not versions.executes_functions_here_by(kind) or versions.is_compiled(function):
         return None
     graphs = _graphs_of(function)
-    if not graphs or not all(map(_is_plain, graphs)):
+    if not graphs or any(map(runs_other_graphs, graphs)):
         return None
     return FunctionLog(function, outputs=outputs)
 
@@ -52,10 +48,3 @@ def _graphs_of(function: Any) -> list[Any]:
     if versions.is_concrete_function(function):
         return [function.graph]
     return versions.traced_graphs(function)
-
-
-def _is_plain(graph: Any) -> bool:
-    found = _plain.get(graph)
-    if found is None:
-        found = _plain[graph] = not runs_other_graphs(graph)
-    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,8 +55,20 @@ def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
     return found
 
 
+_runs_others: weakref.WeakKeyDictionary[Any, tuple[int, bool]] = weakref.WeakKeyDictionary()
+"""By graph, what was found out of it when it had that version."""
+
+
 def runs_other_graphs(graph: Any) -> bool:
     """Whether ops of the graph, or of its functions, run graphs of their own."""
+    version, found = _runs_others.get(graph, (-1, False))
+    if version != graph.version:
+        version, found = graph.version, _has_op_that_runs_others(graph)
+        _runs_others[graph] = version, found
+    return found
+
+
+def _has_op_that_runs_others(graph: Any) -> bool:
     kinds = {op.type for op in graph.get_operations()}
     if graph._functions:
         message = graph.as_graph_def()

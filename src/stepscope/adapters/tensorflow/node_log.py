@@ -22,6 +22,7 @@ import numpy as np
 from stepscope.adapters.tensorflow import node_log_build, versions
 from stepscope.adapters.tensorflow.events import Profile
 from stepscope.adapters.tensorflow.steps import ANNOTATION, Described, Row, Step
+from stepscope.metadata import Loss
 
 _STARTED, _ENDED, _DONE, _FAILED = 1, 2, 3, 4
 _SIZES: Final = 7
@@ -51,6 +52,10 @@ class NodeLog:
         """Give its memory to the next log. Whoever reads it must have done so."""
         self._handle = None
         self._release()
+
+    def losses(self) -> list[Loss]:
+        """What it may lack, once the run is over."""
+        return []
 
     def read(self) -> bytes | None:
         """What is there by now; `LoggedNodes` understands it. None before it is entered."""

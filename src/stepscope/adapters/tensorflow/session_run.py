@@ -27,7 +27,7 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
-from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, sources_of
+from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, runs_other_graphs, sources_of
 from stepscope.adapters.tensorflow.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.node_log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.python_ops import PythonCalls
@@ -102,7 +102,7 @@ class SessionRun:
         level, shared = self.memory.level, self._shared
         if not level or not shared.logs_nodes or self._is_collected():
             return Capture(level)
-        others = shared.runs_other_graphs(self.graph) or allocator_tells() or accelerated()
+        others = runs_other_graphs(self.graph) or allocator_tells() or accelerated()
         return Capture(level, NodeLog(outputs=level >= 3), every_event=others)
 
     def _is_collected(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow
 
 from stepscope.adapters.tensorflow import session_graph
-from stepscope.adapters.tensorflow.graphs import NodeInfo, runs_other_graphs
+from stepscope.adapters.tensorflow.graphs import NodeInfo
 from stepscope.metadata import AllocationColumns
 
 v1 = tensorflow.compat.v1
@@ -37,19 +37,10 @@ class SharedByRuns:
         self.closed = False
         self.logs_nodes = False
         """Whether the session's executors are ours, which can log what nodes do."""
-        self._runs_others = -1, False
         self.fitted: Callable[[], AllocationColumns] | None = None
         """The allocations of the last traced run on a cluster that ended well."""
         self.sources: Callable[[], dict[str, str]] | None = None
         """The lines that made the nodes, where others than TensorFlow's graph know them."""
-
-    def runs_other_graphs(self, graph: Any) -> bool:
-        """Whether ops of the graph run graphs that our executors do not see."""
-        version, found = self._runs_others
-        if version != graph.version:
-            version, found = graph.version, runs_other_graphs(graph)
-            self._runs_others = version, found
-        return found
 
 
 _shared: weakref.WeakKeyDictionary[Any, SharedByRuns] = weakref.WeakKeyDictionary()
