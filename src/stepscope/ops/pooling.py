@@ -1,4 +1,9 @@
-"""Pools: the largest element, or the mean, of every window of an image."""
+"""Pools: the largest element, or the mean, of every window of an image.
+
+The largest may also be taken of neighbouring channels (a window over the depth, which as in
+TensorFlow is as long as the stride and divides the depth). No pool goes over the batch, and the
+gradient over the depth is not there; that is UnimplementedError, as in TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stepscope.errors import UnimplementedError
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
@@ -24,6 +30,7 @@ from stepscope.ops.shaping import shape
 from stepscope.ops.signatures import FLOATS, REALS, argument, exactly_rank, limited, output_of
 from stepscope.ops.windows import (
     Line,
+    line,
     lines_of,
     offsets,
     padded,
@@ -38,10 +45,36 @@ def _sizes(node: Any) -> tuple[int, int]:
     return high, wide
 
 
-def _pool_shape(ctx: ShapeContext) -> TensorShape:
+def _mean_shape(ctx: ShapeContext) -> TensorShape:
     images = exactly_rank(ctx.input(0), 4)
     assert images.axes is not None
     return windowed_shape(ctx, images, _sizes(ctx), images.axes[3])
+
+
+def _max_shape(ctx: ShapeContext) -> TensorShape:
+    images = exactly_rank(ctx.input(0), 4)
+    assert images.axes is not None
+    size, stride, padding = (ctx.attr(name) for name in ("ksize", "strides", "padding"))
+    over = line(images.axes[3], int(size[3]), int(stride[3]), padding)
+    depth = over.count if size[3] != 1 else images.axes[3]
+    return windowed_shape(ctx, images, _sizes(ctx), depth)
+
+
+def _refuse(node: KernelNode, *, depth: bool = True) -> None:
+    """UnimplementedError for windows that go where no pool does."""
+    refuse_channels_first(node)
+    size, stride = node.attr("ksize"), node.attr("strides")
+    if size[0] != 1 or stride[0] != 1:
+        raise _unimplemented(node, "Pooling is not yet supported on the batch dimension.")
+    if depth and size[3] != 1:
+        raise _unimplemented(node, "Pooling is not yet supported on the depth dimension.")
+
+
+def _unimplemented(node: KernelNode, why: str) -> UnimplementedError:
+    size, stride = list(node.attr("ksize")), list(node.attr("strides"))
+    return UnimplementedError(
+        None, None, f"{node.op.type} {node.name!r} with ksize={size}, strides={stride}: {why}"
+    )
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
@@ -68,7 +101,9 @@ def _counts(x: Array, high: Line, wide: Line) -> Array:
 
 
 def _max_kernel(node: KernelNode) -> Kernel:
-    refuse_channels_first(node)
+    _refuse(node, depth=False)
+    if node.attr("ksize")[3] != 1:
+        return _max_of_channels(node)
     sizes = _sizes(node)
 
     def call(x: Array, out: Array | None = None) -> Array:
@@ -80,6 +115,32 @@ def _max_kernel(node: KernelNode) -> Kernel:
                 np.copyto(result, inside[where])
             else:
                 np.maximum(result, inside[where], out=result)
+        return result
+
+    return Kernel(call, out="keyword")
+
+
+def _max_of_channels(node: KernelNode) -> Kernel:
+    _, high, wide, size = (int(n) for n in node.attr("ksize"))
+    _, down, right, stride = (int(n) for n in node.attr("strides"))
+    if (high, wide, down, right) != (1, 1, 1, 1):
+        raise _unimplemented(
+            node, "MaxPooling supports exactly one of pooling across depth or pooling across "
+            "width/height."
+        )  # fmt: skip
+    if size != stride:
+        raise _unimplemented(
+            node, "Depthwise max pooling requires the depth window to equal the depth stride."
+        )
+
+    def call(x: Array, out: Array | None = None) -> Array:
+        if x.shape[3] % size:
+            raise _unimplemented(
+                node, "Depthwise max pooling requires the depth window to evenly divide the input "
+                f"depth, which is {x.shape[3]}."
+            )  # fmt: skip
+        windows = x.reshape((*x.shape[:3], x.shape[3] // size, size))
+        result: Array = np.max(windows, axis=4, out=out)
         return result
 
     return Kernel(call, out="keyword")
@@ -104,7 +165,7 @@ def _bits(chosen: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _max_back_kernel(node: KernelNode) -> Kernel:
-    refuse_channels_first(node)
+    _refuse(node)
     sizes = _sizes(node)
 
     def call(x: Array, largest: Array, grad: Array, out: Array | None = None) -> Array:
@@ -131,7 +192,7 @@ def _max_back_kernel(node: KernelNode) -> Kernel:
 
 
 def _max_second_kernel(node: KernelNode) -> Kernel:
-    refuse_channels_first(node)
+    _refuse(node)
     sizes = _sizes(node)
 
     def call(x: Array, largest: Array, grad: Array) -> Array:
@@ -149,7 +210,7 @@ def _max_second_kernel(node: KernelNode) -> Kernel:
 
 
 def _mean_kernel(node: KernelNode) -> Kernel:
-    refuse_channels_first(node)
+    _refuse(node)
     sizes = _sizes(node)
 
     def call(x: Array, out: Array | None = None) -> Array:
@@ -165,7 +226,7 @@ def _mean_kernel(node: KernelNode) -> Kernel:
 
 
 def _mean_back_kernel(node: KernelNode) -> Kernel:
-    refuse_channels_first(node)
+    _refuse(node)
     sizes = _sizes(node)
 
     def call(lengths: Array, grad: Array) -> Array:
@@ -191,7 +252,7 @@ register(
     inputs=("input: T",),
     outputs=("output: T",),
     attrs=("T: type = float32", *_SHARED, _EXPLICIT, _FORMAT),
-    shape=limited(_pool_shape, REALS),
+    shape=limited(_max_shape, REALS),
     kernel=_max_kernel,
 )
 register(
@@ -199,7 +260,7 @@ register(
     inputs=("value: T",),
     outputs=("output: T",),
     attrs=(*_SHARED, _FORMAT, "T: type"),
-    shape=limited(_pool_shape, FLOATS),
+    shape=limited(_mean_shape, FLOATS),
     kernel=_mean_kernel,
 )
 register(
@@ -276,7 +337,7 @@ def max_pool(
     name: str | None = None,
     input: Any = None,
 ) -> Tensor:
-    """The largest element of every window, channel by channel."""
+    """The largest element of every window, channel by channel, or of neighbouring channels."""
     return _pool("MaxPool", value, ksize, strides, padding, data_format, name, input)
 
 

@@ -48,6 +48,26 @@ case("Conv2D-too-small", "Conv2D", lambda tf: tf.nn.conv2d(
     match="Negative dimension size")  # fmt: skip
 case("MaxPool-equal", "MaxPool", lambda tf: tf.nn.max_pool(
     tf.constant([[[[1.0], [1.0]], [[1.0], [1.0]]]]), 2, 2, "SAME"))  # fmt: skip
+for size, padding in ((3, "VALID"), (3, "SAME")):
+    case(f"MaxPool-depth-{padding}", "MaxPool", lambda tf, k=size, p=padding: tf.nn.max_pool(
+        images(tf), [1, 1, 1, k], [1, 1, 1, k], p), grad=False)  # TensorFlow has none.  # fmt: skip
+case("MaxPool-depth-fed", "MaxPool", lambda tf: tf.nn.max_pool(
+    tf.placeholder("float32", [None, None, None, None], name="x"), [1, 1, 1, 2], [1, 1, 1, 2],
+    "VALID"), feeds={"x:0": RANDOM.normal(size=(2, 2, 3, 4))}, grad=False)  # fmt: skip
+for tag, size, strides, match in (
+    ("both", [1, 2, 2, 3], [1, 2, 2, 3], "exactly one of pooling across depth"),
+    ("strides", [1, 1, 1, 3], [1, 1, 1, 1], "depth window to equal the depth stride"),
+    ("rest", [1, 1, 1, 2], [1, 1, 1, 2], "evenly divide the input depth"),
+    ("batch", [2, 1, 1, 1], [2, 1, 1, 1], "not yet supported on the batch dimension"),
+):
+    case(f"MaxPool-depth-{tag}", "MaxPool", lambda tf, k=size, s=strides: tf.nn.max_pool(
+        images(tf), k, s, "SAME"), fails="run", match=match)  # fmt: skip
+case("MaxPool-depth-gradient", "MaxPoolGrad", lambda tf: tf.raw_ops.MaxPoolGrad(
+    orig_input=images(tf), orig_output=tf.zeros([2, 5, 6, 1]), grad=tf.zeros([2, 5, 6, 1]),
+    ksize=[1, 1, 1, 3], strides=[1, 1, 1, 3], padding="SAME"),
+    fails="run", match="not yet supported on the depth dimension")  # fmt: skip
+case("AvgPool-batch", "AvgPool", lambda tf: tf.nn.avg_pool(
+    images(tf), [2, 1, 1, 1], [2, 1, 1, 1], "SAME"), fails="run", match="batch")  # fmt: skip
 case("MaxPool-fed", "MaxPool", lambda tf: tf.nn.max_pool(
     tf.placeholder("float32", [None, 5, 6, 3], name="x"), 2, 2, "SAME"),
     feeds={"x:0": IMAGES})  # fmt: skip
