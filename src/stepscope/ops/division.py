@@ -47,7 +47,8 @@ def _whole(node: KernelNode, call: Callable[..., Any]) -> Kernel:
         return Kernel(call, out="positional", forwards=(0, 1))
 
     def checked(x: Array, y: Array, out: Array | None = None) -> Any:
-        if not np.all(y):
+        # An empty result divides nothing, whatever the divisor is.
+        if not np.all(y) and np.size(x):
             raise InvalidArgumentError(None, None, "Integer division by zero")
         return call(x, y, out)
 

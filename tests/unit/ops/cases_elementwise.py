@@ -185,6 +185,13 @@ case("Invert", "Invert", lambda tf: ~tf.constant([0, 5, -1]))
 case("Log-fed", "Log", lambda tf: tf.log(tf.placeholder("float64", [None, 2], name="x")),
      feeds={"x:0": [[1.0, 2.0], [3.0, 0.0]]})  # fmt: skip
 
+# Nothing is divided by zero where nothing is divided.
+for _op in ("Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"):
+    for _tag, _shape in (("none", [0]), ("rows", [2, 0])):
+        case(f"zero-{_op}-of-{_tag}", _op, lambda tf, o=_op: getattr(tf.raw_ops, o)(
+            x=tf.placeholder("int32", name="x"), y=tf.constant(0)),
+            feeds={"x:0": np.zeros(_shape, np.int32)})  # fmt: skip
+
 # Refused.
 case("zero-divisor", "FloorDiv", lambda tf: tf.constant([1, 2]) // tf.constant([0, 1]),
      fails="run", match="Integer division by zero")  # fmt: skip

@@ -118,6 +118,11 @@ case("L2Loss-float16", "L2Loss", lambda tf: tf.nn.l2_loss(tf.constant([1.0, 2.0]
 case("L2Loss-scalar", "L2Loss", lambda tf: tf.nn.l2_loss(tf.constant(3.0)))
 case("L2Loss-none", "L2Loss", lambda tf: tf.nn.l2_loss(tf.zeros([0])))
 
+for op, name in FUNCTIONS:
+    for tag, value in (("scalar", 3.0), ("vector", [3.0, 4.0]), ("none", [])):
+        case(f"{op}-unknown-rank-{tag}", op, lambda tf, n=name: getattr(tf, n)(
+            tf.placeholder("float32", name="x")), feeds={"x:0": value})  # fmt: skip
+
 case("reduce-bad-axis", "Sum", lambda tf: tf.reduce_sum(tf.constant([1, 2]), 1),
      fails="build", match="Invalid reduction dimension 1 for input with 1 dimensions")  # fmt: skip
 case("reduce-twice", "Sum", lambda tf: tf.reduce_sum(tf.constant([[1, 2]]), [0, -2]),
