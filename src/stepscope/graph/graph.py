@@ -215,8 +215,7 @@ class Graph(Scoped):
             if device is None:
                 op._device = self._device_for(op)
             self._by_name[final] = op
-            for scope in self._scopes.control:
-                scope.members.add(op)
+            self._waits_already(op)
             if self._scopes.context is not None:
                 self._scopes.context.add_op(op)
         return op

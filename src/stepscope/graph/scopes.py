@@ -187,6 +187,11 @@ class Scoped:
             )
         return result
 
+    def _waits_already(self, op: Operation) -> None:
+        """What takes this op's outputs needs no control inputs of the blocks around it."""
+        for scope in self._scopes.control:
+            scope.members.add(op)
+
     def _device_for(self, op: Operation) -> str:
         if self._scopes.colocation:
             return self._scopes.colocation[-1].device

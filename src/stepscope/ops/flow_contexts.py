@@ -77,9 +77,7 @@ class Context(ABC):
         internal: list[Operation] = []
         external: list[Operation] = []
         for waited in op.control_inputs:
-            context = waited._context
-            if context is not None and waited.type in EXITS:
-                context = context.outer
+            context = _context_outside(waited)
             inside = context is not None and context.loop is loop
             (internal if inside else external).append(waited)
         if external:
@@ -129,14 +127,23 @@ class BranchContext(Context):
         return self._branch_pivot
 
     def _needs_pivot(self, op: Operation) -> bool:
-        return not any(waited._context is self for waited in op.control_inputs)
+        return not any(self._holds(waited) for waited in op.control_inputs)
+
+    def _holds(self, op: Operation) -> bool:
+        """Whether an op was made in here, or in a branch or loop that is in here."""
+        context: Context | None = op._context
+        while context is not None and context is not self:
+            context = context.outer
+        return context is self
 
     def _finish(self, op: Operation, external: list[Operation]) -> None:
         pass
 
     def _brought(self, value: Tensor) -> Tensor:
         with self.graph.control_dependencies(None):
-            return switch(value, self.pred)[self.branch]
+            made = switch(value, self.pred)[self.branch]
+        made.op._context = self
+        return made
 
     def result(self, tensor: Tensor) -> Tensor:
         """A tensor that the branch gives out."""
@@ -145,6 +152,8 @@ class BranchContext(Context):
         value = tensor if self.outer is None else self.outer.bring_in(tensor)
         with self.graph.flow_context(self.outer):
             value = switch(value, self.pred)[self.branch]
+        # It is there only where this branch is taken, whichever context its op was made in.
+        value.op._context = self
         self._know([value])
         return value
 
@@ -193,7 +202,26 @@ class LoopContext(Context):
             if is_constant:
                 made.set_shape(value.shape)
         made.op._context = self
+        made.op._add_control_inputs(self._waited_for_outside(value))
+        self.graph._waits_already(made.op)
         return made
+
+    def _waited_for_outside(self, value: Tensor) -> list[Operation]:
+        """What the blocks around make an Enter wait for, in the iteration it comes from."""
+        around: list[Context | None] = []
+        context = self.outer
+        while context is not None and not isinstance(context, LoopContext):
+            around.append(context)
+            context = context.outer
+        around.append(context)
+        controls = self.graph._implied_controls([value], [])
+        return [op for op in controls if _context_outside(op) in around]
+
+
+def _context_outside(op: Operation) -> Context | None:
+    """The branch or loop that an op's outputs are in: an Exit's are outside of its loop."""
+    context: Context | None = op._context
+    return context.outer if context is not None and op.type in EXITS else context
 
 
 def _is_constant_enter(op: Operation) -> bool:

@@ -39,6 +39,27 @@ def differentiable(value, use_resource):
     return build
 
 
+def nested_differentiable(outer, inner, use_resource):
+    """Branches in branches, some of which give what is outside of both as it is."""
+
+    def build(tf):
+        x = tf.constant(X, name="x")
+        y = tf.constant(2.0, name="y")
+        v = tf.Variable(3.0, name="v", use_resource=use_resource)
+        p, q = tf.constant(outer, name="p"), tf.constant(inner, name="q")
+
+        def within():
+            return v * tf.cond(q, lambda: x * v, lambda: x) + tf.cond(q, lambda: x, lambda: x * y)
+
+        def other():
+            deeper = tf.cond(p, lambda: x, lambda: tf.cond(q, lambda: x * x, lambda: x))
+            return tf.cond(q, lambda: deeper * v, lambda: x)
+
+        return tf.cond(p, within, other)
+
+    return build
+
+
 def nested_cond(tf):
     x = tf.constant(5.0, name="x")
 
@@ -259,6 +280,11 @@ CASES = [
     Case("cond/gradient/false", ("Switch", "Merge"), differentiable(False, False), init=True),
     Case("cond/gradient/resource", ("Switch", "Merge"), differentiable(False, True), init=True),
     Case("cond/structure", ("Switch", "Merge"), structured, grad=False),
+    *(
+        Case(f"cond/gradient/nested/{p}/{q}/{r}", ("Switch", "Merge"),
+             nested_differentiable(p, q, r), init=True)
+        for p in (True, False) for q in (True, False) for r in (True, False)
+    ),
     Case("cond/nested", ("Switch", "Merge"), nested_cond, grad=False),
     Case("cond/ops", ("Switch", "Merge"), with_ops, grad=False),
     Case("cond/assign", ("RefSwitch",), assigned_in_branch, init=True, grad=False),
