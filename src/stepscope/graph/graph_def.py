@@ -263,7 +263,7 @@ def _goes_back(node: Any, source: Any) -> bool:
 
 
 def _topological(nodes: Mapping[str, Any]) -> list[Any]:
-    """The nodes in an order in which inputs come first; ValueError naming a cycle."""
+    """The nodes in an order in which inputs come first; InvalidArgumentError naming a cycle."""
     order: list[Any] = []
     state: dict[str, int] = {}
     for root in nodes:
@@ -288,9 +288,14 @@ def _topological(nodes: Mapping[str, Any]) -> list[Any]:
                 if state.get(source, 0) == 0:
                     stack.append(source)
                 elif state[source] == 1:
+                    way = [n for n in stack if state.get(n) == 1]
+                    cycle = [source, *reversed(way[way.index(source) + 1 :]), source]
                     raise InvalidArgumentError(
-                        None, None, f"The graph has a cycle through {name!r} and {source!r}."
-                    )
+                        None, None,
+                        f"The graph has a cycle with {len(cycle) - 1} nodes: "
+                        f"{' -> '.join(cycle)}. Each of them waits for the one before it; only "
+                        "the NextIteration of a loop may go back to its Merge.",
+                    )  # fmt: skip
     return order
 
 

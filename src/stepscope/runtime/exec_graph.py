@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from stepscope._messages import GraphDef, NodeDef
-from stepscope.errors import UnimplementedError
+from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.graph import DType, Operation, Tensor
 from stepscope.graph.dtypes import float32
 from stepscope.graph.graph_def import PRODUCER, encode_attr
 from stepscope.metadata import Placement
-from stepscope.ops.control_flow import FLOW, MERGES, NEXT_ITERATIONS
+from stepscope.ops.control_flow import ENTERS, FLOW, MERGES, NEXT_ITERATIONS
 from stepscope.runtime.placement import Placer
 from stepscope.runtime.rendezvous import rendezvous_key
 
@@ -300,25 +300,81 @@ def dependencies(node: ExecNode) -> Iterator[ExecNode]:
 def _ordered(nodes: Sequence[ExecNode], retvals: Sequence[ExecNode]) -> list[ExecNode]:
     """Inputs first, each result finished before the next is begun (few tensors alive at once).
 
-    Whatever depends on an op that may block comes after everything that does not.
+    All that comes into a loop is there before the loop begins. Whatever depends on an op that may
+    block comes after everything that does not.
     """
+    _refuse_cycles(nodes)
     late = _after_blocking(nodes)
+    entering = _entering(nodes)
     order: dict[ExecNode, None] = {}
+    begun: set[ExecNode] = set()
     roots = [*retvals, *nodes]
+
+    def before(node: ExecNode) -> Iterator[ExecNode]:
+        begun.add(node)
+        yield from dependencies(node)
+        yield from entering.get(node, ())
+
     for allowed in (False, True):
         for root in roots:
             stack: list[tuple[ExecNode, Iterator[ExecNode]]] = []
             if root not in order and (root in late) <= allowed:
-                stack.append((root, dependencies(root)))
+                stack.append((root, before(root)))
             while stack:
                 node, rest = stack[-1]
-                following = next((d for d in rest if d not in order), None)
+                following = next((d for d in rest if d not in begun), None)
                 if following is None:
                     order[node] = None
                     stack.pop()
                 else:
-                    stack.append((following, dependencies(following)))
+                    stack.append((following, before(following)))
     return list(order)
+
+
+def _entering(nodes: Sequence[ExecNode]) -> dict[ExecNode, list[ExecNode]]:
+    """Per Enter, all that comes into its loop."""
+    loops: dict[bytes, list[ExecNode]] = {}
+    for node in nodes:
+        if node.op_type in ENTERS:
+            assert node.op is not None
+            loops.setdefault(node.op.get_attr("frame_name"), []).append(node)
+    return {
+        node: [source for enter in enters for source in dependencies(enter)]
+        for enters in loops.values()
+        for node in enters
+    }
+
+
+def _refuse_cycles(nodes: Sequence[ExecNode]) -> None:
+    """InvalidArgumentError where nodes wait for each other: none of them could ever execute."""
+    waiting: dict[ExecNode, int] = {}
+    users: dict[ExecNode, list[ExecNode]] = {}
+    for node in nodes:
+        before = list(dependencies(node))
+        waiting[node] = len(before)
+        for source in before:
+            users.setdefault(source, []).append(node)
+    free = [n for n in nodes if not waiting[n]]
+    while free:
+        for user in users.get(free.pop(), ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                free.append(user)
+    stuck = next((n for n in nodes if waiting[n]), None)
+    if stuck is None:
+        return
+    way: list[ExecNode] = []
+    while stuck not in way:
+        way.append(stuck)
+        stuck = next(d for d in dependencies(stuck) if waiting[d])
+    cycle = way[way.index(stuck) :][::-1]
+    names = " -> ".join(n.name for n in [*cycle, cycle[0]])
+    raise InvalidArgumentError(
+        None, None,
+        f"Graph is invalid, contains a cycle with {len(cycle)} nodes: {names}. Each of them waits "
+        "for the one before it, so none can execute. Take away one of these inputs or control "
+        "inputs; only a loop (tf.while_loop) may go back.",
+    )  # fmt: skip
 
 
 _BLOCKING = ("Dequeue", "Enqueue")

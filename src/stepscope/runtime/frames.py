@@ -64,6 +64,10 @@ class FlowTable:
         self.frames: dict[int, tuple[bytes, bool, int]] = {}
         """Per Enter: frame, whether it is constant, and how many iterations may be under way."""
         self.enters: dict[bytes, int] = {}
+        """Per frame, how many tensors come into it."""
+        self.places = list(range(len(steps)))
+        """Per step, where it comes in the order of the plan; the Enters of a frame together."""
+        first: dict[bytes, int] = {}
         for i, step in enumerate(steps):
             node = step.node
             if node.op_type in ENTERS:
@@ -73,6 +77,7 @@ class FlowTable:
                 parallel = max(1, int(node.op.get_attr("parallel_iterations")))
                 self.frames[i] = (name, bool(node.op.get_attr("is_constant")), parallel)
                 self.enters[name] = self.enters.get(name, 0) + 1
+                self.places[i] = first.setdefault(name, i)
             elif node.op_type in EXITS:
                 self.kinds[i] = _EXIT
             elif node.op_type in NEXT_ITERATIONS:
@@ -149,13 +154,17 @@ class _Frame:
 
 
 class Task:
-    """One execution of a node that is ready. Tasks sort in the order of the program."""
+    """One execution of a node that is ready.
+
+    Tasks sort in the order of the program: what comes into a loop, then the loop, one iteration
+    after the other, and within an iteration the order of the plan.
+    """
 
     __slots__ = ("frame", "inputs", "iteration", "key", "owners", "position", "ready", "step")
 
     def __init__(
         self, step: int, frame: _Frame, iteration: _Iteration, inputs: list[Any],
-        owners: list[Any], position: int,
+        owners: list[Any], position: int, place: int,
     ) -> None:  # fmt: skip
         self.step = step
         self.frame = frame
@@ -166,7 +175,7 @@ class Task:
         self.position = position
         """Of a Merge: which input it got."""
         self.ready = 0
-        own = (step,) if frame.parent is None else (iteration.number, step)
+        own = (place,) if frame.parent is None else (iteration.number, place)
         self.key = frame.prefix + own
 
     def __lt__(self, other: Task) -> bool:
@@ -232,7 +241,8 @@ class Frames:
         name, is_constant, parallel = self._table.frames[i]
         child = at.frames.get(name)
         if child is None:
-            own = (i,) if frame.parent is None else (at.number, i)
+            place = self._table.places[i]
+            own = (place,) if frame.parent is None else (at.number, place)
             child = at.frames[name] = _Frame(
                 name, frame, at, self._table.enters[name], parallel, frame.prefix + own
             )
@@ -337,7 +347,8 @@ class Frames:
             self._release(owners)
             self._dead.append((i, frame, at))
         else:
-            self._ready.append(Task(i, frame, at, inputs or [], owners or [], position))
+            place = self._table.places[i]
+            self._ready.append(Task(i, frame, at, inputs or [], owners or [], position, place))
 
     # -- the end of iterations and frames ------------------------------------------------------
 
