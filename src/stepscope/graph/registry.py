@@ -4,7 +4,7 @@ Ops register themselves when `stepscope.ops` is imported, each next to its kerne
 the notation of TensorFlow's op definitions, so that a node means the same to both:
 
     inputs / outputs   "x: T"   "shape: int32"   "values: N * T"   "components: Tcomponents"
-                       "ref: Ref(T)"
+                       "ref: Ref(T)"   "refs: Ref(N * T)"
     attrs              "T: type"   "N: int"   "transpose_a: bool = false"   "Tout: list(type)"
 
 The kernel contract is stated at `Kernel`.
@@ -165,6 +165,9 @@ class OpType:
     gradient: Gradient | None = None
     """How a gradient goes back through the op; None where it has none."""
 
+    def input_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
+        return [d for arg in self.inputs for d in arg_dtypes(arg, attrs)]
+
     def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         return [d for arg in self.outputs for d in arg_dtypes(arg, attrs)]
 
@@ -265,7 +268,9 @@ def _unknown_outputs(context: ShapeContext) -> list[TensorShape]:
     return [UNKNOWN] * len(lookup(context.op_type).output_dtypes(context.attrs))
 
 
-_ARG = re.compile(r"^(?P<name>\w+):\s*(?:(?P<ref>Ref)\((?P<inner>\w+)\)|(?:(?P<n>\w+)\s*\*\s*)?(?P<type>\w+))$")  # fmt: skip  # noqa: E501
+_ARG = re.compile(
+    r"^(?P<name>\w+):\s*(?P<ref>Ref\()?(?:(?P<n>\w+)\s*\*\s*)?(?P<type>\w+)(?(ref)\))$"
+)
 _ATTR = re.compile(r"^(?P<name>\w+):\s*(?P<kind>[\w()]+)(?:\s*=\s*(?P<default>.+))?$")
 
 
@@ -273,7 +278,7 @@ def _parse_arg(text: str, attrs: Mapping[str, AttrSpec]) -> ArgSpec:
     match = _ARG.match(text)
     if match is None:
         raise ValueError(f"Cannot read the argument declaration {text!r}.")
-    kind = match["inner"] or match["type"]
+    kind = match["type"]
     number = match["n"] or ""
     is_ref = bool(match["ref"])
     if kind in attrs:

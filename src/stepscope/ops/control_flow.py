@@ -116,6 +116,8 @@ _register_both(
 )  # fmt: skip
 _register_both("Exit", "data", ["output"], [], lambda c: c.input(0), _passes_on)
 _register_both("NextIteration", "data", ["output"], [], lambda c: c.input(0), _passes_on)
+register("RefIdentity", inputs=["input: Ref(T)"], outputs=["output: Ref(T)"], attrs=["T: type"],
+         shape=lambda c: c.input(0), kernel=_passes_on)  # fmt: skip
 register("LoopCond", inputs=["input: bool"], outputs=["output: bool"], shape=_scalar,
          kernel=_passes_on)  # fmt: skip
 register("ControlTrigger", shape=lambda _c: [], kernel=lambda _node: Kernel(_nothing, cost_ns=20))
@@ -129,11 +131,11 @@ def _merge_kernel(node: KernelNode) -> Kernel:
     return Kernel(_merge, views=tuple(range(len(node.input_shapes))), cost_ns=300)
 
 
-for _prefix, _type in (("", "T"), ("Ref", "Ref(T)")):
+for _prefix, _inputs, _output in (("", "N * T", "T"), ("Ref", "Ref(N * T)", "Ref(T)")):
     register(
         f"{_prefix}Merge",
-        inputs=["inputs: N * T"],
-        outputs=[f"output: {_type}", "value_index: int32"],
+        inputs=[f"inputs: {_inputs}"],
+        outputs=[f"output: {_output}", "value_index: int32"],
         attrs=["T: type", "N: int"],
         shape=_merged_shape,
         kernel=_merge_kernel,
@@ -168,6 +170,11 @@ def _merge_gradient(op: Operation, grad: Tensor, _index: Tensor | None) -> list[
     return [
         switch(grad, equal(op.outputs[1], np.int32(i)))[1] for i in range(len(op.inputs))
     ]  # fmt: skip
+
+
+@gradient("RefIdentity")
+def _ref_identity_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return grad
 
 
 # -- functions ---------------------------------------------------------------------------------
@@ -212,6 +219,12 @@ def next_iteration(data: Tensor, name: str | None = None) -> Tensor:
     """The tensor in the following iteration."""
     kind = "RefNextIteration" if data.dtype._is_ref_dtype else "NextIteration"
     return apply_op(kind, data, name=name).values()[0]
+
+
+def identity_in_loop(data: Tensor) -> Tensor:
+    """A loop variable as the body of the loop sees it."""
+    kind = "RefIdentity" if data.dtype._is_ref_dtype else "Identity"
+    return apply_op(kind, data).values()[0]
 
 
 def loop_cond(pred: Tensor, name: str | None = None) -> Tensor:

@@ -11,8 +11,14 @@ from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape, as_shape
 from stepscope.ops import structures
 from stepscope.ops.comparison import less, logical_and
-from stepscope.ops.control_flow import exit_loop, loop_cond, merge, next_iteration, switch
-from stepscope.ops.conversion import identity
+from stepscope.ops.control_flow import (
+    exit_loop,
+    identity_in_loop,
+    loop_cond,
+    merge,
+    next_iteration,
+    switch,
+)
 from stepscope.ops.flow_contexts import LoopContext
 from stepscope.ops.tensor_array import TensorArray, as_flow, with_flow
 
@@ -133,7 +139,7 @@ class _Loop:
             goes_on = convert_to_tensor(cond(*self._packed(merged)))
             pivot = loop_cond(goes_on, name="LoopCond")
             switched = [switch(t, pivot) for t in merged]
-            inside = [identity(true) for _, true in switched]
+            inside = [identity_in_loop(true) for _, true in switched]
             context.pivot_for_body = inside[0]
             given = body(*self._packed(inside))
             results = self._results(given)

@@ -30,6 +30,7 @@ from stepscope.graph.graph import Graph
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, no_gradient, register
 from stepscope.graph.tensor_proto import as_bytes
+from stepscope.ops.resources import as_seen_outside
 
 
 class _Registered:
@@ -81,7 +82,9 @@ def call_user_code(function: Callable[..., Any], *args: Any, **keywords: Any) ->
 
 def own_input(value: Any) -> Any:
     """A copy for user code: an array, or for rank 0 a NumPy scalar (bytes for a string)."""
-    return value.copy() if isinstance(value, np.ndarray) and value.ndim else np.asarray(value)[()]
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.copy()
+    return np.asarray(as_seen_outside(value))[()]
 
 
 def own_output(value: Any, dtype: DType, where: str) -> Array:

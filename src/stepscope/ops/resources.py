@@ -120,6 +120,22 @@ def address_of(value: Any) -> int:
     return _address(value) if isinstance(value, np.ndarray) else 0
 
 
+_HANDLE: Final = np.dtype([("resource", np.uint8, (1,))])
+_VALUES: Final = (np.ndarray, np.generic, bytes, str, bool, int, float, complex)
+
+
+def as_seen_outside(value: Any) -> Any:
+    """A tensor's value as a user's code may see it.
+
+    A resource (a variable, a queue, a TensorArray, a stack) is an object of the session, which
+    nobody outside may touch: they see eight bytes that tell it from others, of the type that
+    TensorFlow gives them.
+    """
+    if isinstance(value, _VALUES):
+        return value
+    return np.frombuffer(id(value).to_bytes(8, "little"), _HANDLE)
+
+
 class _Running(threading.local):
     step_id = 0
 

@@ -13,6 +13,11 @@ What a caller may rely on:
 - Updates of one cell happen one after the other, under its lock: `assign_add` from many threads is
   exact. A read takes no lock unless an update is under way, and then waits for it.
 - A value that is assigned is copied: the array given may be a buffer that is reused.
+- In TensorFlow what was read from a *reference* variable is the variable's own memory: whoever
+  looks at it after an assignment sees what was assigned. Here it is an array that stays as it was,
+  and `current` finds, for what was read before an assignment, what the variable holds now. The plan
+  decides who asks (see `stepscope.runtime.plan`). What was read from a resource variable is a value
+  in TensorFlow too.
 - What is stored counts as held on the cell's device from the moment it is stored.
 """
 
@@ -20,6 +25,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from sys import getrefcount
 from typing import Any, Final
@@ -43,6 +49,29 @@ _has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
 _ALONE: Final = _references_of_a_local() if _has_gil else -1
 
 
+_superseded: Final[dict[int, tuple[weakref.ref[Array], weakref.ref[VariableCell]]]] = {}
+"""By id: arrays that are still held, and the reference variable that has another one now."""
+
+
+def current(value: Any) -> Any:
+    """What a reference variable holds now, for a value that was read from it before.
+
+    The value may have been given another shape since. Anything else comes back as it is: what is
+    only a part of what was read (ops that make one copy in TensorFlow), and what was read before
+    the variable got another number of elements (TensorFlow, too, gives it other memory then).
+    """
+    root = value
+    while isinstance(base := getattr(root, "base", None), np.ndarray):
+        root = base
+    known = _superseded.get(id(root))
+    cell = known[1]() if known is not None else None
+    if cell is None:
+        return value
+    now = cell.read()
+    whole = now.size == root.size == value.size and value.flags.c_contiguous
+    return now.reshape(value.shape) if whole and now.dtype == value.dtype else value
+
+
 def brief_shape(shape: tuple[int, ...]) -> str:
     return TensorShape(shape).brief()
 
@@ -51,8 +80,8 @@ class VariableCell:
     """The storage of one variable in one session. See the module's text."""
 
     __slots__ = (
-        "__weakref__", "_held", "_holdings", "_lock", "_made", "_value", "declared_shape", "device",
-        "dtype", "name", "op",
+        "__weakref__", "_by_reference", "_held", "_holdings", "_lock", "_made", "_value",
+        "declared_shape", "device", "dtype", "name", "op",
     )  # fmt: skip
 
     def __init__(
@@ -64,9 +93,14 @@ class VariableCell:
         op: str = "",
         device: str = "",
         held: HeldBytes | None = None,
+        by_reference: bool = False,
     ) -> None:
-        """`op` is the node that stands for the variable; `held` counts what is stored."""
+        """`op` is the node that stands for the variable; `held` counts what is stored.
+
+        `by_reference` is whether those who read it ask for what is `current`.
+        """
         self.name = name
+        self._by_reference = by_reference
         self.op = op or name
         self.device = device
         self._held = held if held is not None else HeldBytes()
@@ -154,12 +188,16 @@ class VariableCell:
         difference = new.nbytes - (0 if old is None else old.nbytes)
         if difference:
             self._held.add(self.device, difference)
-        self._is_another()
+        self._is_another(old)
 
-    def _is_another(self) -> None:
-        """The array that will be stored is not the one that was."""
+    def _is_another(self, old: Array | None) -> None:
+        """The array that will be stored is not the old one."""
         self._made = made_now()
         self._holdings = None
+        if old is not None and self._by_reference:
+            key = id(old)
+            gone = weakref.ref(old, lambda _gone: _superseded.pop(key, None))
+            _superseded[key] = (gone, weakref.ref(self))
 
     def _check_shape(self, found: tuple[int, ...], old: Array | None) -> None:
         wanted = self.declared_shape if old is None else TensorShape(old.shape)
@@ -195,8 +233,9 @@ class VariableCell:
                     old.setflags(write=True)
                     ufunc(old, value, out=old)
                 else:
-                    old = ufunc(old, value, out=np.empty_like(old))
-                    self._is_another()
+                    new = ufunc(old, value, out=np.empty_like(old))
+                    self._is_another(old)
+                    old = new
             finally:
                 old.setflags(write=False)
                 self._value = old
@@ -214,8 +253,9 @@ class VariableCell:
             self._value = None
             try:
                 if getrefcount(old) != _ALONE:
-                    old = old.copy()
-                    self._is_another()
+                    new = old.copy()
+                    self._is_another(old)
+                    old = new
                 old.setflags(write=True)
                 change(old)
             finally:

@@ -39,6 +39,7 @@ def _cell(node: KernelNode) -> VariableCell:
         lambda: VariableCell(
             name, dtype, _declared(node.op.type, shape),
             op=node.name, device=node.device, held=node.resources.held,
+            by_reference=node.op.type != "VarHandleOp",
         ),
     )  # fmt: skip
     if cell.dtype is not dtype.base_dtype:

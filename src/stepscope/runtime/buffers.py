@@ -21,6 +21,8 @@ import numpy as np
 
 from stepscope.graph import DType
 from stepscope.graph.dtypes import Array
+from stepscope.ops.resources import as_seen_outside
+from stepscope.ops.variable_cells import current
 from stepscope.runtime.exec_graph import ExecNode
 from stepscope.runtime.plan import Memory, Plan, Step
 
@@ -301,14 +303,14 @@ class BufferCache:
 def own(value: Any) -> Any:
     """A copy of a value for the user to keep: an array, or a NumPy scalar for rank 0."""
     if not isinstance(value, np.ndarray):
-        return value
+        return as_seen_outside(value)
     return value.copy() if value.ndim else value[()]
 
 
 def hand_out(value: Any) -> Any:
     """A value that nobody else holds, as the user gets it; copied if it is part of a larger one."""
     if not isinstance(value, np.ndarray):
-        return value
+        return as_seen_outside(value)
     if not value.ndim:
         return value[()]
     base = value.base
@@ -330,7 +332,17 @@ def fetch_policy(plan: Plan) -> Sequence[bool]:
     return policy
 
 
-def fetches_of(plan: Plan) -> list[tuple[int, bool]]:
-    """Per fetched tensor, the step that hands it out, and whether its value must be copied."""
-    policy = zip(plan.graph.fetches, fetch_policy(plan), strict=True)
-    return [(plan.graph.retval_of[tensor].index, copy) for tensor, copy in policy]
+def fetches_of(plan: Plan) -> list[tuple[int, Callable[[Any], Any]]]:
+    """Per fetched tensor, the step that hands it out, and what makes its value the user's."""
+    fetches: list[tuple[int, Callable[[Any], Any]]] = []
+    for tensor, copy in zip(plan.graph.fetches, fetch_policy(plan), strict=True):
+        retval = plan.graph.retval_of[tensor]
+        step = plan.steps[retval.index]
+        of_variable = bool(step.late) or any(step.reads)
+        fetches.append((retval.index, own_now if of_variable else own if copy else hand_out))
+    return fetches
+
+
+def own_now(value: Any) -> Any:
+    """A copy, for the user to keep, of what a variable holds now that a value was read from."""
+    return own(current(value))

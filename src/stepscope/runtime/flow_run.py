@@ -24,10 +24,11 @@ import numpy as np
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight
-from stepscope.ops.control_flow import FLOW
+from stepscope.ops.control_flow import DEAD
 from stepscope.ops.resources import running
+from stepscope.ops.variable_cells import current
 from stepscope.runtime.allocator import Allocator
-from stepscope.runtime.buffers import fetches_of, hand_out, own
+from stepscope.runtime.buffers import fetches_of
 from stepscope.runtime.execution import (
     Executing,
     RunState,
@@ -54,13 +55,13 @@ class FlowSchedule:
         self.table = FlowTable(plan)
         self.inputs = [
             [
-                (step.reads[position] and step.node.op_type not in FLOW,
+                (step.reads[position], bool(step.late) and step.late[position],
                  step.copies(plan, position))
                 for position in range(len(step.node.inputs))
             ]
             for step in plan.steps
         ]  # fmt: skip
-        self.plain = [not any(read or copy for read, copy in flags) for flags in self.inputs]
+        self.plain = [not any(map(any, flags)) for flags in self.inputs]
         """Per step, whether its kernel gets the inputs as they are."""
         self.fed = {node.index: n for n, node in enumerate(plan.graph.args.values())}
         self.fetches = fetches_of(plan)
@@ -252,10 +253,8 @@ class FlowRun(PoolRun):
         arguments = task.inputs
         if not self._schedule.plain[task.step]:
             arguments = [
-                value.read() if read else value.copy() if copy else value
-                for value, (read, copy) in zip(
-                    arguments, self._schedule.inputs[task.step], strict=True
-                )
+                _as_wanted(value, *flags)
+                for value, flags in zip(arguments, self._schedule.inputs[task.step], strict=True)
             ]
         execution = self._memory.begin(task, arguments) if self._memory is not None else None
         try:
@@ -289,7 +288,7 @@ class FlowRun(PoolRun):
         """Hand the outputs that are being watched to the watcher."""
         assert self._state.watch is not None
         for slot, value in enumerate(outputs):
-            if (i, slot) in self._watched and isinstance(value, (np.ndarray, np.generic)):
+            if (i, slot) in self._watched and value is not DEAD:
                 self._state.watch(i, slot, value)
 
     def _end(self) -> None:
@@ -309,7 +308,7 @@ class FlowRun(PoolRun):
         if self._failure is not None:
             raise self._failure
         values = []
-        for index, copy in self._schedule.fetches:
+        for index, give in self._schedule.fetches:
             if index not in self._results:
                 name = self._steps[index].node.inputs[0][0].name
                 number = self._steps[index].node.attrs["index"]
@@ -321,5 +320,16 @@ class FlowRun(PoolRun):
                     ),
                     None,
                 )  # fmt: skip
-            values.append((own if copy else hand_out)(self._results[index]))
+            values.append(give(self._results[index]))
         return tuple(values)
+
+
+def _as_wanted(value: Any, read: bool, late: bool, copy: bool) -> Any:
+    """An input as the kernel gets it; None where a Merge got another one."""
+    if value is None:
+        return None
+    if read:
+        return value.read()
+    if late:
+        return current(value)
+    return value.copy() if copy else value

@@ -3,20 +3,36 @@
 What follows from the fed shapes is worked out once, here: the shape of every tensor that has one,
 integers that follow from shapes, the kernels, what a call will roughly cost, and which outputs can
 share a buffer with which. Both executors run the same plan; nothing in it changes after it is made.
+
+What was read from a reference variable is, in TensorFlow, the variable's own memory: an op that is
+handed it sees what the variable holds when that op executes, be it handed on by whatever shares
+memory (Identity, Switch, Enter, Reshape, ...). Here it is a value, and a plan says who has to look
+again (`Step.late`):
+
+    read = tf.identity(v)                                    # 2.0
+    with tf.control_dependencies([tf.assign_add(v, 1.0)]):
+        after = read * 10.0                                  # 30.0: it waits for the assignment
+    beside = read * 10.0                                     # 20.0: it does not; TensorFlow: either
+
+An op looks again if an assignment to the variable comes before it, or if it is in a loop; a fetch
+always does, when the run has ended. An op that no edge of the graph puts after an assignment gets
+what was read: where TensorFlow's answer hangs on which thread is faster, ours is always the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph import Kernel, KernelNode, TensorShape
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.registry import ShapeContext, infer_shapes, lookup
 from stepscope.graph.shapes import UNKNOWN, unknown_shape
+from stepscope.ops.control_flow import ENTERS, EXITS, FLOW
 from stepscope.ops.resources import ResourceStore, RunContext
 from stepscope.runtime.exec_graph import ExecGraph, ExecNode, dependencies
 
@@ -26,6 +42,12 @@ BLAS_GAINS_NS: Final = 600_000
 """From here on a second thread makes a product faster even where it has to wait for its core."""
 _NS_PER_BYTE: Final = 0.25
 _MAX_KNOWN_ELEMENTS: Final = 4096
+_SHARING: Final = FLOW | {
+    "Bitcast", "CheckNumerics", "EnsureShape", "ExpandDims", "Identity", "IdentityN",
+    "PlaceholderWithDefault", "PreventGradient", "Print", "RefIdentity", "Reshape", "Snapshot",
+    "Squeeze", "StopGradient",
+}  # fmt: skip
+"""Op types whose outputs are, in TensorFlow, the memory of their inputs."""
 
 
 @dataclass(slots=True)
@@ -42,6 +64,9 @@ class Step:
     """Estimated time on one core; None where nobody can tell."""
     groups: tuple[int, ...] = ()
     """Per output, the memory it lives in (see `Memory`)."""
+    late: tuple[bool, ...] = ()
+    """Per input, whether it may be what was read from a reference variable that has changed since:
+    the kernel wants what is `current`. See the module's text."""
     shape_error: str = ""
     given: bool = False
     """Whether the plan knows the outputs: they are its own data, as constants are."""
@@ -97,6 +122,7 @@ class Plan:
         self.steps: list[Step] = []
         for node in graph.nodes:
             self.steps.append(self._step(node, fed))
+        _look_again(self.steps, graph)
         self.memories: list[Memory] = _share_memory(self)
         self.has_flow = graph.has_flow
         """Whether it takes an executor that follows branches and loops."""
@@ -159,10 +185,10 @@ class Plan:
                 shapes = tuple(TensorShape(value.shape) for value in found)
                 given = not kernel.views and not self.graph.has_flow
                 kernel = _giving(found) if given else kernel
-        refs = [arg.is_ref for arg in definition.inputs]
+        wanted = definition.input_dtypes(attrs)
+        _refuse_values(node, dtypes, wanted)
         reads = tuple(
-            d._is_ref_dtype and not (refs[i] if i < len(refs) else False)
-            for i, d in enumerate(dtypes)
+            d._is_ref_dtype and not w._is_ref_dtype for d, w in zip(dtypes, wanted, strict=True)
         )
         cost = _cost(kernel, (*inputs, *shapes), (*dtypes, *node.output_dtypes))
         return Step(node, kernel, shapes, reads, expensive=cost is None or cost > EXPENSIVE_NS,
@@ -238,6 +264,21 @@ class _EngineOp:
 
     def get_attr(self, name: str) -> Any:
         return self.attrs[name]
+
+
+def _refuse_values(node: ExecNode, given: Sequence[DType], wanted: Sequence[DType]) -> None:
+    """InvalidArgumentError where an op that wants a variable is handed a value."""
+    for position, (have, want) in enumerate(zip(given, wanted, strict=True)):
+        if want._is_ref_dtype and not have._is_ref_dtype:
+            source, slot = node.inputs[position]
+            raise InvalidArgumentError(
+                None if node.op is None else node.op.node_def,
+                node.op,
+                f"Input {position} of node {node.name} was passed {have.name} from "
+                f"{source.name}:{slot} incompatible with expected {want.name}: {node.op_type} "
+                "changes or hands on a variable, and this is a value. A variable that is fed is a "
+                "value for that run.",
+            )
 
 
 def is_pure(step: Step) -> bool:
@@ -335,6 +376,77 @@ def _may_wait(steps: Sequence[Step]) -> bool:
         if any(s.expensive and s.executes and s.node.index not in ordered for s in steps):
             return True
     return False
+
+
+def _look_again(steps: Sequence[Step], graph: ExecGraph) -> None:
+    """Find out which inputs are `late`; variables are the bits of a number here."""
+    variables = [i for i, s in enumerate(steps) if s.node.op_type in ("VariableV2", "Variable")]
+    if not variables:
+        return
+    held: dict[tuple[int, int], int] = {(i, 0): 1 << n for n, i in enumerate(variables)}
+    """Per output, the variables whose memory it may be."""
+    after = [0] * len(steps)
+    """Per step, the variables that have been assigned to when it is done."""
+    while True:
+        before = len(held), after.copy()
+        for i, step in enumerate(steps):
+            for source in _before(step.node):
+                after[i] |= after[source.index]
+            for position, port in enumerate(_sources(step, graph)):
+                bits = held.get(port, 0)
+                if not bits:
+                    continue
+                hands_on = step.node.op_type in _SHARING and position in step.kernel.views
+                if _assigns(step, position):
+                    after[i] |= bits
+                    hands_on = True
+                if hands_on or step.node.op_type == "_Recv":
+                    for slot in range(len(step.node.output_dtypes)):
+                        held[i, slot] = held.get((i, slot), 0) | bits
+        # What comes back from an iteration is seen in the round that follows.
+        if not graph.has_flow or before == (len(held), after):
+            break
+    looped = _in_loops(steps)
+    for i, step in enumerate(steps):
+        always = looped[i] or step.node.op_type == "_Retval"
+        late = []
+        for source, slot in step.node.inputs:
+            bits = held.get((source.index, slot), 0)
+            is_value = not source.output_dtypes[slot]._is_ref_dtype
+            late.append(is_value and bool(bits) and (always or bool(bits & after[i])))
+        if any(late):
+            step.late = tuple(late)
+
+
+def _before(node: ExecNode) -> Iterator[ExecNode]:
+    """What comes before a node, in its iteration or in the one before."""
+    yield from (source for source, _ in node.inputs)
+    yield from node.controls
+
+
+def _sources(step: Step, graph: ExecGraph) -> Iterator[tuple[int, int]]:
+    inputs = step.node.inputs
+    if step.node.op_type == "_Recv":
+        inputs = graph.sends[step.node].inputs
+    return ((source.index, slot) for source, slot in inputs)
+
+
+def _assigns(step: Step, position: int) -> bool:
+    """Whether the kernel gets the variable itself, and not to hand it on."""
+    if step.node.op_type in _SHARING or position >= len(step.reads):
+        return False
+    source, slot = step.node.inputs[position]
+    return source.output_dtypes[slot]._is_ref_dtype and not step.reads[position]
+
+
+def _in_loops(steps: Sequence[Step]) -> list[bool]:
+    """Per step, whether it is inside of a loop."""
+    depth = [0] * len(steps)
+    for i, step in enumerate(steps):
+        kind = step.node.op_type
+        around = max((depth[d.index] for d in dependencies(step.node)), default=0)
+        depth[i] = around + (kind in ENTERS) - (kind in EXITS)
+    return [d > 0 for d in depth]
 
 
 def _share_memory(plan: Plan) -> list[Memory]:

@@ -21,13 +21,12 @@ import numpy as np
 
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import running
+from stepscope.ops.variable_cells import current
 from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.buffers import (
     BufferCache,
     fetches_of,
-    hand_out,
     nbytes,
-    own,
     typed,
     writes_to_buffer,
 )
@@ -61,11 +60,12 @@ class Schedule:
         self.roots = [i for i, n in enumerate(self.pending) if n == 0 and i not in started]
         self.inputs = [
             [
-                (s.index, slot, step.reads[position], step.copies(plan, position))
+                (s.index, slot, step.reads[position], bool(step.late) and step.late[position],
+                 step.copies(plan, position))
                 for position, (s, slot) in enumerate(step.node.inputs)
             ]
             for step in steps
-        ]
+        ]  # fmt: skip
         self.reads = [step.input_groups(steps) for step in steps]
         self.uses = [m.uses for m in plan.memories]
         self.sources = [list({s.index for s, _ in step.node.inputs}) for step in steps]
@@ -207,10 +207,12 @@ class PooledRun(PoolRun):
         kernel = step.kernel
         values = self._values
         arguments: list[Any] = [self._state] if kernel.context else []
-        for index, slot, read, copy in self._schedule.inputs[i]:
+        for index, slot, read, late, copy in self._schedule.inputs[i]:
             value = values[index][slot]
             if read:
                 value = value.read()
+            elif late:
+                value = current(value)
             elif copy:
                 value = value.copy()
             arguments.append(value)
@@ -301,7 +303,4 @@ class PooledRun(PoolRun):
     def result(self) -> tuple[Any, ...]:
         if self._failure is not None:
             raise self._failure
-        return tuple(
-            (own if copy else hand_out)(self._values[index][0])
-            for index, copy in self._schedule.fetches
-        )
+        return tuple(give(self._values[index][0]) for index, give in self._schedule.fetches)

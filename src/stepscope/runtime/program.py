@@ -22,6 +22,7 @@ import numpy as np
 
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import address_of
+from stepscope.ops.variable_cells import current
 from stepscope.runtime.buffers import (
     MAX_IDLE_BUFFERS,
     assign_buffers,
@@ -193,6 +194,7 @@ class Program:
     def _namespace(self) -> dict[str, Any]:
         names: dict[str, Any] = {
             "own": own, "hand_out": hand_out, "poison": poison, "shape_of": np.shape,
+            "current": current,
         }  # fmt: skip
         for i, step in enumerate(self.plan.steps):
             if step.kernel.value is not None:
@@ -313,6 +315,8 @@ class Program:
             port = self._port(source.index, slot)
             if step.reads[position]:
                 port += ".read()"
+            elif step.late and step.late[position]:
+                port = f"current({port})"
             elif step.copies(self.plan, position):
                 port += ".copy()"
             ports.append(port)
@@ -369,6 +373,8 @@ class Program:
             port = self._port(source.index, slot)
             if source.output_dtypes[slot]._is_ref_dtype:
                 port += ".read()"
+            elif self.plan.steps[retval.index].late:
+                port = f"current({port})"
             parts.append(f"{'own' if copy else 'hand_out'}({port}),")
         return " ".join(parts)
 
