@@ -216,7 +216,10 @@ def needed(spec: Spec) -> set[int]:
 
 
 def evaluate(spec: Spec, fed: dict[int, Any], state: dict[int, Any]) -> list[Any]:
-    """The value of every node that runs; `state` (variables by their node) is updated."""
+    """What is fetched of every node that runs; `state` (variables by their node) is updated.
+
+    What was read from a reference variable is its memory: fetched, it is what the run leaves there.
+    """
     values: list[Any] = []
     wanted = needed(spec)
     for i, node in enumerate(spec.nodes):
@@ -243,12 +246,16 @@ def evaluate(spec: Spec, fed: dict[int, Any], state: dict[int, Any]) -> list[Any
             with np.errstate(all="ignore"):
                 value = np.asarray(NUMPY[node.kind](*inputs, **node.params))
         values.append(value)
+    for i, node in enumerate(spec.nodes):
+        owner = node.params.get("variable")
+        if i in wanted and owner is not None and not spec.nodes[owner].params["resource"]:
+            values[i] = state[owner].copy()
     return values
 
 
 @dataclass
 class Built:
-    """A spec as a graph: the tensor of each node, and what initialises its variables."""
+    """A spec as a graph: what is fetched of each node, and what initialises its variables."""
 
     graph: Any
     tensors: list[Any]
@@ -258,15 +265,20 @@ class Built:
 def build(spec: Spec, tf: Any) -> Built:
     graph = tf.Graph()
     tensors: list[Any] = []
+    used: list[Any] = []
     variables: dict[int, Any] = {}
     last_touch: dict[int, Any] = {}
     with graph.as_default():
         for i, node in enumerate(spec.nodes):
-            inputs = [tensors[j] for j in node.inputs]
+            inputs = [used[j] for j in node.inputs]
             owner = node.params.get("variable", i)
             device = spec.nodes[owner].device if owner in variables else node.device
             with tf.device(f"/cpu:{device}"), tf.name_scope(f"n{i}"):
                 tensors.append(_tensor(tf, i, node, inputs, variables, last_touch))
+                used.append(tensors[-1])
+                if "variable" in node.params and not spec.nodes[owner].params["resource"]:
+                    # Others use a copy, made before the variable is touched again.
+                    used[-1] = last_touch[owner] = tf.add(tensors[-1], tf.zeros_like(tensors[-1]))
         init = tf.group(*[v.initializer for v in variables.values()])
     return Built(graph, tensors, init)
 

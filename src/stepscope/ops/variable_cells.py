@@ -68,6 +68,8 @@ def current(value: Any) -> Any:
     if cell is None:
         return value
     now = cell.read()
+    if now.shape == value.shape and value is root:
+        return now
     whole = now.size == root.size == value.size and value.flags.c_contiguous
     return now.reshape(value.shape) if whole and now.dtype == value.dtype else value
 

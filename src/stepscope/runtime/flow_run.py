@@ -329,7 +329,7 @@ def _as_wanted(value: Any, read: bool, late: bool, copy: bool) -> Any:
     if value is None:
         return None
     if read:
-        return value.read()
-    if late:
-        return current(value)
+        value = value.read()
+    elif late:
+        value = current(value)
     return value.copy() if copy else value

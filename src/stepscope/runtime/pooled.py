@@ -213,7 +213,7 @@ class PooledRun(PoolRun):
                 value = value.read()
             elif late:
                 value = current(value)
-            elif copy:
+            if copy:
                 value = value.copy()
             arguments.append(value)
         if not step.executes:

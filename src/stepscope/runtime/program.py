@@ -317,7 +317,7 @@ class Program:
                 port += ".read()"
             elif step.late and step.late[position]:
                 port = f"current({port})"
-            elif step.copies(self.plan, position):
+            if step.copies(self.plan, position):
                 port += ".copy()"
             ports.append(port)
         return ports

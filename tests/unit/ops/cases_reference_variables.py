@@ -77,6 +77,15 @@ def text(tf):
     return after(tf, assigned, lambda: tf.string_join([read, read]))
 
 
+def identity_of_reference(value):
+    def build(tf):
+        v = variable(tf, value)
+        ref = getattr(v, "_ref", None) or v._as_ref
+        return tf.raw_ops.RefIdentity(input=ref()) * tf.constant(3.0, name="three")
+
+    return build
+
+
 # -- branches ----------------------------------------------------------------------------------
 
 
@@ -285,6 +294,11 @@ _SHARES = {
 }
 
 CASES = [
+    *(
+        Case(f"reference/RefIdentity/{tag}", ("RefIdentity",), identity_of_reference(value),
+             init=True)
+        for tag, value in (("scalar", 2.0), ("vector", [1.0, 2.0]))
+    ),
     row("read_after", ("AssignAdd",), read_after),
     *(row(f"read_before/{k}", types, read_before(f)) for k, (types, f) in _SHARES.items()),
     row("fetched_before", ("AssignAdd",), fetched_before),

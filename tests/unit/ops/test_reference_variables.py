@@ -8,7 +8,7 @@ from typing import Any
 import cases_reference_variables as rows
 import numpy as np
 import pytest
-from op_cases import Case, flatten
+from op_cases import OURS, Case, flatten
 
 import stepscope
 import stepscope.tf1 as tf1
@@ -37,7 +37,7 @@ def in_tensorflow(tf: Any, case: Case) -> list[Any]:
 
 def ours(case: Case, config: ConfigProto, options: RunOptions | None, imported: bool) -> list[Any]:
     with tf1.Graph().as_default() as made:
-        fetches = [t.name for t in flatten(case.build(tf1))]
+        fetches = [t.name for t in flatten(case.build(OURS))]
         initializer = tf1.global_variables_initializer().name
         message = made.as_graph_def()
     if imported:
