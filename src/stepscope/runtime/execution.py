@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from stepscope.errors import CancelledError, DeadlineExceededError, OpError, ResourceExhaustedError
@@ -30,12 +31,16 @@ GRACE_S: Final = 0.25
 class RunState:
     """What belongs to one run: its number, its stop signal, its tensors in transit.
 
-    `memory` is set where somebody needs to know what the run allocates.
+    `memory` is set where somebody needs to know what the run allocates, `frame` while an inline run
+    is under way on a worker: it is the frame of its program.
     """
 
-    __slots__ = ("_wake", "cancellation", "closing", "memory", "rendezvous", "step_id", "watch")
+    __slots__ = (
+        "_wake", "cancellation", "closing", "frame", "memory", "rendezvous", "step_id", "watch",
+    )  # fmt: skip
 
     def __init__(self, step_id: int) -> None:
+        self.frame: FrameType | None = None
         self._wake: Callable[[], None] | None = None
         self.closing = False
         self.memory: RunMemory | None = None

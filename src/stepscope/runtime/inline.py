@@ -88,7 +88,7 @@ class InlineRun:
             elif error.step is not None:
                 self.stopped.append(error.step)
         finally:
-            self._thread = None
+            self._thread = self._state.frame = None
             self.finished.set()
             self.wake.set()
 
@@ -190,10 +190,10 @@ class InlineRun:
         )
 
     def executing(self) -> Sequence[Executing]:
-        thread = self._thread
-        if thread is None or thread.ident is None:
+        thread, frame = self._thread, self._state.frame
+        if thread is None or frame is None:
             return ()
-        step = self._program.current_step(thread.ident)
+        step = self._program.current_step(frame)
         return () if step is None else (Executing(step, thread),)
 
     def let_go(self) -> None:

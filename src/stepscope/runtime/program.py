@@ -4,8 +4,13 @@ A run of many small ops is decided by what happens between the ops, so nothing d
 function holds one line per step, `b1 = k7(b0, c3, b1)`, with kernels and constants as globals and
 buffers as locals. A traced variant notes the clock after each line; it is a function of its own,
 so that an untraced run pays nothing; so is one that tells the run's `RunMemory` what each step
-makes. The line a program stands at says which op is executing: a
-traceback or the frame of another thread is enough to name the op in flight.
+makes.
+
+The line a program stands at says which op is executing: a traceback, or the frame of the program,
+is enough to name the op in flight. A program that others may ask about (its `check` is "token")
+leaves its frame with the run when it begins. `sys._current_frames` would find it without that, but
+can stop the whole process for ever on CPython before 3.11.9 (gh-106883): it lets other threads run
+while it has the list of all threads locked, and a thread that ends waits for that list.
 """
 
 from __future__ import annotations
@@ -176,14 +181,10 @@ class Program:
             traceback = traceback.tb_next
         return None
 
-    def current_step(self, thread_ident: int) -> Step | None:
-        """The step another thread is executing right now, if it is in this program."""
-        frame: FrameType | None = sys._current_frames().get(thread_ident)
-        while frame is not None:
-            if frame.f_globals is self._globals:
-                return self._step_at(frame.f_lineno)
-            frame = frame.f_back
-        return None
+    def current_step(self, frame: FrameType) -> Step | None:
+        """The step that a run is executing right now, by the frame that it left with its state."""
+        line: int | None = frame.f_lineno
+        return None if line is None else self._step_at(line)
 
     def _step_at(self, line: int) -> Step | None:
         index = line - _FIRST_LINE
@@ -195,6 +196,7 @@ class Program:
         names: dict[str, Any] = {
             "own": own, "hand_out": hand_out, "poison": poison, "shape_of": np.shape,
             "current": current,
+            "this_frame": sys._getframe,
         }  # fmt: skip
         for i, step in enumerate(self.plan.steps):
             if step.kernel.value is not None:
@@ -265,6 +267,8 @@ class Program:
 
     def _opening(self, variant: Variant, arena: str) -> str:
         opening = []
+        if variant.check == "token":
+            opening.append("context.frame = this_frame()")
         if variant.lazy:
             opening.append("take = arena.take")
         elif arena:
