@@ -8,6 +8,7 @@ Guarantees.
   the last one the number is what it was before, unless somebody else set another meanwhile: then
   theirs stands.
 - Nothing is touched, nor looked for, before a run or a session needs it.
+- The child of a fork has no runs under way: there the number is what it was before them.
 """
 
 from __future__ import annotations
@@ -89,6 +90,13 @@ class BlasThreads:
                         continue
                     library.set_num_threads(min([before, *self._sharing]))
 
+    def after_fork(self) -> None:
+        """Whoever shared was another thread of the parent, and is not here."""
+        self._lock = threading.Lock()
+        if self._sharing:
+            self._sharing = []
+            self._set_shared(self._found())
+
     def _set_shared(self, libraries: list[Any]) -> None:
         for library, before in zip(libraries, self._before, strict=True):
             wanted = min([before, *self._sharing])
@@ -98,3 +106,4 @@ class BlasThreads:
 
 BLAS = BlasThreads()
 """The process's."""
+os.register_at_fork(after_in_child=BLAS.after_fork)

@@ -8,6 +8,9 @@ Guarantees.
 - Threads start on demand, are daemons, and end when the last session that uses the pool lets go.
 - Tasks are taken in the order of their rank (first in, first out at equal rank).
 - A task never raises; a pool that is let go still runs what was submitted before.
+- After a fork the child has the same pools with no threads and no tasks in them, whatever the
+  parent's were doing: its runs start threads of their own. A run that another thread of the parent
+  had under way does not go on in the child.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import heapq
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,17 +35,22 @@ class WorkerPool:
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = max(1, size)
-        self._changed = threading.Condition(threading.Lock())
-        self._tasks: list[tuple[Rank, int, Task]] = []
         self._order = itertools.count()
         self._names = itertools.count()
+        self._closed = False
+        self._users = 0
+        self._empty()
+        _all.add(self)
+
+    def _empty(self) -> None:
+        """No threads and no tasks: a new pool, or one in the child of a fork."""
+        self._changed = threading.Condition(threading.Lock())
+        self._tasks: list[tuple[Rank, int, Task]] = []
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._away: set[threading.Thread] = set()
         """Workers whose place may be taken; `_stuck` are those of them that nobody waits for."""
         self._stuck: set[threading.Thread] = set()
-        self._closed = False
-        self._users = 0
 
     def submit(self, task: Task, rank: Rank = FIRST_COME) -> None:
         """Run the task on a worker as soon as one is free."""
@@ -138,8 +147,20 @@ class WorkerPool:
         return f"<WorkerPool {self.name!r} of {self.size}>"
 
 
+_all: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 _shared: dict[str, WorkerPool] = {}
 _shared_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Only the thread that forked is here: the workers are gone, and locks they held stay held."""
+    global _shared_lock
+    _shared_lock = threading.Lock()
+    for pool in list(_all):
+        pool._empty()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_size() -> int:

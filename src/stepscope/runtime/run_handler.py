@@ -8,6 +8,7 @@ highest priority, and among equals of the run that came first.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 
 from stepscope.runtime.pools import Rank, Task, WorkerPool, default_size
@@ -15,6 +16,14 @@ from stepscope.runtime.pools import Rank, Task, WorkerPool, default_size
 _arrivals = itertools.count()
 _pool: WorkerPool | None = None
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def hold_run_handler_pool(size: int = 0) -> WorkerPool:
