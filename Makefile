@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-tf215 check bench bench-diff bench-workers fuzz search docs clean
+.PHONY: help demo browser pictures test test-tf215 check bench bench-diff bench-workers fuzz search soak docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -75,6 +75,13 @@ fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
 search: $(DEV)   ## every random test with 2,000 examples that differ each time (some minutes)
 	STEPSCOPE_HYPOTHESIS=search $(BIN)/python -m pytest --numprocesses $(JOBS) --timeout=1800 \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' '^@given' tests)
+
+MINUTES ?= 10
+soak: $(DEV)   ## many threads for ten minutes on each engine: hangs, wrong values, late deadlines, growth
+	$(BIN)/python tests/soak/soak.py --engine embedded --minutes $(MINUTES)
+	STEPSCOPE_EXECUTOR=off $(BIN)/python tests/soak/soak.py --engine tensorflow --minutes $(MINUTES)
+	-@$(BIN)/stepscope prepare
+	$(BIN)/python tests/soak/soak.py --engine tensorflow --minutes $(MINUTES)
 
 docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md
