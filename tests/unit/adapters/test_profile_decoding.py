@@ -106,6 +106,14 @@ def test_an_asynchronous_kernel_ends_where_its_mark_is():
     assert found == [("a", "Mul", 20, 30), ("q", "Dequeue", 10, 70)]
 
 
+@pytest.mark.parametrize("between", [[], [SCHEDULED], [process(60, 80)]], ids=len)
+def test_and_also_where_its_mark_is_next_on_the_very_thread_that_began_it(between):
+    host = Host().thread(process(0, 20), kernel("r:_Recv", 10, 12), *between, done("r", 70))
+    profile, found = host.read()
+    assert found == [("r", "_Recv", 10, 70)]
+    assert profile.unfinished_in([STEP]) == []
+
+
 def test_a_kernel_without_an_end_is_told_as_such():
     host = Host().thread(process(0, 100), kernel("q:Dequeue", 10, 12), kernel("a:Mul", 20, 30),
                          done("a", 31))  # fmt: skip

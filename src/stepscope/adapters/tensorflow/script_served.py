@@ -12,7 +12,9 @@ Guarantees.
   was recorded is handed over, and in the end the process dies of that signal all the same.
 - Steps of sessions are left out: the session that runs them is told by all tasks, and has the rows.
   A server that executes nothing else is soon left alone.
-- A call that lay at the edge of a window says in its completeness that it may have been cut.
+- A call that lay at the edge of a window says in its completeness that it may have been cut, and so
+  does one with an op that had begun and not ended. Such an op has no row: when a receive ended is
+  what clocks are compared by, and a time that nobody saw would make them contradict one another.
 """
 
 from __future__ import annotations
@@ -61,7 +63,6 @@ def serve(join: Callable[[], Any], windows: Windows, give: Give, active: Callabl
     served = _Served(give)
     # What is read is handed over when the next window is open already.
     windows.keep_open()
-    opened = time.time_ns()
     with _Endings(joined.over) as endings:
         while not joined.over.is_set():
             if served.sessions_only:
@@ -69,12 +70,14 @@ def serve(join: Callable[[], Any], windows: Windows, give: Give, active: Callabl
                 joined.over.wait()
                 break
             batch = windows.open_run() if active() else None
+            due = time.time_ns() + round(_OPEN_S * 1e9)
             joined.over.wait(_OPEN_S)
             if batch is not None:
                 closed = time.time_ns()
-                windows.close_run(batch, partial(served.hand_over, batch, (opened, closed)))
+                # Where this thread was held up, the others may have stood still for as long.
+                window = (closed - windows.open_for_ns, min(closed, due))
+                windows.close_run(batch, partial(served.hand_over, batch, window))
                 windows.read()
-                opened = closed + batch.stop_ns
     if endings.signal is not None:
         atexit.register(_die_of, endings.signal)
         if endings.signal == signal.SIGINT:
@@ -156,14 +159,16 @@ class _Served:
         profile: Profile = batch.decoded(Profile)
         found = []
         for number in profile.called_elsewhere():
-            rows = sorted(profile.rows_of([number]), key=lambda row: (row.start_ns, row.end_ns))
+            begun = sorted(profile.rows_of([number]), key=lambda row: (row.start_ns, row.end_ns))
+            going_on = set(profile.unfinished_in([number]))
+            rows = [row for row in begun if row not in going_on]
             if rows:
-                found.append((rows[0].start_ns, number, rows))
+                found.append((rows[0].start_ns, number, rows, bool(going_on)))
         self._calls += len(found)
         self._windows_of_others += any(True for _ in profile.unclaimed(set()))
-        for start, number, rows in sorted(found, key=lambda step: step[:2]):
+        for start, number, rows, unseen in sorted(found, key=lambda step: step[:2]):
             end = max(row.end_ns for row in rows)
-            cut = start < window[0] + _EDGE_NS or end > window[1] - _EDGE_NS
+            cut = unseen or start < window[0] + _EDGE_NS or end > window[1] - _EDGE_NS
             self._give(_recording(_ServedStep(batch, rows, end - start), number, cut=cut))
 
 

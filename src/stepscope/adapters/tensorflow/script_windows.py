@@ -62,6 +62,11 @@ class Windows(SharedProfiler):
         """How many runs wait to be handed over."""
         return len(self._pending)
 
+    @property
+    def open_for_ns(self) -> int:
+        """How long the window that is open now, if one is, has been so at least."""
+        return clock() - self._opened
+
     def keep_open(self) -> None:
         """Record from now on also between runs, for what is allocated there."""
         with self._state:

@@ -117,11 +117,14 @@ class _Events:
     def pairs(self) -> Ints:
         """Where a kernel is that ended before the executor's mark of it, which comes next.
 
-        That is how nearly all executions look.
+        That is how nearly all executions look. A mark that comes after the executor has left the
+        thread is another matter: the kernel was asynchronous, and its end is the mark.
         """
         kind = self.kind
         found = (kind[:-1] == _KERNEL_KIND) & (kind[1:] == _DONE_KIND)
         found &= self.end_ns[:-1] <= self.start_ns[1:]
+        left = np.sort(self.end_ps[kind == _PROCESS_KIND])
+        found &= np.searchsorted(left, self.end_ps[:-1]) == np.searchsorted(left, self.end_ps[1:])
         places = np.flatnonzero(found)
         named = zip(places.tolist(), self.node[places + 1].tolist(), strict=True)
         return places[[self.meaning[place][1] == node for place, node in named]]
@@ -145,7 +148,8 @@ class ThreadLine:
         self._number = number
         self._steps = steps
         self._marked = marked
-        self._open_steps: list[tuple[int, Step]] = []
+        self._open_steps: list[tuple[int, int, Step]] = []
+        """The end of the executor's span, in picoseconds and in nanoseconds, and its step."""
         self._open_marks: list[tuple[int, Marked]] = []
         self._kernels: list[_Kernel] = []
         self._eager_is_op = True
@@ -193,11 +197,12 @@ class ThreadLine:
         done: str, shapes: str, is_function: int,
     ) -> None:  # fmt: skip
         while self._open_steps and self._open_steps[-1][0] <= start:
-            self._open_steps.pop()
+            # A mark of a kernel that ran inside comes from elsewhere, even if on this thread.
+            self._leave_pending(self._open_steps.pop()[1])
         while self._open_marks and self._open_marks[-1][0] <= start:
             self._open_marks.pop()
         kind, name, op = meaning
-        inside = self._open_steps[-1][1] if self._open_steps else None
+        inside = self._open_steps[-1][2] if self._open_steps else None
         runs = self._open_marks
         if kind == _DONE_KIND:
             self._read_done(done, self._steps[number], start_ns)
@@ -219,7 +224,7 @@ class ThreadLine:
                 for _, run in runs:
                     run.eager.append(row)
         elif kind == _PROCESS_KIND:
-            self._open_steps.append((end, self._steps[number]))
+            self._open_steps.append((end, end_ns, self._steps[number]))
         elif kind == _MARK_KIND:
             marked = self._marked[name] = Marked(self._number, start_ns, end_ns)
             self._open_marks.append((end, marked))
