@@ -132,7 +132,7 @@ def command(
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
-    status = found.run(arguments, chosen.failed, chosen.hidden)
+    status = found.run(arguments, chosen.failed)
     finish = functools.partial(_finish, runs, chosen, script, trace, top, status)
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.

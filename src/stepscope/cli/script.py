@@ -22,6 +22,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StepscopeError
+from stepscope.own_code import without_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,12 +52,11 @@ class Script:
         self,
         arguments: Sequence[str],
         failed: Callable[[BaseException], None] | None = None,
-        hidden: str | None = None,
     ) -> Any:
         """Run it to its end and return its exit status: what `SystemExit` carries.
 
         1 after an exception that it did not catch, 130 after Ctrl-C; `failed` is told of it first.
-        The traceback that is shown leaves out files whose path begins with `hidden`.
+        The traceback that is shown leaves out our own frames, unless the error was raised there.
         """
         try:
             self._execute(arguments)
@@ -65,7 +65,7 @@ class Script:
         except BaseException as error:  # noqa: BLE001
             if failed is not None:
                 failed(error)
-            self._show(error, hidden)
+            self._show(error)
             return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         return 0
 
@@ -86,11 +86,9 @@ class Script:
         code: CodeType = compile(self._source, main.__file__ or "", "exec", dont_inherit=True)
         exec(code, main.__dict__)
 
-    def _show(self, error: BaseException, hidden: str | None) -> None:
+    def _show(self, error: BaseException) -> None:
         sys.stdout.flush()
-        trace = _below_this_file(error.__traceback__)
-        if hidden is not None:
-            trace = _without(trace, hidden)
+        trace = without_ours(_below_this_module(error.__traceback__))
         sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
@@ -108,18 +106,8 @@ def _read(path: Path) -> bytes:
         raise StepscopeError(f"the script {path} cannot be read: {error.strerror}") from error
 
 
-def _below_this_file(trace: TracebackType | None) -> TracebackType | None:
+def _below_this_module(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames that led to the script."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_globals is globals():
         trace = trace.tb_next
     return trace
-
-
-def _without(trace: TracebackType | None, hidden: str) -> TracebackType | None:
-    """The traceback without the frames of files whose path begins so."""
-    if trace is None:
-        return None
-    rest = _without(trace.tb_next, hidden)
-    if trace.tb_frame.f_code.co_filename.startswith(hidden):
-        return rest
-    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)

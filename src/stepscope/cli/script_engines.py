@@ -6,7 +6,6 @@ import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli import script_data, wording
@@ -29,8 +28,6 @@ class ScriptEngine(ABC):
 
     counts: str
     """What counts as a run, as a sentence."""
-    hidden: str | None = None
-    """Files whose path begins so are not shown in the script's tracebacks."""
 
     @abstractmethod
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
@@ -146,9 +143,6 @@ class TensorFlow(ScriptEngine):
     """What in the script says that it needs them, if anything does."""
 
     def __post_init__(self) -> None:
-        from stepscope.adapters import tensorflow as adapter
-
-        self.hidden = str(Path(adapter.__file__).parent / "script")
         self._recorder: ScriptRecorder | None = None
         self._memory = False
 

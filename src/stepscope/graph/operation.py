@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from traceback import FrameSummary
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from stepscope.graph.defaults import get_default_session
 from stepscope.graph.dtypes import DType
 from stepscope.graph.shapes import TensorShape, as_shape
+from stepscope.own_code import is_ours
 
 if TYPE_CHECKING:
     from stepscope.graph.graph import Graph
     from stepscope.graph.registry import OpType
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
 _MAX_FRAMES = 64
 _MOST_PLACES = 3
 
@@ -32,7 +31,7 @@ def _user_stack() -> tuple[tuple[CodeType, int], ...]:
     current: Any = frame
     while current is not None and len(stack) < _MAX_FRAMES:
         code = current.f_code
-        if not code.co_filename.startswith(_PACKAGE):
+        if not is_ours(current):
             stack.append((code, current.f_lineno))
             if code.co_name == "<module>" and current.f_globals.get("__name__") == "__main__":
                 break

@@ -197,6 +197,7 @@ class Program:
             "own": own, "hand_out": hand_out, "poison": poison, "shape_of": np.shape,
             "current": current,
             "this_frame": sys._getframe,
+            "__name__": __name__,
         }  # fmt: skip
         for i, step in enumerate(self.plan.steps):
             if step.kernel.value is not None:

@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.util
 import logging
+import os
 import sys
 import sysconfig
 import threading
@@ -23,9 +24,11 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.script_names import function_name
 from stepscope.adapters.tensorflow.scripts import ScriptRecorder
+from stepscope.own_code import files_of, is_own_module
 
 _NAME = "tensorflow"
 
@@ -119,9 +122,8 @@ def _disable_version_2() -> None:
 
 
 def _importing_version_1(original: Callable[..., Any]) -> Callable[..., Any]:
-    ours = str(Path(__file__).resolve().parents[2])
     paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
-    libraries = (ours, *(str(Path(path).resolve()) for path in paths))
+    libraries = tuple(f"{Path(path).resolve()}{os.sep}" for path in paths)
 
     def import_(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -129,8 +131,11 @@ def _importing_version_1(original: Callable[..., Any]) -> Callable[..., Any]:
         module = original(name, globals, locals, fromlist, level)
         if level or (name != _NAME and (fromlist or not name.startswith(f"{_NAME}."))):
             return module
-        file = (globals or {}).get("__file__")
-        if file is None or str(Path(file).resolve()).startswith(libraries):
+        importer = globals or {}
+        file = importer.get("__file__")
+        if file is None or is_own_module(importer.get("__name__")):
+            return module
+        if str(Path(file).resolve()).startswith(libraries):
             return module
         return sys.modules[_NAME].compat.v1
 
@@ -146,7 +151,7 @@ def _patch(recorder: ScriptRecorder) -> None:
     _patch_eager(recorder)
     _patch_profiler(recorder)
     _patch_servers(recorder)
-    _hide_frames()
+    versions.hide_frames(_files_around_script() | files_of(adapter))
     recorder.loaded()
 
 
@@ -326,14 +331,20 @@ def _patch_profiler(recorder: ScriptRecorder) -> None:
     module._pywrap_profiler = stand_in
 
 
-def _hide_frames() -> None:
-    """Keep what runs the script out of the lines that TensorFlow shows with an op's error."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    outside: set[str] = set()
+def _files_around_script() -> frozenset[str]:
+    """The files of what runs the script, where that is on this thread.
+
+    TensorFlow shows lines with an op's error, and tells whose they are by the file alone.
+    """
+    script = vars(sys.modules["__main__"])
+    within = True
+    found: set[str] = set()
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        name = frame.f_code.co_filename
-        outside = set() if name == script else outside | {name}
+        if frame.f_globals is script:
+            within = False
+            found.clear()
+        else:
+            found.add(frame.f_code.co_filename)
         frame = frame.f_back
-    folder = Path(__file__).parent
-    versions.hide_frames(frozenset(outside | {str(path) for path in folder.glob("script*.py")}))
+    return frozenset() if within else frozenset(found)

@@ -382,7 +382,7 @@ def _came_from_a_run(error: BaseException) -> bool:
     """Whether a recorded run raised it: then that run has said so."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == __file__:
+        if trace.tb_frame.f_globals is globals():
             return True
         trace = trace.tb_next
     return False
