@@ -17,10 +17,10 @@ import pytest
 
 import random_examples  # noqa: F401 - its profiles hold for every random test
 from cluster_servers import Nursery, Servers
+from shared_data import PERFETTO
 from stepscope.graph import registry
 
 DATA = Path(__file__).parent / "data"
-PERFETTO = Path(__file__).parents[2] / "shared" / "tools" / "perfetto_check"
 
 CAPTURES = (
     "distributed_ps_worker",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 import traceback
 from difflib import get_close_matches
@@ -69,9 +70,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and args[0].endswith(".py"):
-            raise click.UsageError(
-                f"{args[0]} is no command; to run a script: stepscope run {args[0]}", ctx
-            )
+            line = f"stepscope run {shlex.quote(args[0])}"
+            raise click.UsageError(f"{args[0]} is no command; to run a script: {line}", ctx)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"

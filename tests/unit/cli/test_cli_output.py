@@ -1,5 +1,6 @@
 """Where the output goes, and what if it cannot: never an exit code that means something else."""
 
+import shlex
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from stepscope.cli.command_line import run_command_line
 
 def shell(recorded, line):
     done = subprocess.run(
-        ["sh", "-c", line.replace("stepscope", f"{sys.executable} -m stepscope")],
+        ["sh", "-c", line.replace("stepscope", f"{shlex.quote(sys.executable)} -m stepscope")],
         cwd=recorded, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     return done.returncode, done.stderr

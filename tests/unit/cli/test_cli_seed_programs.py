@@ -4,11 +4,11 @@ import json
 import re
 import textwrap
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-SEEDS = Path(__file__).parents[4] / "shared" / "seeds"
+from shared_data import SEEDS
+
 TENSORFLOW = (
     pytest.mark.tensorflow,
     pytest.mark.skipif(not find_spec("tensorflow"), reason="needs the real TensorFlow"),

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -210,7 +211,8 @@ def test_colour_is_for_terminals(saved, stepscope, tmp_path):
 
 
 def test_a_reader_that_goes_away_is_no_regression(tmp_path, saved):
-    command = f"{sys.executable} -m stepscope top {saved} --json; echo ended $? >&2"
+    words = shlex.join([sys.executable, "-m", "stepscope", "top", str(saved), "--json"])
+    command = f"{words}; echo ended $? >&2"
     done = subprocess.run(
         ["bash", "-c", f"({command}) | true"], cwd=tmp_path, capture_output=True, text=True
     )

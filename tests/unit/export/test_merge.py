@@ -13,6 +13,7 @@ import pytest
 from tensorboard.compat.proto import config_pb2
 
 import stepscope
+from shared_data import ARTEFACTS
 from stepscope.analysis import Worker, WorkerRuns, workers_at
 from stepscope.export import _run_sources, chrome, merge
 from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn, iter_runs
@@ -20,7 +21,6 @@ from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn, 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 NOON = 1_794_769_131_123_456_789
 DATA = Path(__file__).parents[2] / "data"
-SHARED = Path(__file__).parents[4] / "shared" / "artefacts"
 
 
 def run(at, rows=3, thread=1):
@@ -146,8 +146,9 @@ def test_runs_of_workers_that_were_gone_over_are_read_once_more(tmp_path, monkey
 
 def recorded():
     """Everything that was recorded elsewhere, with the number of its ops."""
-    paths = {p.parent.name: p for root in (SHARED, DATA) for p in root.glob("*/run_metadata.pb")}
-    return sorted([*paths.values(), *SHARED.glob("*/run_meta"), *SHARED.glob("*/*.tfevents.*")])
+    paths = {p.parent.name: p for root in (ARTEFACTS, DATA) for p in root.glob("*/run_metadata.pb")}
+    others = [*ARTEFACTS.glob("*/run_meta"), *ARTEFACTS.glob("*/*.tfevents.*")]
+    return sorted([*paths.values(), *others])
 
 
 def number_of_ops(path):
@@ -171,9 +172,9 @@ def test_perfetto_finds_every_recorded_op_once(perfetto, tmp_path):
         assert given["slices"]["unfinished"] == 0
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the public traces are not there")
+@pytest.mark.skipif(not ARTEFACTS.exists(), reason="the public traces are not there")
 def test_traces_that_perfetto_complains_of_come_out_clean(perfetto, tmp_path):
-    traces = sorted(SHARED.glob("public_chrome_traces/*_timeline_*.json"))
+    traces = sorted(ARTEFACTS.glob("public_chrome_traces/*_timeline_*.json"))
     written = [chrome(path, tmp_path / path.name) for path in traces]
     # Those of single steps are alike; the others have all that goes wrong.
     told = [path for path in written if "_step_" not in path.name]

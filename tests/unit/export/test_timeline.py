@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from tensorboard.compat.proto import config_pb2, step_stats_pb2
 
+from shared_data import ARTEFACTS
 from stepscope.export import Timeline, _label_table
 from stepscope.metadata import Recording, RunMetadata
 
 DATA = Path(__file__).parents[2] / "data"
-SHARED = Path(__file__).parents[4] / "shared" / "artefacts"
 RECORDED = sorted(
     {
-        **{path.parent.name: path for path in SHARED.glob("*/run_metadata.pb")},
+        **{path.parent.name: path for path in ARTEFACTS.glob("*/run_metadata.pb")},
         **{path.parent.name: path for path in DATA.glob("*/run_metadata.pb")},
     }.items()
 )
@@ -88,7 +88,9 @@ def test_recorded_runs_give_tensorflows_events(tf, path, show_dataflow, show_mem
 
 
 @pytest.mark.parametrize(
-    "recorded", sorted(SHARED.glob("*/timeline_*.json")), ids=lambda p: f"{p.parent.name}-{p.stem}"
+    "recorded",
+    sorted(ARTEFACTS.glob("*/timeline_*.json")),
+    ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
 def test_recorded_runs_give_the_recorded_timelines(recorded):
     data = recorded.with_name("run_metadata.pb").read_bytes()

@@ -6,17 +6,17 @@ Each is also exported again, and must give the same numbers on TensorFlow then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stepscope.tf1 as tf
+from shared_data import ARTEFACTS
 from stepscope.errors import UnimplementedError
 from stepscope.graph import import_graph_def
 
-RNN = Path(__file__).parents[4] / "shared" / "artefacts" / "rnn_while_v1" / "graph.pb"
+RNN = ARTEFACTS / "rnn_while_v1" / "graph.pb"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 

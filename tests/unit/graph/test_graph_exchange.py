@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import stepscope.tf1 as tf1
+from shared_data import ARTEFACTS
 from stepscope.errors import UnimplementedError
 
 pytestmark = pytest.mark.tensorflow
-ARTEFACTS = Path(__file__).parents[4] / "shared" / "artefacts"
 RANDOM = np.random.default_rng(4)
 ROWS, CLASSES = RANDOM.normal(size=(16, 12)).astype("float32"), RANDOM.integers(0, 4, 16)
 IMAGES = RANDOM.normal(size=(8, 8, 8, 2)).astype("float32")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from shared_data import ARTEFACTS
 from stepscope.errors import UnreadableFileError
 from stepscope.export import Timeline, chrome, merge
 from stepscope.metadata import OpColumns, Recording, RunMetadata, load
 from stepscope.metadata.readers import json_events
 
 DATA = Path(__file__).parents[2] / "data"
-SHARED = Path(__file__).parents[4] / "shared" / "artefacts"
 MLP = RunMetadata.FromString((DATA / "mlp_adam_refvars" / "run_metadata.pb").read_bytes())
 SMALL = RunMetadata.FromString((DATA / "py_function" / "run_metadata.pb").read_bytes())
 
@@ -96,9 +96,9 @@ def test_other_programs_may_use_our_words(tmp_path, category):
     assert list(run.ops.name) == ["n"]
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public traces")
+@pytest.mark.skipif(not ARTEFACTS.is_dir(), reason="needs the public traces")
 def test_the_public_traces_agree_with_their_facts():
-    folder = SHARED / "public_chrome_traces"
+    folder = ARTEFACTS / "public_chrome_traces"
     facts = json.loads((folder / "facts.json").read_text())
     for file, known in facts.items():
         run = load(folder / file)
@@ -109,9 +109,9 @@ def test_the_public_traces_agree_with_their_facts():
         assert run.ops.end_ns.max() == known["x_max_end"] * 1000
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the captured files")
+@pytest.mark.skipif(not ARTEFACTS.is_dir(), reason="needs the captured files")
 def test_tensorflows_timelines_have_every_op():
-    for file in SHARED.glob("*/timeline_*.json"):
+    for file in ARTEFACTS.glob("*/timeline_*.json"):
         facts = json.loads((file.parent / "facts.json").read_text())
         assert len(load(file).ops) == facts["run_metadata"]["num_nodes"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shared_data import ARTEFACTS
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
 from stepscope.export import FileWriter
@@ -13,7 +14,7 @@ from stepscope.export.records import frame
 from stepscope.metadata import RunMetadata, iter_runs, load
 
 DATA = Path(__file__).parents[2] / "data"
-SHARED = Path(__file__).parents[4] / "shared" / "artefacts" / "events_filewriter"
+SHARED = ARTEFACTS / "events_filewriter"
 SMALL = RunMetadata.FromString((DATA / "py_function" / "run_metadata.pb").read_bytes())
 LARGE = RunMetadata.FromString((DATA / "mlp_adam_refvars" / "run_metadata.pb").read_bytes())
 

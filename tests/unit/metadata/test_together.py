@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shared_data import ARTEFACTS
 from stepscope import _messages as pb
 from stepscope.metadata import RunMetadata, StringColumn, iter_runs
 from stepscope.metadata.together import TOGETHER, decode_together, decoded_ahead
 
 DATA = Path(__file__).parents[2] / "data"
-SHARED = Path(__file__).parents[4] / "shared" / "artefacts"
-FILES = sorted(p for root in (DATA, SHARED) for p in root.glob("**/run_metadata.pb"))
+FILES = sorted(p for root in (DATA, ARTEFACTS) for p in root.glob("**/run_metadata.pb"))
 
 
 def saved(folder, number, nodes=3, name="layer"):
