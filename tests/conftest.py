@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import random_examples  # noqa: F401 - its profiles hold for every random test
+import session_outcome
 from cluster_servers import Nursery, Servers
 from shared_data import PERFETTO
 from stepscope.graph import registry
@@ -31,12 +32,13 @@ CAPTURES = (
 )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Control-C reaches the tests that send it, also when the suite runs in the background.
 
     A shell starts background commands with the signal ignored, and children inherit that. Runs on
     TensorFlow are profiled unless a test says otherwise, whatever this machine has compiled.
     """
+    session_outcome.register(config)
     os.environ["STEPSCOPE_EXECUTOR"] = "off"
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
