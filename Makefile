@@ -7,11 +7,13 @@ DEV    := $(VENV)/.dev.stamp
 OLD    := .venv-tf215
 APT    := apt-get install --yes --no-install-recommends
 JOBS   ?= 2
+ROUNDS ?= 20
+LOAD   ?= 4
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-tf215 check bench bench-diff bench-workers fuzz search soak docs clean
+.PHONY: help demo browser pictures test test-hard test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -32,6 +34,27 @@ demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show whe
 test: check browser   ## everything: lint, types, import directions, all tests (with real TensorFlow)
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
+
+test-hard: $(DEV)   ## threads, deadlines and processes 20 times under load, then all on one busy core
+	-@$(BIN)/stepscope prepare
+	$(BIN)/python tests/hard/run_hard.py --rounds $(ROUNDS) --load $(LOAD) $(TESTS)
+
+test-py312: ; @$(MAKE) --no-print-directory other-python VERSION=3.12   ## all tests on Python 3.12, if there is one
+test-py313: ; @$(MAKE) --no-print-directory other-python VERSION=3.13   ## all tests on Python 3.13, if there is one
+
+.PHONY: other-python
+other-python:
+	@found=; \
+	for python in python$(VERSION) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(VERSION).*/bin/python; do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "$(VERSION)".split("."))))' \
+	    2>/dev/null && { found="$$python"; break; }; \
+	done; \
+	test -n "$$found" || { echo "There is no Python $(VERSION) here: nothing was tried."; exit 0; }; \
+	set -ex; \
+	test -x .venv-py$(VERSION)/bin/python || "$$found" -m venv .venv-py$(VERSION); \
+	.venv-py$(VERSION)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --editable '.[dev,tensorflow,parquet]'; \
+	.venv-py$(VERSION)/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile $(TESTS)
 
 $(OLD)/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(OLD)
@@ -89,4 +112,4 @@ docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python docs/make_ops_page.py
 
 clean:   ## remove what the other targets made
-	rm -rf $(VENV) $(OLD) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLD) .venv-py3.* demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

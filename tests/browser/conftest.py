@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from patience import patient
+
 
 @pytest.fixture(scope="session")
 def browser():
@@ -51,5 +53,5 @@ def serve():
     yield start
     for board in boards:
         board.terminate()
-        board.wait(timeout=30)
+        board.wait(timeout=patient(30))
         board.stderr.close()

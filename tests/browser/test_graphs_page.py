@@ -15,6 +15,7 @@ from PIL import Image
 
 import stepscope
 import stepscope.tf1 as tf1
+from patience import patient
 from stepscope.export import TensorBoardWriter
 
 FULL = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
@@ -22,7 +23,7 @@ STEPS = 2
 TAG = f"step_{STEPS - 1}"
 SETTLED = 700
 """Milliseconds: the page moves nodes to their places over half a second."""
-PATIENCE = 60_000
+PATIENCE = patient(60) * 1000
 """Milliseconds: how long a page may take on a machine that has other things to do."""
 PICTURES = os.environ.get("STEPSCOPE_PICTURES", "")
 

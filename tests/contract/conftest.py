@@ -29,6 +29,8 @@ import pytest
 from contract_engines import EmbeddedEngine, SessionEngine
 from contract_tensorflow import ENGINES
 
+from patience import patient
+
 _ALONE = "STEPSCOPE_TESTS_ALONE"
 _outcomes: dict[str, dict[str, str]] = {}
 
@@ -58,7 +60,7 @@ def _run_alone(path: Path, engine: str) -> dict[str, str]:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path),
              "-k", engine.replace(" ", " and "), f"--junitxml={report}"],
-            env=os.environ | {_ALONE: "1"}, capture_output=True, text=True, timeout=250,
+            env=os.environ | {_ALONE: "1"}, capture_output=True, text=True, timeout=patient(250),
         )  # fmt: skip
         assert report.is_file(), done.stdout + done.stderr
         cases = ElementTree.parse(report).iter("testcase")
@@ -133,7 +135,7 @@ class Stuck:
         self.ident = threading.get_ident()
         self.entered.set()
         try:
-            self.let_go.wait(30)
+            self.let_go.wait(patient(30))
             self.seen.append(value)
         finally:
             self.left.set()
@@ -154,7 +156,7 @@ class Stuck:
         """Let it go this long after it was entered."""
 
         def wait() -> None:
-            if self.entered.wait(30):
+            if self.entered.wait(patient(30)):
                 time.sleep(seconds)
             self.let_go.set()
 
@@ -167,4 +169,4 @@ def stuck():
     yield function
     function.let_go.set()
     if function.entered.is_set():
-        assert function.left.wait(30)
+        assert function.left.wait(patient(30))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from contract_programs import FED, around
 
+from patience import patient
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 
@@ -119,7 +120,7 @@ def test_the_program_is_usable_while_an_op_is_abandoned_and_after(engine, stuck)
     for _ in range(3):
         np.testing.assert_array_equal(program.run("before", FED), [2.0, 3.0])
     stuck.let_go.set()
-    assert stuck.left.wait(10)
+    assert stuck.left.wait(patient(10))
     np.testing.assert_array_equal(program.run("after", FED), [4.0, 6.0])
     metadata = program.traced("after", FED, timeout_in_ms=20_000)
     assert not engine.losses(metadata)
@@ -132,7 +133,7 @@ def test_what_an_abandoned_op_holds_is_left_alone(engine, stuck):
     for _ in range(20):
         program.run("before", {"x": np.array([50.0, 60.0], np.float32)})
     stuck.let_go.set()
-    assert stuck.left.wait(10)
+    assert stuck.left.wait(patient(10))
     np.testing.assert_array_equal(stuck.seen[0], [2.0, 3.0])
 
 
@@ -144,7 +145,7 @@ def test_metadata_of_a_run_that_timed_out_stays_as_it_was(engine, stuck):
     )
     shown = program.ran(metadata)
     stuck.let_go.set()
-    assert stuck.left.wait(10)
+    assert stuck.left.wait(patient(10))
     time.sleep(0.05)
     assert program.ran(metadata) == shown
     assert metadata.status.code == "DEADLINE_EXCEEDED"

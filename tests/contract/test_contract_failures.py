@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from contract_programs import FED, around
 
+from patience import patient
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 
@@ -125,7 +126,7 @@ def test_a_time_out(engine, stuck):
 
 def close_when_entered(program, entered, then=lambda: None):
     def close():
-        assert entered.wait(20)
+        assert entered.wait(patient(20))
         time.sleep(0.02)
         program.close()
         then()
@@ -142,7 +143,7 @@ def test_closing_the_session_abandons_a_python_op_on_a_pool(session_engine, stuc
     error, metadata, seconds = program.failing(
         engine.errors.CancelledError, "after", FED, timeout_in_ms=60_000
     )
-    closing.join(20)
+    closing.join(patient(20))
     assert seconds < 4
     assert "closed" in error.message
     assert error.run_metadata is metadata
@@ -161,11 +162,11 @@ def test_closing_does_not_wait_for_a_python_op(session_engine, stuck):
         )
     )
     run.start()
-    assert stuck.entered.wait(20)
+    assert stuck.entered.wait(patient(20))
     began = time.monotonic()
     program.close()
     assert time.monotonic() - began < 3
-    run.join(20)
+    run.join(patient(20))
 
 
 def blocked(ops):
@@ -186,7 +187,7 @@ def test_closing_the_session_wakes_a_blocked_dequeue(session_engine, place):
     program = engine.start(blocked)
     closing = close_when_entered(program, program.named["entered"])
     _, metadata, seconds = program.failing(engine.errors.CancelledError, "after", FED, **place)
-    closing.join(20)
+    closing.join(patient(20))
     assert seconds < 10
     assert_tells(engine, program, metadata, "CANCELLED")
     assert metadata.status.outcomes[0].outcome == "cancelled"
@@ -208,7 +209,7 @@ def interrupt_when(entered, then=None):
     """Send this process a real SIGINT as soon as the op is inside, and do something afterwards."""
 
     def send():
-        if entered.wait(20):
+        if entered.wait(patient(20)):
             time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGINT)
             if then is not None:
@@ -287,7 +288,7 @@ def test_control_c_in_a_program_of_its_own(engine):
     ) as process:
         assert process.stdout.readline() == "inside\n", process.stderr.read()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=patient(20))
     inside = ["inside"] if engine.names_what_was_interrupted() else []
     assert out == f"CANCELLED {inside} True True\n", err
     assert process.returncode == 0
@@ -298,7 +299,7 @@ def test_control_c_in_a_program_of_its_own(engine):
 
 def test_when_one_of_two_parallel_ops_fails_its_error_is_the_run_s(parallel_engine):
     engine = parallel_engine
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=patient(20))
 
     def fail(value):
         together.wait()
@@ -347,7 +348,7 @@ def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(
     engine = parallel_engine
 
     def fail(value):
-        assert stuck.entered.wait(20)
+        assert stuck.entered.wait(patient(20))
         raise ValueError("the cause")
 
     def build(ops):
@@ -380,7 +381,7 @@ def test_closing_the_session_ends_a_run_on_the_caller_s_thread_when_its_op_ends(
     error, metadata, _ = program.failing(
         engine.errors.CancelledError, "after", FED, inter_op_thread_pool=-1
     )
-    closing.join(20)
+    closing.join(patient(20))
     assert error.run_metadata is metadata
     assert metadata.status.code == "CANCELLED"
     assert {"before", "inside"} <= set(metadata.ops.name)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from contract_programs import side_by_side
 
+from patience import patient
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 
@@ -117,7 +118,7 @@ def test_sixteen_threads_on_one_program(engine):
     workers_before = set(engine.workers())
     program = engine.start(program_of(sleepers))
     program.run("init")
-    start = threading.Barrier(THREADS, timeout=30)
+    start = threading.Barrier(THREADS, timeout=patient(30))
     workers = [Worker(engine, program, n, start) for n in range(THREADS)]
     side_by_side([worker.work for worker in workers])
 
@@ -137,7 +138,7 @@ def test_sixteen_threads_on_one_program(engine):
     if engine.name == "embedded":
         assert left <= set(sleepers), "only threads of abandoned ops remain"
     for thread in left:
-        thread.join(10)
+        thread.join(patient(10))
         assert not thread.is_alive(), "and they end with their op"
 
 
@@ -164,7 +165,7 @@ def test_after_close_only_the_threads_of_abandoned_ops_remain(engine, stuck):
         assert left, "TensorFlow's session waits for the op to end"
     stuck.let_go.set()
     for thread in left:
-        thread.join(10)
+        thread.join(patient(10))
     assert set(engine.workers()) - before == set()
 
 
@@ -176,7 +177,9 @@ def test_many_abandoned_ops_do_not_starve_the_embedded_pool(embedded):
         x = ops.placeholder(ops.float32, [], name="x")
         return {
             "x": x,
-            "stuck": ops.py_func(lambda v: let_go.wait(30) and v, [x], ops.float32, name="stuck"),
+            "stuck": ops.py_func(
+                lambda v: let_go.wait(patient(30)) and v, [x], ops.float32, name="stuck"
+            ),
             "y": ops.add(x, 1.0, name="y"),
         }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from patience import patient
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions, ThreadPoolOptionProto
 
@@ -82,7 +83,7 @@ def test_the_configured_pool_also_serves_runs_that_could_stay_on_the_caller_s_th
 
 def test_a_pool_has_as_many_threads_as_it_was_given(session_engine):
     engine = session_engine
-    meeting = threading.Barrier(3, timeout=20)
+    meeting = threading.Barrier(3, timeout=patient(20))
 
     def build(ops):
         def meet():
@@ -213,7 +214,7 @@ def marks(order, gate):
 
         def note(value):
             if value == 0:
-                gate.wait(20)
+                gate.wait(patient(20))
             order.append(int(value))
             return value
 
@@ -242,7 +243,7 @@ def serve(engine, runs, workers=1):
     assert order == []
     gate.set()
     for thread in waiting:
-        thread.join(20)
+        thread.join(patient(20))
     program.close()
     return order[1:]
 
@@ -258,7 +259,11 @@ def test_runs_are_served_by_priority_and_then_oldest_first(session_engine):
         " serve(engine, [(1, 0), (2, 5), (3, 1), (4, 5)])])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patient(100),
     )
     alike, apart = ast.literal_eval(done.stdout.splitlines()[-1])
     assert alike == [1, 2, 3]
@@ -380,5 +385,5 @@ def test_a_run_that_waits_for_a_queue_does_not_keep_the_only_thread(session_engi
     for _ in takers:
         program.run("put", None, options)
     for taker in takers:
-        taker.join(20)
+        taker.join(patient(20))
     assert taken == [3.0] * 4

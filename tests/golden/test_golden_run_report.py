@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from patience import patient
 from stepscope.analysis import OpProfile, OpRow
 from stepscope.cli import report
 from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
@@ -138,7 +139,7 @@ def test_the_demo(tmp_path, width):
         env={**os.environ, "COLUMNS": str(width)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patient(120),
         check=True,
     )
     assert max(map(len, done.stderr.splitlines()[:10])) <= width

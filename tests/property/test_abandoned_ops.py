@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stepscope.tf1 as tf
+from patience import patient
 from random_examples import examples
 from stepscope.errors import DeadlineExceededError
 from stepscope.graph.build import apply_op
@@ -35,7 +36,7 @@ def _slow_add_kernel(_node):
         blocked = not GATE.open.is_set()
         if blocked:
             GATE.inside.release()
-            GATE.open.wait(30)
+            GATE.open.wait(patient(30))
             GATE.found.append((np.array(a), np.array(b)))
         result = np.add(a, b, out=out)
         if blocked:
@@ -126,7 +127,7 @@ def check_runs(session, x, total, before, after, later):
     finally:
         GATE.open.set()
     if abandoned:
-        assert GATE.done.acquire(timeout=30)
+        assert GATE.done.acquire(timeout=patient(30))
         ((a, b),) = GATE.found
         wanted_a, wanted_b, _ = expected_of(fed, before, after)
         np.testing.assert_array_equal(a, wanted_a)

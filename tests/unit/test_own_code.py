@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from patience import patient
 from stepscope import own_code
 
 PACKAGE = Path(stepscope.__file__).parent
@@ -58,8 +59,8 @@ def run(folder, text, *arguments):
     found = {"PYTHONPATH": str(folder), "COLUMNS": "200", "TF_CPP_MIN_LOG_LEVEL": "3"}
     return script, subprocess.run(
         [sys.executable, "-m", "stepscope", "run", *arguments, "--out", "out", script.name],
-        cwd=folder, env={**os.environ, **found}, capture_output=True, text=True, timeout=300,
-        check=False,
+        cwd=folder, env={**os.environ, **found}, capture_output=True, text=True, check=False,
+        timeout=patient(300),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from patience import patient
 from stepscope.metadata import Recording, RunMetadata, load
 from stepscope.whole_files import write_whole
 
@@ -44,7 +45,7 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     metadata = RunMetadata()
     metadata.record(Recording(engine="embedded"))
     metadata.save(pipe)
-    reader.join(60)
+    reader.join(patient(60))
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert os.listdir(tmp_path) == ["pipe"]
     (tmp_path / "copy.pb").write_bytes(read[0])

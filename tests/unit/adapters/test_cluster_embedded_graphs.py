@@ -10,6 +10,7 @@ import pytest
 
 import stepscope
 from cluster_servers import Servers
+from patience import patient
 from stepscope import errors
 from stepscope import tf1 as tf
 from stepscope.analysis.messages import traffic
@@ -245,7 +246,7 @@ def test_threads_share_a_session_while_its_graph_grows(target):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(patient(60))
         assert session.run(count) == 4.0
     assert sorted(value for value, _ in found) == [0.5, 1.5, 2.5, 3.5]
 

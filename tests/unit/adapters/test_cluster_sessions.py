@@ -11,6 +11,7 @@ import pytest
 
 import stepscope
 from cluster_servers import Servers
+from patience import patient
 from stepscope import errors
 from stepscope.analysis.messages import traffic
 from stepscope.options import RunOptions, run_option_fields
@@ -286,7 +287,7 @@ def test_runs_side_by_side_each_have_their_own_rows(session):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     alone = sorted(traced(session)[1].ops.name)
     assert [sorted(metadata.ops.name) for metadata in found] == [alone] * 9
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from models import counted
 
+from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
@@ -72,7 +73,7 @@ def all_at_once(runners):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(240)
+        thread.join(patient(240))
     assert not any(thread.is_alive() for thread in threads)
     assert errors == []
     return found
@@ -110,7 +111,7 @@ def test_a_run_waits_only_for_runs_that_were_under_way(tensorflow):
 
     def held(x):
         inside.set()
-        assert let_go.wait(30)
+        assert let_go.wait(patient(30))
         return x
 
     slow = tf.function(lambda x: tf.numpy_function(held, [x], tf.float32))
@@ -121,11 +122,11 @@ def test_a_run_waits_only_for_runs_that_were_under_way(tensorflow):
         target=lambda: adapter.run(slow, tf.ones([]), options=SOFTWARE, run_metadata=slow_metadata)
     )
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(patient(30))
     timer = threading.Timer(0.3, let_go.set)
     metadata = RunMetadata()
     adapter.run(lambda: (quick(), timer.start()), options=SOFTWARE, run_metadata=metadata)
-    thread.join(30)
+    thread.join(patient(30))
     assert "MatMul" in list(metadata.ops.op)
     assert "PyFunc" not in list(metadata.ops.op)
     assert "PyFunc" in list(slow_metadata.ops.op)

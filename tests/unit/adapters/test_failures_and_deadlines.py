@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from patience import patient
 from stepscope import errors
 from stepscope.adapters import tensorflow as adapter
 from stepscope.metadata import RunMetadata
@@ -288,7 +289,7 @@ def test_an_op_of_another_thread_is_not_cancelled_with_it(tensorflow):
         timeout_in_ms=100,
     )
     queue.enqueue(5.0)
-    other.join(20)
+    other.join(patient(20))
     assert taken == [5.0]
 
 
@@ -349,7 +350,7 @@ def napping(request, tensorflow):
     let_go = threading.Event()
 
     def nap(x):
-        let_go.wait(20)
+        let_go.wait(patient(20))
         return x
 
     graph = tf.Graph()

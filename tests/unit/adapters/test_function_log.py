@@ -12,6 +12,7 @@ import pytest
 from output_shapes import shapes_of
 
 import stepscope
+from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import node_log_build
 from stepscope.adapters.tensorflow.function_log import log_of_call
@@ -206,7 +207,7 @@ def test_threads_keep_their_calls_apart_and_do_not_wait_for_each_other(tensorflo
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     assert not any(thread.is_alive() for thread in threads)
     assert not errors
 
@@ -259,7 +260,7 @@ def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(AUTOMATIC)],
         env=os.environ | {node_log_build.SWITCH: switch},
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=patient(100), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     # The first run of a function is profiled: it may be warm, and is not to be made ready anew.

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from patience import patient
 from unit.adapters import out_of_memory_programs as programs
 
 CHUNK = re.compile(r"InUse at ([0-9a-f]+) of size (\d+)")
@@ -44,7 +45,7 @@ def outcomes(tensorflow, tmp_path_factory):
             )
             stack.callback(started[name].wait)
             stack.callback(started[name].kill)
-        codes = {name: process.wait(110) for name, process in started.items()}
+        codes = {name: process.wait(patient(110)) for name, process in started.items()}
     found = {}
     for name, code in codes.items():
         text = logs[name].read_text()

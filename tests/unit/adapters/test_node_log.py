@@ -9,6 +9,7 @@ import pytest
 from output_shapes import shapes_of
 
 import stepscope
+from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import node_log_build
 from stepscope.options import RunOptions
@@ -168,7 +169,7 @@ def test_a_deadline_names_the_op_that_was_late(tensorflow, prepared, wait):
     let_go = threading.Event()
 
     def stay(value):
-        let_go.wait(30)
+        let_go.wait(patient(30))
         return value
 
     with v1.Graph().as_default() as graph:
@@ -258,7 +259,7 @@ def test_threads_that_share_a_session_keep_their_ops_apart(tensorflow, prepared)
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(patient(60))
     assert not errors
     assert found == {number: {40} for number in range(8)}
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 import stepscope
+from patience import patient
 from stepscope.adapters.tensorflow import profiler
 
 
@@ -43,12 +44,12 @@ def test_runs_that_wait_for_each_other_do_not_wait_for_ever(tensorflow, monkeypa
 
     taking = threading.Thread(target=lambda: stepscope.run(take, run_metadata=taken), daemon=True)
     taking.start()
-    assert inside.wait(30)
+    assert inside.wait(patient(30))
     puts = [stepscope.RunMetadata(), stepscope.RunMetadata()]
     began = time.monotonic()
     for metadata in puts:
         stepscope.run(put, run_metadata=metadata)
-    taking.join(20)
+    taking.join(patient(20))
     assert not taking.is_alive()
     assert time.monotonic() - began < 15
     assert all("QueueEnqueueV2" in metadata.ops.op for metadata in puts)

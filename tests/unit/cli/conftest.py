@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import patient
 from stepscope.cli.command_line import run_command_line
 
 
@@ -23,7 +24,7 @@ def stepscope(tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
             **options,
         )
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from patience import patient
 from stepscope.analysis import WorkerRuns, network, workers_at
 
 pytestmark = pytest.mark.tensorflow
@@ -128,7 +129,7 @@ class Launched:
             for name, process in self._processes.items():
                 if name in terminated:
                     process.terminate()
-                self._said[name] = process.communicate(timeout=100)[0]
+                self._said[name] = process.communicate(timeout=patient(100))[0]
                 self.codes[name] = process.returncode
         finally:
             for process in self._processes.values():

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import patient
+
 BIN = Path(sys.executable).parent
 
 
@@ -18,7 +20,7 @@ def test_the_script_is_one_of_that_shell(shell, command, tmp_path):
     assert "stepscope" in out
     if shutil.which(shell) is not None:
         (tmp_path / "script").write_text(out)
-        subprocess.run([shell, "-n", "script"], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([shell, "-n", "script"], cwd=tmp_path, check=True, timeout=patient(60))
 
 
 @pytest.mark.skipif(not (BIN / "stepscope").exists(), reason="the command is not installed")
@@ -42,7 +44,7 @@ def test_bash_completes(words, wanted, tmp_path):
         env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
     )
     assert wanted in done.stdout.split(), done.stderr
 

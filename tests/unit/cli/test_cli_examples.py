@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from patience import patient
 from stepscope.metadata import load
 
 
@@ -90,7 +91,7 @@ def test_the_same_programs_run_on_tensorflow(tf, examples, tmp_path, program):
         env={**os.environ, **quiet},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patient(120),
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -105,7 +106,7 @@ def on_tensorflow(command, directory):
         env={**os.environ, **quiet, "TF_ENABLE_ONEDNN_OPTS": "0"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patient(120),
         check=False,
     )
     assert done.returncode == 0, done.stderr

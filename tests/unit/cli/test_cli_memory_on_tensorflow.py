@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import stepscope
+from patience import patient
 
 SCRIPT = """
 import tensorflow as tf
@@ -42,7 +43,7 @@ def recorded(tensorflow, tmp_path_factory):
     done = subprocess.run(
         [sys.executable, *command, str(script)],
         cwd=folder, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
-        capture_output=True, text=True, timeout=110, check=True,
+        capture_output=True, text=True, timeout=patient(110), check=True,
     )  # fmt: skip
     return folder / "out", done
 
@@ -93,7 +94,7 @@ def test_it_is_for_tensorflow_alone(tmp_path):
     script.write_text("print('never')\n")
     done = subprocess.run(
         [sys.executable, "-m", "stepscope", "run", "--memory", str(script)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, timeout=patient(60),
     )  # fmt: skip
     assert done.returncode == 2
     assert "--memory and --memory-limit are for TensorFlow" in done.stderr

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from patience import patient
 from stepscope.metadata import load
 
 SUM = """\
@@ -190,7 +191,7 @@ def test_ctrl_c_still_writes(script, tmp_path):
         while process.stdout.readline() != "ready\n":
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=patient(60))
     assert process.returncode == 130
     assert "KeyboardInterrupt" in errors
     assert "AddV2" in errors

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from patience import patient
 from stepscope.cli import tables
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
@@ -206,7 +207,7 @@ def test_colour_is_for_terminals(saved, stepscope, tmp_path):
     except OSError:
         pass  # the other end of a terminal is closed so
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(patient(60)) == 0
     assert b"\x1b[1m" in seen
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from patience import patient
 from stepscope.cli.script_imports import tensorflow_use
 from stepscope.metadata import load
 from stepscope.metadata.xplane import Space
@@ -281,7 +282,7 @@ def execute(command, directory):
         env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patient(120),
         check=False,
     )
 
@@ -512,7 +513,13 @@ def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
     loud = {**os.environ, **ENVIRONMENT, "TF_CPP_MIN_LOG_LEVEL": "0"}
     command = [sys.executable, "-m", "stepscope", "run", "--steps", "5:", "--limit", "1", script]
     done = subprocess.run(
-        command, cwd=tmp_path, env=loud, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=tmp_path,
+        env=loud,
+        capture_output=True,
+        text=True,
+        timeout=patient(120),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "cpu_feature_guard" in done.stderr

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from patience import patient
+
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples" / "tf1"
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
@@ -43,7 +45,7 @@ def outputs(tmp_path_factory):
                 env={**os.environ, **QUIET},
                 capture_output=True,
                 text=True,
-                timeout=180,
+                timeout=patient(180),
                 check=False,
             )
             assert done.returncode == 0, done.stderr

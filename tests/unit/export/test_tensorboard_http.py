@@ -18,6 +18,7 @@ from tensorboard.compat.proto import config_pb2, graph_pb2
 
 import stepscope
 import stepscope.tf1 as tf1
+from patience import patient
 from stepscope.analysis import op_profile
 from stepscope.export import FileWriter, TensorBoardWriter
 from stepscope.metadata import Recording, RunMetadata, Status
@@ -116,7 +117,7 @@ def ask(request, logdir):
 
         def get(path, plugin="graphs", **query):
             url = f"{address[0]}data/plugin/{plugin}/{path}?{urllib.parse.urlencode(query)}"
-            with urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(url, timeout=patient(60)) as answer:
                 return answer.read()
 
         give_up = time.monotonic() + 120
@@ -125,7 +126,7 @@ def ask(request, logdir):
         yield get
     finally:
         board.terminate()
-        board.wait(timeout=30)
+        board.wait(timeout=patient(30))
         board.stderr.close()
 
 

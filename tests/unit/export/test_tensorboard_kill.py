@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import patient
+
 KILLS = 200
 
 # It forks, so it must be small: no TensorFlow, no NumPy threads, nothing of the test process.
@@ -68,7 +70,7 @@ def test_a_killed_writer_loses_nothing_it_reported(tensorflow, tmp_path):
         check=True,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patient(110),
     )
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(runs) == KILLS

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from patience import patient
 from stepscope.metadata import load
 from stepscope.metadata.xplane import XSpace
 
@@ -128,6 +129,10 @@ def test_a_real_profile_in_a_logdir(tmp_path, tensorflow):
         f"print(len(load({str(tmp_path)!r})[0].ops))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=patient(100),
+        check=True,
     )
     assert int(done.stdout) == len(run.ops)

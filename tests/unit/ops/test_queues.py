@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from patience import patient
 from stepscope.errors import CancelledError, DeadlineExceededError, OutOfRangeError
 from stepscope.graph.dtypes import int32
 from stepscope.graph.graph import Graph
@@ -19,7 +20,7 @@ from stepscope.options import RunOptions
 from stepscope.runtime import Session
 from stepscope.runtime.cancellation import CancellationToken
 
-TIMEOUT = 30
+TIMEOUT = patient(30)
 
 
 class Run:

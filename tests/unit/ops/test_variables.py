@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from patience import patient
 from stepscope.errors import FailedPreconditionError, InvalidArgumentError
 from stepscope.graph.dtypes import float32, int64, string
 from stepscope.graph.graph import Graph, GraphKeys
@@ -39,7 +40,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     assert not any(thread.is_alive() for thread in threads)
     assert failures == []
 

@@ -12,6 +12,7 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as tf
+from patience import patient
 from stepscope.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
@@ -298,17 +299,17 @@ def test_what_another_thread_ended_earlier_frees_nothing_too_early(
         name = self.table.plan.nodes[task.step].name
         if name == "late":
             late_ended.set()
-            assert early_counted.wait(20)
+            assert early_counted.wait(patient(20))
         owners = count(self, task, *rest)
         if name == "late":
             late_counted.set()
         elif name == "early":
             early_counted.set()
-            assert late_counted.wait(20)
+            assert late_counted.wait(patient(20))
         return owners
 
     def gate() -> Any:
-        assert late_ended.wait(20)
+        assert late_ended.wait(patient(20))
         return np.ones(N, np.float32)
 
     opened = tf.py_func(gate, [], tf.float32)

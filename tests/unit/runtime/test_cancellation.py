@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from patience import patient
 from stepscope.errors import CancelledError, DeadlineExceededError
 from stepscope.runtime.cancellation import CancellationToken
 
@@ -75,7 +76,7 @@ def test_a_callback_may_use_the_token():
 
 def test_of_many_threads_that_cancel_one_wins():
     token, won = CancellationToken(), []
-    start = threading.Barrier(8, timeout=20)
+    start = threading.Barrier(8, timeout=patient(20))
 
     def work():
         start.wait()

@@ -13,6 +13,7 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as st
+from patience import patient
 from stepscope import errors
 from stepscope._messages import Event
 from stepscope.runtime import debug_files
@@ -455,7 +456,7 @@ def test_nothing_is_published_after_the_run_ended():
 
     def slow(a):
         entered.set()
-        release.wait(20)
+        release.wait(patient(20))
         ended.set()
         return a
 
@@ -474,9 +475,9 @@ def test_nothing_is_published_after_the_run_ended():
             assert caught.value.run_metadata.status.in_flight == ["y"]
             workers = set(threading.enumerate()) - before
             release.set()
-            assert ended.wait(20)
+            assert ended.wait(patient(20))
         for thread in workers:
-            thread.join(20)
+            thread.join(patient(20))
     finally:
         stop()
     assert seen == ["x"]

@@ -14,6 +14,7 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as tf
+from patience import patient
 from stepscope.errors import InvalidArgumentError, ResourceExhaustedError
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import plan
@@ -388,7 +389,7 @@ def test_eight_threads_that_run_out_of_memory(pooled, monkeypatch):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(patient(60))
         assert not wrong
         assert len(outcomes) == 96
         assert set(outcomes) <= {True, None}
@@ -433,8 +434,8 @@ def test_the_limit_of_the_process_in_a_process_of_its_own(tmp_path):
     )
     for pool in ("-1", "0"):
         done = subprocess.run(
-            [sys.executable, "-c", script, pool], capture_output=True, text=True, timeout=100,
-            check=False,
+            [sys.executable, "-c", script, pool], capture_output=True, text=True, check=False,
+            timeout=patient(100),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()

@@ -8,6 +8,7 @@ import threadpoolctl
 
 import stepscope
 import stepscope.tf1 as tf
+from patience import patient
 from stepscope.options import RunOptions
 from stepscope.runtime.blas_threads import BlasThreads
 
@@ -95,7 +96,7 @@ def test_branches_of_other_work_go_to_the_pool():
 
 
 def test_a_function_that_may_wait_leaves_the_others_their_threads():
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=patient(30))
 
     def meet(x):
         both.wait()

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from patience import patient
 from stepscope.options import ConfigProto, ThreadPoolOptionProto
 from stepscope.runtime.pools import PoolSet, WorkerPool, own_pool, shared_pool
 from stepscope.runtime.run_handler import RunHandler, hold_run_handler_pool
@@ -18,7 +19,7 @@ def pool():
 
 
 def wait(event):
-    assert event.wait(20)
+    assert event.wait(patient(20))
 
 
 def test_threads_start_on_demand_and_have_the_pool_s_name(pool):
@@ -32,7 +33,7 @@ def test_threads_start_on_demand_and_have_the_pool_s_name(pool):
 
 def test_as_many_tasks_run_at_once_as_the_pool_is_large(pool):
     for _ in range(20):
-        meeting = threading.Barrier(3, timeout=20)
+        meeting = threading.Barrier(3, timeout=patient(20))
         pool.submit(meeting.wait)
         pool.submit(meeting.wait)
         meeting.wait()
@@ -42,17 +43,17 @@ def test_as_many_tasks_run_at_once_as_the_pool_is_large(pool):
 def test_no_more_threads_than_the_size(pool):
     gate, done = threading.Event(), threading.Semaphore(0)
     for _ in range(10):
-        pool.submit(lambda: (gate.wait(20), done.release()))
+        pool.submit(lambda: (gate.wait(patient(20)), done.release()))
     assert pool.thread_count == 2
     gate.set()
     for _ in range(10):
-        assert done.acquire(timeout=20)
+        assert done.acquire(timeout=patient(20))
 
 
 def test_tasks_are_taken_by_rank_then_in_order():
     pool = own_pool("ranked", 1)
     gate, started, order, done = threading.Event(), threading.Event(), [], threading.Event()
-    pool.submit(lambda: (started.set(), gate.wait(20)))
+    pool.submit(lambda: (started.set(), gate.wait(patient(20))))
     wait(started)
     for rank, name in [((0, 0), "a"), ((0, 0), "b"), ((-5, 9), "c"), ((-5, 1), "d"), ((1, 0), "e")]:
         pool.submit(lambda name=name: order.append(name), rank)
@@ -76,7 +77,7 @@ def test_a_worker_that_waits_inside_an_op_gives_up_its_place():
     def waits():
         with pool.away():
             inside.set()
-            gate.wait(20)
+            gate.wait(patient(20))
 
     pool.submit(waits)
     wait(inside)
@@ -95,18 +96,18 @@ def test_of_too_many_workers_one_ends_although_there_is_work():
     def hangs():
         first.append(threading.current_thread())
         inside.set()
-        gate.wait(20)
+        gate.wait(patient(20))
 
     pool.submit(hangs)
     wait(inside)
     pool.give_up_on(first[0])
     busy = threading.Event()
-    pool.submit(lambda: (busy.set(), gone.wait(20)))
+    pool.submit(lambda: (busy.set(), gone.wait(patient(20))))
     wait(busy)
     ran = []
     pool.submit(lambda: ran.append(threading.current_thread()))
     gate.set()
-    first[0].join(20)
+    first[0].join(patient(20))
     assert not first[0].is_alive()
     assert ran == [], "one thread computes at a time"
     gone.set()
@@ -122,7 +123,7 @@ def test_a_stuck_worker_is_replaced_and_ends_when_it_comes_back():
     def hangs():
         stuck.append(threading.current_thread())
         inside.set()
-        gate.wait(20)
+        gate.wait(patient(20))
 
     pool.submit(hangs)
     wait(inside)
@@ -133,7 +134,7 @@ def test_a_stuck_worker_is_replaced_and_ends_when_it_comes_back():
     pool.release()
     assert stuck[0].is_alive(), "a release does not wait for it"
     gate.set()
-    stuck[0].join(20)
+    stuck[0].join(patient(20))
     assert not stuck[0].is_alive()
     assert pool.thread_count == 0
 
@@ -146,23 +147,23 @@ def test_release_is_done_as_soon_as_the_last_worker_is_given_up_on():
     def hangs():
         stuck.append(threading.current_thread())
         inside.set()
-        gate.wait(20)
+        gate.wait(patient(20))
 
     pool.submit(hangs)
     wait(inside)
     released = threading.Event()
-    threading.Thread(target=lambda: (pool.release(timeout=15), released.set())).start()
+    threading.Thread(target=lambda: (pool.release(timeout=patient(15)), released.set())).start()
     assert not released.wait(0.05)
     pool.give_up_on(stuck[0])
     wait(released)
     gate.set()
-    stuck[0].join(20)
+    stuck[0].join(patient(20))
 
 
 def test_what_was_submitted_before_the_end_still_runs():
     pool = own_pool("last", 1)
     order, gate, inside = [], threading.Event(), threading.Event()
-    pool.submit(lambda: (inside.set(), gate.wait(20)))
+    pool.submit(lambda: (inside.set(), gate.wait(patient(20))))
     wait(inside)
     pool.submit(lambda: order.append("late"))
     threading.Timer(0.02, gate.set).start()

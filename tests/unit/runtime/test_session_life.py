@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stepscope.tf1 as st
+from patience import patient
 from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions
@@ -206,7 +207,7 @@ def test_close_does_not_wait_for_an_op_beside_one_that_failed():
     gate, raising = threading.Event(), threading.Event()
 
     def slow(value):
-        gate.wait(30)
+        gate.wait(patient(30))
         return value
 
     def bad(_value):
@@ -222,7 +223,7 @@ def test_close_does_not_wait_for_an_op_beside_one_that_failed():
     session = st.Session(graph=graph)
 
     def close_later():
-        assert raising.wait(20)
+        assert raising.wait(patient(20))
         time.sleep(0.3)
         session.close()
 

@@ -11,6 +11,7 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as tf
+from patience import patient
 
 FULL = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
 
@@ -38,7 +39,7 @@ def test_each_run_names_the_thread_it_is_on_by_the_name_it_has_now():
     for _ in range(2):
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        thread.join(60)
+        thread.join(patient(60))
     assert [said for said, _ in found] == [true for _, true in found]
     assert len(found) == 4
     assert threads_of(session, x)[0] == threading.get_native_id()
@@ -65,5 +66,5 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_a_thread_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, timeout=patient(100))
     assert done.returncode == 0, done.stderr.decode()
