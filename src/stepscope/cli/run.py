@@ -33,7 +33,14 @@ DEFAULT_TOP = 20
     "--engine",
     type=click.Choice(["embedded", "tensorflow"]),
     help="What executes the script's runs. There is no falling back from one to the other."
-    "  [default: tensorflow if it is installed and the script imports it, else embedded]",
+    "  [default: tensorflow if it is installed and the program imports it, else embedded]",
+)
+@click.option(
+    "-m",
+    "--module",
+    "is_module",
+    is_flag=True,
+    help="SCRIPT is the name of a module (package.module), found and run as python -m does.",
 )
 @click.option(
     "--steps",
@@ -99,6 +106,7 @@ DEFAULT_TOP = 20
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
 def command(
     engine: str | None,
+    is_module: bool,
     steps: str | None,
     every_n: int | None,
     limit: int | None,
@@ -122,18 +130,19 @@ def command(
     goes to stderr, and the runs of a script that fails are written all the same.
     """
     from stepscope.cli import script_engines
+    from stepscope.cli.program import Module, Script
     from stepscope.cli.recorded_runs import RecordedRuns
-    from stepscope.cli.script import Script
 
     schedule = _schedule(steps, every_n)
-    found = Script(script)
-    chosen = script_engines.choose(engine, found.source, tf1)
+    found = Module(script) if is_module else Script(script)
+    chosen = script_engines.choose(engine, found, tf1)
     runs = RecordedRuns(out or Path("stepscope-out") / found.name, limit)
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     status = found.run(arguments, chosen.failed)
-    finish = functools.partial(_finish, runs, chosen, script, trace, top, status)
+    shown = f"-m {script}" if is_module else script
+    finish = functools.partial(_finish, runs, chosen, shown, trace, top, status)
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
@@ -208,7 +217,7 @@ def _remarks(
 def _without_runs(engine: ScriptEngine, status: Any) -> list[str]:
     """Why there is nothing to show, and what to do about it."""
     from stepscope.cli import wording
-    from stepscope.cli.script import INTERRUPTED
+    from stepscope.cli.program import INTERRUPTED
 
     none = "no run was recorded: the script"
     made = engine.made()

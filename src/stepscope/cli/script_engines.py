@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli import script_data, wording
-from stepscope.cli.script_imports import tensorflow_use
+from stepscope.cli.program_imports import version_1_use
 from stepscope.errors import StepscopeError
 from stepscope.scheduling import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from stepscope.adapters.tensorflow.scripts import ScriptRecorder
+    from stepscope.cli.program import Program
     from stepscope.cli.recorded_runs import Add, RecordedRuns
     from stepscope.metadata import RunMetadata
     from stepscope.scheduling import Schedule
@@ -63,23 +64,26 @@ class ScriptEngine(ABC):
         return []
 
 
-def choose(engine: str | None, source: bytes, tf1: bool | None) -> ScriptEngine:
-    """The engine asked for; without a wish TensorFlow, if it is there and the script imports it."""
+def choose(engine: str | None, program: Program, tf1: bool | None) -> ScriptEngine:
+    """The engine asked for; without a wish, whichever the program turns out to use.
+
+    Nothing of the program is read for that: TensorFlow is used when the program imports it, in
+    whichever of its modules. Where it is not installed, the embedded engine stands in its place.
+    """
     from stepscope.adapters.tensorflow import script_patches
 
-    use = tensorflow_use(source)
-    if engine is None:
-        engine = "tensorflow" if use.imports and script_patches.installed() else "embedded"
-    if engine == "embedded":
+    there = script_patches.installed()
+    if engine == "embedded" or (engine is None and not there):
         if tf1 is False:
             raise StepscopeError("--no-tf1: the embedded engine has TensorFlow 1's names only")
-        return Embedded()
-    if not script_patches.installed():
+        return Embedded(in_tensorflows_place=True)
+    if not there:
         raise StepscopeError(
             "--engine tensorflow: TensorFlow is not installed; pip install tensorflow, or run "
             "TensorFlow 1 graphs without it: --engine embedded"
         )
-    return TensorFlow(asked=bool(tf1), found="" if tf1 is not None else use.version_1)
+    tensorflow = TensorFlow(program, tf1)
+    return tensorflow if engine else Whichever(tensorflow, Embedded(in_tensorflows_place=False))
 
 
 class Embedded(ScriptEngine):
@@ -90,7 +94,9 @@ class Embedded(ScriptEngine):
         "--engine tensorflow"
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_tensorflows_place: bool = True) -> None:
+        """With `in_tensorflows_place`, `import tensorflow` gives this engine, too."""
+        self._in_tensorflows_place = in_tensorflows_place
         self._made = 0
         self._counting = threading.Lock()
 
@@ -106,7 +112,8 @@ class Embedded(ScriptEngine):
 
             return recording(maybe, level)
 
-        shim.install()
+        if self._in_tensorflows_place:
+            shim.install()
         runs.record(source)
 
     def _next(self) -> int:
@@ -128,7 +135,6 @@ class Embedded(ScriptEngine):
         return self._made
 
 
-@dataclass
 class TensorFlow(ScriptEngine):
     """The real one."""
 
@@ -137,12 +143,12 @@ class TensorFlow(ScriptEngine):
         "code that executes an op"
     )
 
-    asked: bool
-    """Whether TensorFlow 1's names were asked for."""
-    found: str
-    """What in the script says that it needs them, if anything does."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, program: Program, tf1: bool | None) -> None:
+        """`tf1` says whether the program gets TensorFlow 1's names; None: where it uses them."""
+        self._program = program
+        self._tf1 = tf1
+        self._found = ""
+        """What in the program says that it needs TensorFlow 1's names, once that is known."""
         self._recorder: ScriptRecorder | None = None
         self._memory = False
 
@@ -160,16 +166,27 @@ class TensorFlow(ScriptEngine):
         def source(add: Any) -> Iterator[None]:
             recorder = ScriptRecorder(add, level, schedule, runs.limit, memory=self._memory)
             self._recorder = recorder
-            as_tensorflow1 = self.asked or bool(self.found)
-            if as_tensorflow1:
-                script_data.provide()
-            script_patches.install(recorder, as_tensorflow1=as_tensorflow1)
+            script_patches.install(
+                recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package
+            )
             try:
                 yield
             finally:
                 recorder.stop()
 
         runs.record(source)
+
+    def _as_tensorflow1(self) -> bool:
+        """TensorFlow was imported: whether the program wants version 1's names."""
+        from stepscope.adapters.tensorflow.script_patches import is_library
+
+        if self._tf1 is None:
+            program = self._program
+            self._found = version_1_use(program.source, program.package, is_library)
+        wanted = bool(self._tf1 or self._found)
+        if wanted:
+            script_data.provide()
+        return wanted
 
     def name(self, runs: RecordedRuns) -> str:
         from stepscope.adapters.tensorflow import script_patches
@@ -179,10 +196,10 @@ class TensorFlow(ScriptEngine):
         text = f"tensorflow {script_patches.version()}"
         if shown:
             text += f" ({', '.join(shown)})"
-        if self.asked:
+        if self._tf1:
             text += " as TensorFlow 1"
-        elif self.found:
-            text += f" as TensorFlow 1, because of {self.found}"
+        elif self._found:
+            text += f" as TensorFlow 1, because of {self._found}"
         return text
 
     def failed(self, error: BaseException) -> None:
@@ -200,3 +217,52 @@ class TensorFlow(ScriptEngine):
 
     def problems(self) -> list[str]:
         return self._recorder.problems if self._recorder is not None else []
+
+
+class Whichever(ScriptEngine):
+    """TensorFlow from the moment that the program imports it, and the embedded engine all along.
+
+    A program may use both, to compare them: each numbers its own runs.
+    """
+
+    def __init__(self, tensorflow: TensorFlow, embedded: Embedded) -> None:
+        self._tensorflow = tensorflow
+        self._embedded = embedded
+        self._memory = False
+
+    @property
+    def _used(self) -> Sequence[ScriptEngine]:
+        """What executed runs; where nothing did, what would have."""
+        engines = [engine for engine in (self._tensorflow, self._embedded) if engine.made()]
+        return engines or [self._tensorflow if "tensorflow" in sys.modules else self._embedded]
+
+    @property
+    def counts(self) -> str:  # type: ignore[override]
+        return self._used[0].counts
+
+    def follow_memory(self, limit_mb: int | None) -> None:
+        self._memory = True
+        self._tensorflow.follow_memory(limit_mb)
+
+    def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
+        self._tensorflow.record(runs, level, schedule)
+        self._embedded.record(runs, level, schedule)
+
+    def name(self, runs: RecordedRuns) -> str:
+        return " and ".join(engine.name(runs) for engine in self._used)
+
+    def failed(self, error: BaseException) -> None:
+        self._tensorflow.failed(error)
+        self._embedded.failed(error)
+
+    def made(self) -> int:
+        return self._tensorflow.made() + self._embedded.made()
+
+    def losses(self) -> list[str]:
+        unheeded = []
+        if self._memory and "tensorflow" not in sys.modules:
+            unheeded = ["allocations (--memory): the program did not import TensorFlow"]
+        return [*unheeded, *self._tensorflow.losses(), *self._embedded.losses()]
+
+    def problems(self) -> list[str]:
+        return [*self._tensorflow.problems(), *self._embedded.problems()]

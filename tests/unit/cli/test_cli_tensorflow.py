@@ -16,7 +16,6 @@ import pytest
 
 import stepscope
 from patience import patient
-from stepscope.cli.script_imports import tensorflow_use
 from stepscope.metadata import load
 from stepscope.metadata.xplane import Space
 
@@ -529,31 +528,6 @@ def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
 
 
 # -- choosing the engine -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("source", "imports", "version_1"),
-    [
-        ("import tensorflow as tf\ntf.Session()", True, "tf.Session in line 2"),
-        ("from tensorflow import keras", True, ""),
-        ("import keras", True, ""),
-        ("def f():\n    import tensorflow.compat.v1 as tf\n    tf.Session()", True, ""),
-        ("import tensorflow as tf\ntf = tf.compat.v1\ntf.Session()", True, ""),
-        ("from tensorflow import placeholder as p", True, "tensorflow.placeholder in line 1"),
-        ("import tensorflow\ntensorflow.layers.dense", True, "tensorflow.layers in line 2"),
-        ("import tensorflow as tf\ntf.function", True, ""),
-        (
-            "from tensorflow.examples.tutorials.mnist import input_data",
-            True,
-            "tensorflow.examples.tutorials.mnist in line 1",
-        ),
-        ("import tensorflowjs, numpy\nfrom . import tensorflow", False, ""),
-        ("print 'Python 2'", False, ""),
-    ],
-)
-def test_what_a_script_says_about_tensorflow(source, imports, version_1):
-    use = tensorflow_use(source.encode())
-    assert (use.imports, use.version_1) == (imports, version_1)
 
 
 def hide_tensorflow(directory):

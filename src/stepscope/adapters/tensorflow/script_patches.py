@@ -13,7 +13,6 @@ import functools
 import importlib
 import importlib.util
 import logging
-import os
 import sys
 import sysconfig
 import threading
@@ -53,21 +52,37 @@ def version() -> str:
     return str(getattr(sys.modules.get(_NAME), "__version__", "of unknown version"))
 
 
-def install(recorder: ScriptRecorder, *, as_tensorflow1: bool = False) -> None:
+def install(
+    recorder: ScriptRecorder, *, as_tensorflow1: Callable[[], bool], package: str = ""
+) -> None:
     """Record whatever this process runs on TensorFlow, as soon as it imports it.
 
-    With `as_tensorflow1` the user's own modules get TensorFlow 1's names for `import tensorflow`,
-    with version 2's behaviour off; libraries get TensorFlow as it is.
+    `as_tensorflow1` is asked once, when TensorFlow is there. Where it says so, the program's own
+    modules get TensorFlow 1's names for `import tensorflow`, with version 2's behaviour off;
+    libraries get TensorFlow as it is. `package` is the one that the main module lies in, if any:
+    what lies in it is the program's own, wherever it is installed.
     """
+    # The statement that imports TensorFlow first must be given version 1's names, too, so that it
+    # has to be replaced before it is known whether that is needed.
+    importing = _ImportingVersion1(builtins.__import__, package)
+    builtins.__import__ = importing
 
     def loaded() -> None:
-        if as_tensorflow1:
+        importing.active = as_tensorflow1()
+        if importing.active:
             _disable_version_2()
+        elif builtins.__import__ is importing:
+            builtins.__import__ = importing.original
         _patch(recorder)
 
-    if as_tensorflow1:
-        builtins.__import__ = _importing_version_1(builtins.__import__)
     sys.meta_path.insert(0, _Finder(loaded))
+
+
+def is_library(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package, not to the program."""
+    paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
+    place = Path(file).resolve()
+    return any(place.is_relative_to(Path(folder).resolve()) for folder in paths)
 
 
 class _Finder(MetaPathFinder):
@@ -121,25 +136,31 @@ def _disable_version_2() -> None:
         logger.setLevel(level)
 
 
-def _importing_version_1(original: Callable[..., Any]) -> Callable[..., Any]:
-    paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
-    libraries = tuple(f"{Path(path).resolve()}{os.sep}" for path in paths)
+class _ImportingVersion1:
+    """`__import__` that can give the program's own modules TensorFlow 1's names."""
 
-    def import_(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
-        module = original(name, globals, locals, fromlist, level)
-        if level or (name != _NAME and (fromlist or not name.startswith(f"{_NAME}."))):
-            return module
-        importer = globals or {}
-        file = importer.get("__file__")
-        if file is None or is_own_module(importer.get("__name__")):
-            return module
-        if str(Path(file).resolve()).startswith(libraries):
-            return module
-        return sys.modules[_NAME].compat.v1
+    def __init__(self, original: Callable[..., Any], package: str) -> None:
+        self.original = original
+        self.active = False
+        self._own = package.partition(".")[0]
 
-    return import_
+    def __call__(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:  # fmt: skip
+        module = self.original(name, globals, locals, fromlist, level)
+        if not self.active or level:
+            return module
+        if name != _NAME and (fromlist or not name.startswith(f"{_NAME}.")):
+            return module
+        return sys.modules[_NAME].compat.v1 if self._is_own(globals or {}) else module
+
+    def _is_own(self, module: dict[str, Any]) -> bool:
+        name = str(module.get("__name__", ""))
+        if name == "__main__" or (self._own and name.partition(".")[0] == self._own):
+            return True
+        file = module.get("__file__")
+        return file is not None and not is_own_module(name) and not is_library(file)
 
 
 # -- version 2 and sessions --------------------------------------------------------------------
