@@ -13,10 +13,10 @@ from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import DType, as_dtype
 from stepscope.graph.functions import lowered, op_types
 from stepscope.graph.registry import (
-    COVERAGE_PAGE,
     REQUIRED,
     OpType,
     arg_dtypes,
+    coverage_page,
     is_registered,
     lookup,
 )
@@ -184,7 +184,7 @@ def _refuse_unsupported(graph_def: Any) -> None:
             None,
             None,
             f"The embedded engine does not have {len(unsupported)} op type(s) of this graph: "
-            f"{listed}. {COVERAGE_PAGE} lists those it has. Register the others with "
+            f"{listed}. {coverage_page()} lists those it has. Register the others with "
             "stepscope.register_op, or run the graph on TensorFlow.",
         )
 

@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from stepscope.errors import UnimplementedError
@@ -33,8 +34,16 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-COVERAGE_PAGE: Final = "docs/ops.md"
-"""The page that lists the op types there are, and the names programs reach them by."""
+
+
+def coverage_page() -> str:
+    """The path of the page that lists the op types there are, and the names programs use for them.
+
+    It is part of the installed package; a clone has it among its documents.
+    """
+    package = Path(__file__).parents[1]
+    installed = package / "ops.md"
+    return str(installed if installed.exists() else package.parents[1] / "docs" / "ops.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +248,7 @@ def lookup(name: str) -> OpType:
         close = difflib.get_close_matches(name, _REGISTRY, n=3, cutoff=0.6)
         hint = f" Close: {', '.join(close)}." if close else ""
         raise UnimplementedError(
-            None, None, f"Op type not registered: {name!r}.{hint} {COVERAGE_PAGE} lists all."
+            None, None, f"Op type not registered: {name!r}.{hint} {coverage_page()} lists all."
         ) from None
 
 

@@ -7,13 +7,15 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from stepscope.graph.registry import COVERAGE_PAGE
+from stepscope.graph.registry import coverage_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 ROOT = "stepscope.tf1"
 _MOST_SHOWN = 5
+_A_SLIP = 0.8
+"""How alike two names are that differ by a slip of the keys; less alike ones mislead."""
 _SUBMODULES = (
     "nn", "math", "random", "linalg", "queue", "train", "summary", "errors", "layers", "losses",
     "metrics", "initializers", "contrib.layers",
@@ -32,12 +34,24 @@ def absent(module: str, reasons: Mapping[str, str] | None = None) -> Callable[[s
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         raise AttributeError(
             f"module {public_name(module)!r} (Stepscope's embedded engine) has no attribute "
-            f"{name!r}; {(reasons or {}).get(name) or _why(module, name)}. {COVERAGE_PAGE} lists "
-            "the names that are there",
+            f"{name!r}; {what_to_do(module, name, reasons or {})}",
             name=name,
         )
 
     return __getattr__
+
+
+def what_to_do(module: str, name: str, reasons: Mapping[str, str] | None = None) -> str:
+    """What to use in place of a name that is not there: what is close, or the real TensorFlow."""
+    listed = f"{coverage_page()} lists the names that are there"
+    instead = (reasons or {}).get(name) or _ELSEWHERE.get(name)
+    close = "" if instead else close_to(module, name)
+    if close:
+        return f"{close}. {listed}"
+    return (
+        f"{instead or 'nothing it has is close'}. {listed}; where TensorFlow is installed, "
+        "`stepscope run --engine tensorflow` runs the program on it"
+    )
 
 
 _ELSEWHERE = {
@@ -53,19 +67,14 @@ _ELSEWHERE = {
 }
 
 
-def _why(module: str, name: str) -> str:
-    """What to use in place of a name of another age of TensorFlow, or else what is close."""
-    return _ELSEWHERE.get(name) or close_to(module, name)
-
-
 def public_name(module: str) -> str:
     """`stepscope.tf1.nn` as TensorFlow calls it."""
     return module.replace(ROOT, "tensorflow", 1)
 
 
 def close_to(module: str, name: str) -> str:
-    """`close: ...`: names of the module like `name`, and where else that very name is."""
-    found = difflib.get_close_matches(name, _names(module), n=_MOST_SHOWN, cutoff=0.6)
+    """`close: ...`: names that `name` may be a slip of, and where else that very name is; or ""."""
+    found = difflib.get_close_matches(name, _names(module), n=_MOST_SHOWN, cutoff=_A_SLIP)
     known = {id(value) for value in (getattr(sys.modules.get(module), n, None) for n in found)}
     for place, names in _public_modules():
         if place != module and name in names:
@@ -73,9 +82,7 @@ def close_to(module: str, name: str) -> str:
             if id(value) not in known:
                 known.add(id(value))
                 found.insert(0, f"{public_name(place)}.{name}")
-    if not found:
-        return "nothing it has is close"
-    return f"close: {', '.join(found[:_MOST_SHOWN])}"
+    return f"close: {', '.join(found[:_MOST_SHOWN])}" if found else ""
 
 
 def _names(module: str) -> list[str]:

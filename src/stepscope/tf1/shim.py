@@ -23,7 +23,7 @@ from threading import RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from stepscope.tf1._absent import ROOT, close_to, public_name
+from stepscope.tf1._absent import ROOT, public_name, what_to_do
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,17 +95,25 @@ class _Finder(MetaPathFinder):
         parent, _, child = behind.rpartition(".")
         found = None
         if child not in _OURS_ALONE and not child.startswith("_"):
-            found = find_spec(behind)
+            found = _find(behind)
         if found is None:
             import_module(parent)
             # `name` stays unset: `from tensorflow import x` drops the error of a submodule that
             # is named, and says in its place that it cannot import from "unknown location".
             raise ModuleNotFoundError(
                 f"No module or name {fullname!r} in Stepscope's embedded engine: "
-                f"{public_name(parent)!r} has no {child!r}; {close_to(parent, child)}"
+                f"{public_name(parent)!r} has no {child!r}; {what_to_do(parent, child)}"
             )
-        is_package = found.submodule_search_locations is not None
-        return ModuleSpec(fullname, _Loader(behind), origin=found.origin, is_package=is_package)
+        # Each is a package, also where ours is not: so Python asks for what it lacks, here, in
+        # place of saying that it cannot import the name from an unknown location.
+        return ModuleSpec(fullname, _Loader(behind), origin=found.origin, is_package=True)
+
+
+def _find(behind: str) -> ModuleSpec | None:
+    try:
+        return find_spec(behind)
+    except ModuleNotFoundError:  # what it would lie in is no package
+        return None
 
 
 class _Loader(Loader):

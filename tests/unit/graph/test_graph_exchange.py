@@ -141,7 +141,7 @@ def test_recorded_graphs_are_imported_whole(path: Path) -> None:
     message = tf1.GraphDef.FromString(path.read_bytes())
     if any(node.op == "EagerPyFunc" for node in message.node):
         # The function lives in the process that built the graph.
-        with pytest.raises(UnimplementedError, match=r"EagerPyFunc \(x1\)\. docs/ops\.md"):
+        with pytest.raises(UnimplementedError, match=r"EagerPyFunc \(x1\)\. .*ops\.md"):
             imported(tf1, message)
         return
     graph = imported(tf1, message)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import stepscope.tf1
+from stepscope.graph.registry import coverage_page
 from stepscope.tf1 import shim
 
 
@@ -59,7 +60,7 @@ class TestInstalled:
             tf.placeholdr  # noqa: B018
         assert str(caught.value) == (
             "module 'tensorflow' (Stepscope's embedded engine) has no attribute 'placeholdr'; "
-            "close: placeholder. docs/ops.md lists the names that are there"
+            f"close: placeholder. {coverage_page()} lists the names that are there"
         )
 
     @pytest.mark.parametrize(
@@ -95,6 +96,19 @@ class TestInstalled:
         with pytest.raises(AttributeError, match="'qqqqqq'; nothing it has is close"):
             tf.qqqqqq  # noqa: B018
 
+    @pytest.mark.parametrize("name", ["read_file", "WholeFileReader", "one_hott", "decode_csv"])
+    def test_what_is_called_close_may_be_a_slip_of_the_keys(self, name):
+        import tensorflow as tf
+
+        with pytest.raises(AttributeError) as caught:
+            getattr(tf, name)
+        said = str(caught.value)
+        if name == "one_hott":
+            assert "close: one_hot. " in said
+        else:
+            assert "nothing it has is close" in said
+            assert "`stepscope run --engine tensorflow` runs the program on it" in said
+
     def test_a_missing_module(self):
         with pytest.raises(ModuleNotFoundError) as caught:
             import tensorflow.python.client.timelime  # noqa: F401
@@ -104,6 +118,28 @@ class TestInstalled:
     def test_a_missing_name_in_a_from_import(self):
         with pytest.raises(ImportError, match="'tensorflow' has no 'Sesion'; close: Session"):
             from tensorflow import Sesion  # noqa: F401
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "from tensorflow.contrib.layers import batch_nrm",
+            "from tensorflow.nn import batch_nrm",
+            "from tensorflow.train import batch_nrm as b",
+            "from tensorflow.python.client.timeline import batch_nrm",
+            "from tensorflow.core.framework.graph_pb2 import batch_nrm",
+            "import tensorflow.nn.batch_nrm",
+        ],
+    )
+    def test_a_missing_name_in_a_from_import_of_any_module(self, statement):
+        with pytest.raises(ImportError, match=r"Stepscope's embedded engine: .*'batch_nrm'"):
+            exec(statement)
+
+    def test_names_of_any_module_are_imported(self):
+        from tensorflow.contrib.layers import fully_connected
+        from tensorflow.nn import relu
+
+        assert relu is stepscope.tf1.nn.relu
+        assert fully_connected is stepscope.tf1.contrib.layers.fully_connected
 
     def test_what_is_private_to_stepscope_stays_so(self):
         with pytest.raises(ModuleNotFoundError):
