@@ -4,6 +4,7 @@ from stepscope import errors
 from stepscope.engines import annotate, observe, run
 from stepscope.export import merge
 from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
+from stepscope.hooks import TraceHook
 from stepscope.metadata import RunMetadata, extract_allocation_log, load
 from stepscope.ops.custom import register_op
 from stepscope.options import (
@@ -43,6 +44,7 @@ __all__ = [
     "Tensor",
     "TensorShape",
     "ThreadPoolOptionProto",
+    "TraceHook",
     "annotate",
     "debug_callback",
     "errors",

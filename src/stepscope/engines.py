@@ -37,9 +37,9 @@ def session_targets() -> dict[str, Any]:
 def adapter() -> Any:
     """The adapter of the package this program uses; an error that says what there is otherwise."""
     known = _known()
-    for entry in known:
-        if entry.name in sys.modules:
-            return entry.load()
+    found = adapter_in_use()
+    if found is not None:
+        return found
     names = ", ".join(e.name for e in known) or "none"
     raise FailedPreconditionError(
         None,
@@ -47,6 +47,18 @@ def adapter() -> Any:
         f"No engine to run this on: none of the packages with an adapter ({names}) is imported. "
         "Graphs of the embedded engine run in a stepscope.Session.",
     )
+
+
+def adapter_in_use() -> Any:
+    """The adapter of the first package that this program has imported; None if it has none.
+
+    The embedded engine in a package's place (`stepscope.tf1.shim`) is not that package.
+    """
+    for entry in _known():
+        package = sys.modules.get(entry.name)
+        if package is not None and type(package).__module__ != "stepscope.tf1.shim":
+            return entry.load()
+    return None
 
 
 def run(
@@ -68,10 +80,8 @@ def annotate(name: str) -> Any:
     executes Python. Outside of a traced run it is not recorded.
     """
     span = Span(name)
-    for entry in _known():
-        if entry.name in sys.modules:
-            return _Both(span, entry.load().annotate(name))
-    return span
+    found = adapter_in_use()
+    return span if found is None else _Both(span, found.annotate(name))
 
 
 class _Both(ContextDecorator):

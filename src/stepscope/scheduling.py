@@ -1,6 +1,6 @@
 """Which steps of a loop are recorded: a function from a step's number to what is done with it.
 
-One kind of schedule for everything that sees a loop go by: the session hook, the Keras callback and
+One kind of schedule for everything that sees a loop go by: session hooks, the Keras callback and
 the command line. Steps are numbered from 0. A schedule has no state: asked twice about a step, in
 any order and from any thread, it says the same.
 """
@@ -13,13 +13,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from stepscope.errors import InvalidArgumentError
 
 __all__ = [
     "Action",
     "Schedule",
+    "StepCounter",
     "as_schedule",
     "every",
     "parse_steps",
@@ -123,6 +124,63 @@ def as_schedule(value: Any) -> Schedule:
         'stepscope.schedule(wait=..., active=...), stepscope.every(n), a text such as "10:15", or '
         "a function from a step's number to an Action"
     )
+
+
+# -- which step a session's next run is --------------------------------------------------------
+
+_READ_EVERY: Final = 16
+_LOOK_AHEAD: Final = 64
+"""The most steps a run is asked about beforehand; beyond, reading is cheaper than asking."""
+_LOOK_BACK: Final = 10_000
+"""How many of the steps that others made since the last reading are looked at."""
+
+
+class StepCounter:
+    """Counts the runs of one session by its global step, or where that does not move by 1 each.
+
+    The step of a run is the value of the global step before it. Reading that is a run of its own,
+    so it is not read before every run: between two readings it is taken to lie between the last
+    one and as far on as the runs since can have moved it at the speed seen so far. Only if the
+    schedule wants any step in there is it read again, and every 16th run in any case. A loop of one
+    worker is thus recorded at exactly the steps named. Where others move the step on, unevenly, a
+    step may be noticed late, by 16 runs at the most; none is left out.
+    """
+
+    def __init__(self, read: Callable[[], Any] | None) -> None:
+        """`read` reads the global step; without it the runs are counted from 0."""
+        self._runs = 0
+        """How many runs began since the global step was known to be `_at`."""
+        self._speed = 1
+        self._read_after = 1
+        self._read = read
+        self._at = -1 if read is None else int(read()) - 1
+
+    def next(self, schedule: Schedule) -> range | None:
+        """The steps the next run stands for; to be called once before each run.
+
+        The last of them is its own; those before it were made by others since. None if the
+        schedule skips the run in any case.
+        """
+        if self._read is None:
+            self._at += 1
+            return range(self._at, self._at + 1)
+        self._runs += 1
+        ahead = self._runs * self._speed
+        if (
+            self._runs < self._read_after
+            and ahead <= _LOOK_AHEAD
+            and schedule.among(range(self._at, self._at + ahead + 1)) is Action.SKIP
+        ):
+            return None
+        before, self._at = self._at, int(self._read())
+        self._speed = max(1, -(-(self._at - before) // self._runs))
+        self._read_after = min(2 * self._read_after, _READ_EVERY)
+        self._runs = 0
+        first = min(before + 1, self._at)
+        return range(max(first, self._at - _LOOK_BACK), self._at + 1)
+
+
+# -- the kinds of schedules ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class GraphKeys:
     LOSSES = "losses"
     REGULARIZATION_LOSSES = "regularization_losses"
     GLOBAL_STEP = "global_step"
+    EVAL_STEP = "eval_step"
+    METRIC_VARIABLES = "metric_variables"
     INIT_OP = "init_op"
     LOCAL_INIT_OP = "local_init_op"
     READY_OP = "ready_op"

@@ -10,7 +10,7 @@ NAMES = {
     "Graph",
     "GraphOptions", "InteractiveSession", "Operation", "OptimizerOptions", "RewriterConfig",
     "RunMetadata", "RunOptions", "Session", "Tensor", "TensorShape", "ThreadPoolOptionProto",
-    "annotate", "debug_callback", "errors", "every", "extract_allocation_log",
+    "TraceHook", "annotate", "debug_callback", "errors", "every", "extract_allocation_log",
     "import_graph_def", "load", "merge", "observe",
     "register_op", "run", "schedule",
 }  # fmt: skip

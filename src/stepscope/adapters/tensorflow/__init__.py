@@ -12,7 +12,8 @@ from stepscope.adapters.tensorflow.python_ops import annotate
 from stepscope.adapters.tensorflow.targets import SESSION_TARGETS
 
 __all__ = [
-    "SESSION_TARGETS", "Session", "annotate", "enable_memory_events", "observe", "prepare", "run",
+    "SESSION_TARGETS", "Session", "TraceHook", "annotate", "enable_memory_events", "observe",
+    "prepare", "run",
 ]  # fmt: skip
 
 
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from stepscope.adapters.tensorflow.session import Session
 
         return Session
+    if name == "TraceHook":
+        from stepscope.adapters.tensorflow.hooks import TraceHook
+
+        return TraceHook
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,12 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from stepscope.adapters.tensorflow.cluster import is_cluster
-from stepscope.adapters.tensorflow.global_step import StepCounter
+from stepscope.adapters.tensorflow.global_step import step_counter
 from stepscope.adapters.tensorflow.hooked_run import StandIn
-from stepscope.adapters.tensorflow.loop_log import RecordedLoop
-from stepscope.adapters.tensorflow.support import SESSION
+from stepscope.adapters.tensorflow.support import SESSION, check
+from stepscope.export.loop_log import RecordedLoop
 from stepscope.metadata import RunMetadata
-from stepscope.scheduling import Action
+from stepscope.options import ResolvedRunOptions
+from stepscope.scheduling import Action, StepCounter
 
 __all__ = ["TraceHook"]
 
@@ -44,10 +45,12 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
     Without `logdir` and `callback` all recorded steps are kept in `steps`; `last` is always there.
     """
 
-    _engine = SESSION
     _session: Any = None
     _counter: StepCounter | None = None
     _stand_in: StandIn | None = None
+
+    def _check(self, options: ResolvedRunOptions) -> None:
+        check(options, SESSION)
 
     # -- what the session calls ----------------------------------------------------------------
 
@@ -58,7 +61,7 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
         if session is not self._session:
             # The first, the next of Estimator's, or one after a recovery.
             self._session = session
-            self._counter = StepCounter(session)
+            self._counter = step_counter(session)
         if self._counter is None:
             return None
         steps = self._counter.next(self._schedule)

@@ -21,11 +21,12 @@ from typing import Any
 import tensorflow as tf
 
 from stepscope.adapters.tensorflow.function import run_step
-from stepscope.adapters.tensorflow.loop_log import RecordedLoop
-from stepscope.adapters.tensorflow.support import EAGER
+from stepscope.adapters.tensorflow.support import EAGER, check
 from stepscope.adapters.tensorflow.versions import is_function
 from stepscope.errors import UnimplementedError
+from stepscope.export.loop_log import RecordedLoop
 from stepscope.metadata import RunMetadata
+from stepscope.options import ResolvedRunOptions
 from stepscope.scheduling import Action
 
 __all__ = ["TraceCallback"]
@@ -50,10 +51,12 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
 
     _supports_tf_logs = True  # Keras 2 else turns every batch's logs into NumPy for us
 
-    _engine = EAGER  # a model that is not compiled to a function is run so
     _restore: Callable[[], None] | None = None
     _in_fit = False
     _warned = False
+
+    def _check(self, options: ResolvedRunOptions) -> None:
+        check(options, EAGER)  # a model that is not compiled to a function is run so
 
     @functools.cached_property
     def _next(self) -> Counter[str]:

@@ -19,10 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepscope.adapters.tensorflow.support import check
-from stepscope.export import TensorBoardWriter
+from stepscope.export.tensorboard import TensorBoardWriter
 from stepscope.metadata import RunMetadata
-from stepscope.options import RunOptions, as_run_options
+from stepscope.options import ResolvedRunOptions, RunOptions, as_run_options
 from stepscope.scheduling import Action, Schedule, as_schedule
 
 SUFFIX = ".stepscope"
@@ -120,10 +119,7 @@ class LoopLog:
 
 
 class RecordedLoop:
-    """What the hook and the callback have in common: a schedule, options, and a log to look at."""
-
-    _engine: str
-    """The engine that has to do what the options ask for."""
+    """What hooks and callbacks have in common: a schedule, options, and a log to look at."""
 
     def __init__(
         self,
@@ -135,8 +131,11 @@ class RecordedLoop:
         super().__init__()
         self._schedule = as_schedule(schedule)
         self._options = as_run_options(options) or RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
-        check(self._options.resolve(), self._engine)
+        self._check(self._options.resolve())
         self._log = LoopLog(logdir, callback)
+
+    def _check(self, options: ResolvedRunOptions) -> None:
+        """Refuse what the loop's engine cannot do; the embedded engine does everything."""
 
     @property
     def steps(self) -> list[RecordedStep]:
