@@ -7,19 +7,17 @@ from typing import Any
 
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import convert_to_tensor
-from stepscope.graph.graph import add_to_collection, control_dependencies
+from stepscope.graph.graph import GraphKeys, add_to_collection, control_dependencies
 from stepscope.graph.operation import Tensor
-from stepscope.ops import comparison, conversion, division, elementwise, reductions, shaping
+from stepscope.ops import comparison, conversion, division, elementwise, reductions, shaping, unary
 from stepscope.ops.initializers import zeros_initializer
 from stepscope.ops.variable import assign_add
 from stepscope.ops.variable_scope import get_local_variable, variable_scope
 
-METRIC_VARIABLES = "metric_variables"
-
 
 def _counter(name: str) -> Any:
     return get_local_variable(
-        name, [], dt.float32, zeros_initializer(), collections=[METRIC_VARIABLES]
+        name, [], dt.float32, zeros_initializer(), collections=[GraphKeys.METRIC_VARIABLES]
     )
 
 
@@ -75,3 +73,58 @@ def accuracy(
         predictions = conversion.cast(predictions, labels.dtype.base_dtype)
     correct = conversion.cast(comparison.equal(predictions, labels), dt.float32)
     return mean(correct, weights, metrics_collections, updates_collections, name or "accuracy")
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Iterable[str] | None = None,
+    updates_collections: Iterable[str] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The mean square of the differences so far, and the op that takes these in."""
+    error = unary.square(_difference(labels, predictions))
+    name = name or "mean_squared_error"
+    return mean(error, weights, metrics_collections, updates_collections, name)
+
+
+def mean_absolute_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Iterable[str] | None = None,
+    updates_collections: Iterable[str] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The mean size of the differences so far, and the op that takes these in."""
+    error = unary.abs(_difference(labels, predictions))
+    name = name or "mean_absolute_error"
+    return mean(error, weights, metrics_collections, updates_collections, name)
+
+
+def root_mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Iterable[str] | None = None,
+    updates_collections: Iterable[str] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The root of the mean square of the differences so far, and the op that takes these in."""
+    name = name or "root_mean_squared_error"
+    value, update = (
+        unary.sqrt(part) for part in mean_squared_error(labels, predictions, weights, name=name)
+    )
+    for key in metrics_collections or ():
+        add_to_collection(key, value)
+    for key in updates_collections or ():
+        add_to_collection(key, update)
+    return value, update
+
+
+def _difference(labels: Any, predictions: Any) -> Tensor:
+    labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
+    return elementwise.subtract(
+        conversion.cast(predictions, dt.float32), conversion.cast(labels, dt.float32)
+    )

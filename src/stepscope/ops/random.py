@@ -56,7 +56,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     return (0, _MAX_INT32) if seeds == (0, 0) else seeds
 
 
-def set_random_seed(seed: int) -> None:
+def set_random_seed(seed: int | None) -> None:
     """Set the graph seed of the default graph; it holds for the ops made from now on."""
     get_default_graph().seed = seed
 

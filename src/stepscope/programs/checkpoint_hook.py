@@ -61,6 +61,11 @@ class CheckpointSaverHook(SessionRunHook):
         self._listeners = list(listeners or ())
         self._save_graph_def = save_graph_def
 
+    def add_listener(self, listener: CheckpointSaverListener) -> None:
+        """Tell one more of checkpoints; one that is told already is told once."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
     def begin(self) -> None:
         self._writer = writer_for(self._directory)
         self._step = step_for(self)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepscope._messages import QueueRunnerDef
@@ -152,7 +152,7 @@ class QueueRunner:
     def _fill(self, sess: Any, op: Any, coord: Coordinator | None) -> None:
         at_end = False
         try:
-            enqueue = sess.make_callable(op)
+            enqueue = self._enqueuer(sess, op)
             while coord is None or not coord.should_stop():
                 try:
                     enqueue()
@@ -172,6 +172,11 @@ class QueueRunner:
                 self._running[sess] = left = self._running.get(sess, 1) - 1
             if at_end and left == 0:
                 self._quietly(sess, self._close_op)
+
+    def _enqueuer(self, sess: Any, op: Any) -> Callable[[], Any]:
+        """What a thread calls to put the next elements in."""
+        made: Callable[[], Any] = sess.make_callable(op)
+        return made
 
     def _cancel_on_stop(self, sess: Any, coord: Coordinator) -> None:
         coord.wait_for_stop()

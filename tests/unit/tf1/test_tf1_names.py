@@ -14,7 +14,10 @@ SUBMODULES = [
     *("app", "flags", "gfile", "io", "logging"),
     *("losses", "metrics", "initializers"),
 ]
-OURS_ALONE = {"examples", "contrib", "core", "python", "timeline", "ThreadPoolOptionProto"}
+OURS_ALONE = {
+    *("examples", "contrib", "core", "python", "timeline", "ThreadPoolOptionProto"),
+    "estimator",  # TensorFlow's until 2.15
+}
 
 
 # Arguments that have another name than TensorFlow's; they can be passed by position alone.
