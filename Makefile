@@ -65,7 +65,8 @@ $(OLD)/.stamp: pyproject.toml
 test-tf215: $(OLD)/.stamp   ## the adapter on TensorFlow 2.15, the last with Estimator (Python 3.11)
 	-@$(OLD)/bin/stepscope prepare
 	$(OLD)/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile tests/unit/adapters \
-	  tests/unit/analysis tests/contract tests/golden tests/unit/cli/test_cli_tensorflow.py
+	  tests/unit/analysis tests/contract tests/golden tests/unit/cli/test_cli_tensorflow.py \
+	  tests/unit/cli/test_cli_estimator.py tests/unit/programs/test_estimator_on_tensorflow.py
 
 browser:   ## Chromium for the tests that need a browser, as the Debian package, if there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \

@@ -1,9 +1,10 @@
 """Writes facts.json beside this file: what TensorFlow 2.15's Estimator does.
 
-.venv-tf215/bin/python tests/data/estimator/make_facts.py
+.venv-tf215/bin/python tests/data/estimator/make_facts.py [OTHER_FILE]
 """
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +24,9 @@ def main():
         with tempfile.TemporaryDirectory() as directory, tf.Graph().as_default():
             facts[program.__name__] = program(tf.compat.v1, directory)
     text = json.dumps(facts, indent=1, sort_keys=True)
-    (HERE / "facts.json").write_text(text + "\n")
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "facts.json"
+    target.write_text(text + "\n")
+    os._exit(0)  # a thread of TensorFlow's input may still wait, and would abort a usual exit
 
 
 main()

@@ -14,6 +14,7 @@ import traceback
 import tensorflow as tf
 
 ARGUMENTS = {
+    "estimator.py": ["--model_dir={}"],
     "mnist_mlp.py": ["--trace_dir={}"],
     "monitored_training.py": ["--train_dir={}"],
     "summaries.py": ["--log_dir={}"],

@@ -78,6 +78,8 @@ def test_on_the_embedded_engine(outputs, program):
 @pytest.mark.skipif(not find_spec("tensorflow"), reason="needs the real TensorFlow")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_same_on_tensorflow(outputs, program):
+    if program == "estimator" and not find_spec("tensorflow_estimator"):
+        pytest.skip("2.15 is the last TensorFlow with Estimator")
     ours, theirs = (lines(outputs(engine), program) for engine in ("embedded", "tensorflow"))
     assert losses(ours) == pytest.approx(losses(theirs), abs=1e-4)
     assert [NUMBER.sub("#", line) for line in ours] == [NUMBER.sub("#", line) for line in theirs]
