@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from estimator_programs import PROGRAMS
+from estimator_programs import PROGRAMS, batches, data, layers
 from test_estimator import near
 
 import stepscope.tf1 as tf1
@@ -41,3 +41,24 @@ def test_the_facts_that_are_kept_are_these(theirs, data_dir):
     kept = json.loads((data_dir / "estimator" / "facts.json").read_text())
     kept["tensorflow"] = theirs["tensorflow"]  # which of 2.15 it was
     assert near(kept) == theirs
+
+
+def test_a_model_trained_here_goes_on_there(tf, tmp_path):
+    """Checkpoints are the same: what one engine trained the other evaluates, and trains on."""
+    x, y = data()
+    found = []
+    for engine in (tf1, tf, tf1):
+        config = engine.estimator.RunConfig(model_dir=str(tmp_path), save_summary_steps=None)
+        estimator = engine.estimator.Estimator(layers(engine), config=config)
+        results = estimator.evaluate(batches(engine, x, y, 1))
+        found.append((int(results["global_step"]), float(results["loss"])))
+        # Five epochs of twelve rows, five at a time.
+        estimator.train(batches(engine, x, y, 5))
+    alone = tf1.estimator.Estimator(layers(tf1), model_dir=str(tmp_path / "alone"))
+    steps = [0, 12, 24]
+    expected = []
+    for step in steps:
+        results = alone.evaluate(batches(tf1, x, y, 1))
+        expected.append((step, pytest.approx(float(results["loss"]), abs=1e-4)))
+        alone.train(batches(tf1, x, y, 5))
+    assert found == expected
