@@ -51,10 +51,9 @@ PRONE = (
 """Files whose tests start threads or processes, or are about deadlines."""
 LIMIT_S = 300
 BUSY = """
-import os, signal
+import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-parent = os.getppid()
-while os.getppid() == parent:
+while os.getppid() == int(sys.argv[1]):
     sum(range(100_000))
 """
 
@@ -63,7 +62,8 @@ while os.getppid() == parent:
 def busy(processes: int, core: int | None = None) -> Iterator[None]:
     """While inside, so many processes do nothing as fast as they can, on that core or on any."""
     pinned = [] if core is None else ["taskset", "-c", str(core)]
-    started = [subprocess.Popen([*pinned, sys.executable, "-c", BUSY]) for _ in range(processes)]
+    command = [*pinned, sys.executable, "-c", BUSY, str(os.getpid())]
+    started = [subprocess.Popen(command) for _ in range(processes)]
     try:
         yield
     finally:
@@ -102,7 +102,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--patience", type=float, default=4, help="time limits are so much longer")
     parser.add_argument("tests", nargs="*", help="these alone, in place of both selections")
     asked = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
     chosen = asked.tests or [path for path in PRONE if (ROOT / path).exists()]
     gone = set(PRONE).difference(chosen) if not asked.tests else set()
@@ -123,4 +122,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     sys.exit(main())
