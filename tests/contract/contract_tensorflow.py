@@ -21,7 +21,7 @@ from contract_cluster import GAPS
 from contract_engines import EmbeddedEngine, Engine, Program, SessionEngine
 
 import stepscope
-from stepscope.metadata import RunMetadata
+from stepscope.metadata import MEMORY_OF_KERNELS, RunMetadata
 from stepscope.options import ConfigProto
 
 _numbers = itertools.count(1)
@@ -78,7 +78,7 @@ class Ops:
 class OnTensorFlow(Engine):
     """What they have in common."""
 
-    always_lost = frozenset({"temporaries inside kernels", "memory from before the run"})
+    always_lost = frozenset({MEMORY_OF_KERNELS, "memory from before the run"})
     may_be_lost = frozenset({"source lines of eager ops"})
     stress = 12, 6  # of profiled runs those at once wait for each other
 

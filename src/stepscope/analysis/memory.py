@@ -61,7 +61,8 @@ class DeviceMemory:
     `live_bytes[i]`, of which `persistent_bytes[i]` in variables, queues and feeds, were live from
     `time_ns[i]` on; what was there before a run counts from its beginning. `run` is the run that
     had the peak. Without a record of single allocations the curve is empty and the peak is what
-    the engine counted.
+    the engine counted. `estimated` says that nobody counted: the figures follow from what ops put
+    out, and may be too high or too low.
     """
 
     device: str
@@ -72,6 +73,7 @@ class DeviceMemory:
     time_ns: Ints
     live_bytes: Ints
     persistent_bytes: Ints
+    estimated: bool = False
 
     @property
     def temporary_at_peak(self) -> int:
@@ -180,6 +182,7 @@ def _of_device(device: str, runs: list[NamedRun], by: By) -> tuple[DeviceMemory,
         time_ns=times[order],
         live_bytes=live[order],
         persistent_bytes=persistent[order],
+        estimated=any(run.metadata.completeness.memory_is_estimated for run in runs),
     )
     return memory, rows
 

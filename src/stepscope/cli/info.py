@@ -163,9 +163,10 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
         f"{wording.number(len(ops), 'execution')} of {wording.number(kinds, 'op type')} "
         f"in {wording.time(spent)}",
     )
+    about = "about " if metadata.completeness.memory_is_estimated else ""
     for device in _devices(metadata):
         peak = metadata.peak_bytes(device)
-        held = f"  (peak {wording.size(peak)})" if peak else ""
+        held = f"  (peak {about}{wording.size(peak)})" if peak else ""
         say("device", f"{wording.device(device)}{held}")
     say("threads", f"{_threads(metadata):,}" if _threads(metadata) else "not recorded")
     if metadata.overhead.ns:

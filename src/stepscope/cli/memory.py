@@ -73,15 +73,23 @@ def _show(profile: MemoryProfile, memory: DeviceMemory, choice: Choice) -> None:
 
     screen = tables.console()
     start = int(memory.time_ns[0]) if len(memory.time_ns) else 0
+    about = "about " if memory.estimated else ""
     when = f" after {wording.time(memory.peak_ns - start)}" if memory.peak_ns else ""
     where = f", in {memory.run}" if profile.runs > 1 else ""
     screen.print(
         Text.assemble(
             (wording.device(memory.device), "bold cyan"),
-            f"  peak {wording.size(memory.peak_bytes)} ({memory.peak_bytes:,} bytes){when}{where}",
+            f"  peak {about}{wording.size(memory.peak_bytes)} ({memory.peak_bytes:,} bytes)"
+            f"{when}{where}",
         ),
         soft_wrap=True,
     )
+    if memory.estimated:
+        screen.print(
+            "An estimate, by what ops put out: what kernels take for themselves is not in it, and "
+            "buffers that are reused count twice. stepscope run --memory records every byte.",
+            style="yellow",
+        )
     if not len(memory.time_ns):
         screen.print(
             "Single allocations were not recorded: there is no curve and nobody to name. "

@@ -14,6 +14,7 @@ from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.memory import MemoryColumns, TensorColumns
 from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.metadata.outcome import (
+    MEMORY_OF_KERNELS,
     Completeness,
     InFlight,
     Loss,
@@ -28,6 +29,7 @@ from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.targets import RunMetadataTarget, as_run_metadata_target
 
 __all__ = [
+    "MEMORY_OF_KERNELS",
     "AllocationColumns",
     "Completeness",
     "InFlight",

@@ -9,6 +9,7 @@ from stepscope.errors import code_from_name
 
 __all__ = [
     "END_MISSING",
+    "MEMORY_OF_KERNELS",
     "NOT_KNOWN",
     "OUTCOMES",
     "Completeness",
@@ -96,6 +97,10 @@ class Loss:
     reason: str
 
 
+MEMORY_OF_KERNELS: Final = "temporaries inside kernels, reused buffers"
+"""What a record lacks whose memory is told by what ops put out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completeness:
     """What the record of a run lacks. Nothing declared means complete."""
@@ -109,6 +114,11 @@ class Completeness:
     def complete(self) -> bool:
         """Whether nothing was dropped, sampled out or left unmeasured."""
         return not self.losses
+
+    @property
+    def memory_is_estimated(self) -> bool:
+        """Whether allocations and peaks follow from what ops put out, and nobody counted them."""
+        return any(loss.what == MEMORY_OF_KERNELS for loss in self.losses)
 
     @property
     def damage(self) -> tuple[Loss, ...]:

@@ -147,7 +147,8 @@ class RunMetadata(MessageBacked):
 
         Exact where the engine counted (embedded runs at FULL_TRACE). Else from the allocations
         and frees in the record, which tell what the run itself allocated and nothing that was
-        live before; else the highest peak of a single op; 0 where no memory was recorded.
+        live before; else the highest peak of a single op; 0 where no memory was recorded. An
+        estimate, which may be too high or too low, where `completeness.memory_is_estimated`.
         """
         device = self._device(device)
         peaks = self._held.peaks()

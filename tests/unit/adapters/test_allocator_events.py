@@ -127,6 +127,18 @@ def test_allocators_beside_the_device_are_counted_apart(ledger):
     }  # fmt: skip
 
 
+def test_events_of_an_allocator_that_leaves_some_are_not_taken_for_the_whole(ledger):
+    profile = Profile()
+    profile.allocate(128, 200, 200, op="named_bfc", allocator="mklcpu")
+    assert profile.taken_by(ledger) is None
+    whole = Profile(START + 10**9)
+    whole.allocate(64, 100, 100)
+    assert whole.taken_by(ledger).partly_told() == []
+    again = Profile(START + 2 * 10**9)
+    again.allocate(128, 200, 200, allocator="mklcpu")
+    assert again.taken_by(ledger).partly_told() == [f"{CPU} (mklcpu)"]
+
+
 def test_the_moment_of_refusal_is_the_end_of_the_op_that_waited(ledger):
     profile = Profile()
     profile.allocate(64, 100, 100)

@@ -7,6 +7,7 @@ import pytest
 
 import stepscope
 from stepscope.adapters import tensorflow as adapter
+from stepscope.metadata import MEMORY_OF_KERNELS
 
 FULL = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
 REPORT = stepscope.RunOptions(report_allocations_on_oom=True)
@@ -17,7 +18,7 @@ def told_by_outputs(metadata):
     """Whether it is said, and how to have more, which is said once."""
     losses = metadata.completeness.losses
     advising = [loss.what for loss in losses if "stepscope run --memory" in loss.reason]
-    return advising == ["temporaries inside kernels"]
+    return advising == [MEMORY_OF_KERNELS]
 
 
 def test_eager_outputs_live_until_python_lets_go(tensorflow):

@@ -2,9 +2,12 @@
 
 The BFC allocator leaves an event per allocation and free: address, size, the bytes in use after
 it, and for an allocation the op, the shape and the type. That allocator serves every GPU, and the
-CPU where `TF_CPU_ALLOCATOR_USE_BFC` was set before TensorFlow was imported.
+CPU where `TF_CPU_ALLOCATOR_USE_BFC` was set before TensorFlow was imported. The oneDNN library's
+allocator, which serves the CPU otherwise, leaves events of large tensors only (above 256 KiB).
 
 Guarantees.
+- Events count as what a device did only where its allocator leaves all of them: a profile with
+  none but those of an allocator that leaves some is one whose allocator does not tell.
 - The *ledger* of the process follows all profiles in order, so that what one run allocated is
   still known by name when a later one runs out of memory.
 - Events are lost while the profiler does not record. Every event says how much is in use, so such
@@ -29,6 +32,8 @@ CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
 _ALLOCATION: Final = "MemoryAllocation"
 _FREE: Final = "MemoryDeallocation"
 _CPU_ALLOCATOR: Final = "bfc_cpu_allocator_for_gpu"
+_WHOLE: Final = "bfc"
+"""In the names of the allocators that leave an event of all they do."""
 _GPU: Final = re.compile(r"^GPU_(\d+)_bfc$")
 _NOTHING: Final = "(null)"
 """What older versions write where there is nothing to say."""
@@ -104,6 +109,11 @@ class MemoryProfile:
             return self.at(start_ns)[0]
         return self.at(max(inside, key=lambda event: event.in_use).time_ns)[0]
 
+    def partly_told(self) -> list[str]:
+        """The devices whose allocator leaves events of some of its allocations only."""
+        devices = dict.fromkeys(event.held.device for event in self.events)
+        return [device for device in devices if not _is_whole(device)]
+
     def limit(self, device: str) -> int | None:
         """How much the allocator may give in all; None where it has no event."""
         for event in self.events:
@@ -141,9 +151,11 @@ class Ledger:
     def take(self, data: bytes) -> MemoryProfile | None:
         """What the allocator did in a profile that was just read; None if it never tells."""
         told = _ALLOCATION.encode() in data or _FREE.encode() in data
-        if not told and not self._tells:
+        if not self._tells and not (told and _WHOLE.encode() in data):
             return None
         profile = _decode(data) if told else MemoryProfile([])
+        if not self._tells and not any(_is_whole(event.held.device) for event in profile.events):
+            return None
         with self._lock:
             self._tells = True
             self._begin(profile)
@@ -241,6 +253,12 @@ def _device(allocator: str) -> str:
         return CPU
     gpu = _GPU.match(allocator)
     return CPU.replace("CPU:0", f"GPU:{gpu[1]}") if gpu else f"{CPU} ({allocator})"
+
+
+def _is_whole(device: str) -> bool:
+    """Whether the events that stand under this device are all there are."""
+    _, _, beside = device.partition(" (")
+    return not beside or _WHOLE in beside
 
 
 def _described_frees(events: Iterable[Event]) -> list[Event]:

@@ -1,8 +1,8 @@
 """What was recorded of one run's memory, as rows.
 
-From the allocator's events where there are any, else from what ops put out (`op_outputs`). Memory
-that nobody is known to hold is one row per device, so that rows always sum to the allocator's own
-count.
+From the allocator's events where it leaves one of all it does, else from what ops put out
+(`op_outputs`). Memory that nobody is known to hold is one row per device, so that rows always sum
+to the allocator's own count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepscope.adapters.tensorflow.held_memory import ProgramMemory, as_held
 from stepscope.adapters.tensorflow.memory_events import allocator_tells, bytes_in_use
 from stepscope.adapters.tensorflow.memory_report import HOW_TO_RECORD
 from stepscope.adapters.tensorflow.op_outputs import EagerOutputs, of_graph
-from stepscope.metadata import AllocationColumns, Loss
+from stepscope.metadata import MEMORY_OF_KERNELS, AllocationColumns, Loss
 from stepscope.metadata.allocations import ALLOCATE, FAILED, FREE, HELD
 from stepscope.metadata.out_of_memory import MemoryRequest
 
@@ -28,9 +28,19 @@ BEFORE: Final = "before recording"
 OUTSIDE: Final = "outside of ops"
 UNATTRIBUTED: Final = "unattributed"
 _FROM_OUTPUTS: Final = Loss(
-    "temporaries inside kernels", 0,
-    "TensorFlow's allocator leaves no events, so memory is told by what ops put out; to have all "
-    f"of it: {HOW_TO_RECORD}",
+    MEMORY_OF_KERNELS, 0,
+    "TensorFlow's allocator does not tell all it does, so allocations and peak_bytes are an "
+    "estimate, by what ops put out: what kernels take for themselves is not in it, and a buffer "
+    "that an op reuses for its output counts twice meanwhile; to have all of it to the byte: "
+    f"{HOW_TO_RECORD}",
+)  # fmt: skip
+_SOME_OF_IT: Final = (
+    "the allocator of the oneDNN library leaves events of tensors above 256 KiB only; smaller ones "
+    "are neither among its allocations nor in its peak_bytes"
+)
+_NOT_OF_CPU: Final = Loss(
+    "allocations on the CPU", 0,
+    f"its allocator does not tell what it does; to have them: {HOW_TO_RECORD}",
 )  # fmt: skip
 _NOT_THE_RUN_S: Final = Loss(
     "memory from before the run", 0,
@@ -174,14 +184,17 @@ class RecordedMemory:
             return [_NO_EVENTS if allocator_tells() else _FROM_OUTPUTS, _NOT_THE_RUN_S]
         alive, in_use = self._memory.at(self.start_ns)
         missing = sum(in_use.values()) - sum(held.bytes for held in alive.values() if held.certain)
+        losses = [] if allocator_tells() else [_NOT_OF_CPU]
+        partly = self._memory.partly_told()
+        losses += [Loss(f"allocations on {device}", 0, _SOME_OF_IT) for device in partly]
         if missing <= 0:
-            return []
+            return losses
         reason = (
             f"{missing:,} bytes were allocated while nothing was recorded; what is not found among "
             f"the program's own tensors is one row {BEFORE!r}. To record from the start: "
             f"{HOW_TO_RECORD}"
         )
-        return [Loss("owners of memory from before recording", 0, reason)]
+        return [*losses, Loss("owners of memory from before recording", 0, reason)]
 
     # -- out of memory ---------------------------------------------------------------------
 
