@@ -44,6 +44,10 @@ _INSIDE_ANOTHER: Final = (
 _CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
 _TOO_MANY: Final = "the run had more of them than are kept"
 _PROFILER_TAKEN: Final = "the profiler is in use by the program itself"
+_STILL_READ: Final = (
+    "the profiler was still being read for an earlier run, and this one, which has a deadline, did "
+    "not wait for it"
+)
 
 
 class _OpenCaptures(threading.local):
@@ -62,9 +66,10 @@ _open_captures = _OpenCaptures()
 class Capture:
     """The recording of one run. Use as a context manager around it, on the thread that runs it.
 
-    Leaving waits for the data of all runs that were profiled together (see `profiler`). What the
-    nodes of its graphs did comes from a log of the executor's, where there is one, else from the
-    profiler; all else from the profiler.
+    Leaving waits for the data of all runs that were profiled together (see `profiler`), except
+    where the run is out of time: then nothing is read before somebody looks. What the nodes of its
+    graphs did comes from a log of the executor's, where there is one, else from the profiler; all
+    else from the profiler.
     """
 
     def __init__(self, level: int, log: NodeLog | None = None, *, every_event: bool = True) -> None:
@@ -78,6 +83,15 @@ class Capture:
         self.losses: list[Loss] = []
         self.eager_outputs: list[tuple[str, list[Described]]] = []
         """At full level, the outputs of eager ops in order: (op type, descriptions)."""
+        self.patience_s: float | None = None
+        """How long it may wait for its turn; without one it is not profiled. None is for ever."""
+        self.out_of_time = False
+        """Whether whoever runs it wants control back: set before leaving."""
+        self.profiler_taken = False
+        """Whether the profiler is the program's own."""
+        self.truncated = False
+        """Whether what came last is not in the record, because there was too much before it."""
+        self._data_to_come = self._to_be_judged = False
         self._span: Any = None
         self.entered = 0
         self.started = 0
@@ -103,18 +117,27 @@ class Capture:
             if outer is not None:
                 self.batch = outer.batch
             elif self._every_event:
-                self.batch = shared.enter()
+                self.batch = self._enter_profiler()
             _open_captures.stack.append(self)
-            if self.batch is None and self._every_event:
-                what = "op executions" if self.log is None else "annotations, input pipelines"
-                self.losses.append(Loss(what, 0, _PROFILER_TAKEN))
-            elif self.batch is not None:
+            if self.batch is not None:
                 self._span = versions.trace_me(self.mark)
                 self._span.__enter__()
         if self.log is not None:
             self.log.enter()
         self.started = clock()
         return self
+
+    def _enter_profiler(self) -> Batch | None:
+        try:
+            batch = shared.enter(self.patience_s)
+            reason = _PROFILER_TAKEN
+            self.profiler_taken = batch is None
+        except TimeoutError:
+            batch, reason = None, _STILL_READ
+        if batch is None:
+            what = "op executions" if self.log is None else "annotations, input pipelines"
+            self.losses.append(Loss(what, 0, reason))
+        return batch
 
     def abandon(self) -> None:
         """The run goes on and is not waited for: take what it did up to now. From any thread."""
@@ -124,9 +147,9 @@ class Capture:
             self.abandoned = True
             self.ended = clock()
             self._take_log()
+            self._data_to_come = self._to_be_judged = self.batch is not None
         if self.batch is not None:
-            shared.leave(self.batch)
-            self._note_problems(self.batch)
+            shared.leave(self.batch, wait=False)
         self.left = clock()
 
     def __exit__(self, *_exc: object) -> None:
@@ -136,8 +159,11 @@ class Capture:
         with self._lock:
             if not self.abandoned:
                 self.ended = self.left = ended
-                self._take_log()
-            if self.log is not None:
+                profiled = self.batch is not None and not self.nested
+                self._data_to_come = self._to_be_judged = profiled
+                if not self.out_of_time:
+                    self._take_log()
+            if self.log is not None and (self.abandoned or not self.out_of_time):
                 self.log.release()
             if self.abandoned:
                 return
@@ -149,9 +175,19 @@ class Capture:
             if self.log is None:
                 self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
         elif self.batch is not None:
-            shared.leave(self.batch)
-            self._note_problems(self.batch)
+            shared.leave(self.batch, wait=not self.out_of_time)
+            if not self.out_of_time:
+                self.finish()
         self.left = clock()
+
+    def finish(self) -> None:
+        """Take what leaving left to be taken later. To be called before `losses` are looked at."""
+        self.logged()
+        with self._lock:
+            to_be_judged, self._to_be_judged = self._to_be_judged, False
+        if self.batch is not None and to_be_judged:
+            self.batch.done.wait()
+            self._note_problems(self.batch)
 
     def _take_log(self) -> None:
         data = self.log.read() if self.log is not None else None
@@ -159,6 +195,7 @@ class Capture:
             self._logged = data
             dropped = dropped_from(data)
             if dropped:
+                self.truncated = True
                 self.losses.append(Loss("op executions", dropped, _TOO_MANY))
 
     def _note_problems(self, batch: Batch) -> None:
@@ -166,6 +203,7 @@ class Capture:
         if batch.cut and batch.decoded(Profile).of_run(self.mark) is None:
             self.losses.append(Loss(what, 0, _CUT))
         if batch.problem:
+            self.truncated = True
             self.losses.append(Loss(what, 0, batch.problem))
         elif self._every_event and not batch.level_raised:
             self.losses.append(
@@ -179,7 +217,11 @@ class Capture:
     # -- decoding ------------------------------------------------------------------------------
 
     def profile(self) -> Profile:
-        if self.batch is None or not self.batch.done.is_set():
+        if self.batch is None:
+            return Profile(b"")
+        if self._data_to_come:
+            self.batch.done.wait()
+        elif not self.batch.done.is_set():
             return Profile(b"")
         decoded: Profile = self.batch.decoded(Profile)
         return decoded
@@ -190,6 +232,9 @@ class Capture:
     def logged(self) -> LoggedNodes | None:
         """What the executor noted; None where there is no log."""
         with self._lock:
+            if self._logged is None and self.log is not None and self.out_of_time and self.left:
+                self._take_log()
+                self.log.release()
             if isinstance(self._logged, bytes):
                 self._logged = LoggedNodes(self._logged)
             return self._logged

@@ -88,7 +88,7 @@ def run_step(call: functools.partial[Any], function: Any, options: Any, run_meta
         with observed:
             result = call()
     except BaseException as error:  # noqa: BLE001 - raised again
-        raise_with(error, target.deliver(observed.recording()))
+        raise_with(error, target.deliver(observed.failed()))
     if target.asked_for:
         target.deliver(observed.recording())
     if function is not None and resolved.trace_level:
@@ -113,7 +113,7 @@ def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetada
         with observed:
             yield target.metadata
     except BaseException as error:  # noqa: BLE001 - raised again
-        raise_with(error, target.deliver(observed.recording()))
+        raise_with(error, target.deliver(observed.failed()))
     target.deliver(observed.recording())
 
 
@@ -198,6 +198,8 @@ class Observed:
             stack.enter_context(
                 python_ops.describing(self.capture.eager_outputs, self.eager_sources)
             )
+        if options.timeout_in_ms > 0:
+            self.capture.patience_s = options.timeout_in_ms / 1000
         stack.enter_context(self.capture)
         if options.timeout_in_ms > 0:
             eager = self._engine == EAGER
@@ -213,6 +215,9 @@ class Observed:
         self._raised = self._error = error
         if self._deadline is not None:
             self._error = self._deadline.ended(error)
+            self.capture.out_of_time = self._deadline.passed
+        if isinstance(error, KeyboardInterrupt):
+            self.capture.out_of_time = True
         self._stack.__exit__(None, None, None)
         self.memory.failed(error)
         if self._error is not None and self._error is not error:
@@ -220,9 +225,15 @@ class Observed:
 
     # -- what it was ---------------------------------------------------------------------------
 
+    def failed(self) -> Recording | Callable[[], Recording]:
+        """The run as it ended, or what makes that when somebody looks: its caller has no time."""
+        later = self.capture.level > 0 and self.capture.out_of_time
+        return self.recording if later else self.recording()
+
     def recording(self) -> Recording:
         """The run as it ended."""
         capture = self.capture
+        capture.finish()
         error = self._error
         if error is not None:
             both_classes(error)
@@ -355,7 +366,7 @@ class Observed:
         rows = [row for row in capture.rows() if row.start_ns < at and row.name != FIRST_NODE]
         found = {row: row.end_ns - at for row in rows if row.end_ns > at}
         found |= {row: 0 for row in capture.unfinished() if row.start_ns < at and row not in found}
-        if not found and rows:
+        if not found and rows and not capture.truncated:
             # Between two ops: the one that had just been executed.
             found = {rows[-1]: 0}
         return tuple(

@@ -166,7 +166,7 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
     try:
         values = run.execute()
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
-        metadata.record(run.recording(error))
+        metadata.record(run.failed(error))
         raise_with(error, metadata)
     metadata.record(run.recording(None))
     return dict(zip(call.fetches, values, strict=True))

@@ -104,8 +104,8 @@ class OpenProfiler(SharedProfiler):
         self._ended.set()
         reader.join(_READ_EVERY_S)
 
-    def leave(self, batch: Batch) -> None:
-        super().leave(batch)
+    def _finish(self, batch: Batch, *, mine: bool) -> None:
+        super()._finish(batch, mine=mine)
         self._reopen()
 
     def _reopen(self) -> None:

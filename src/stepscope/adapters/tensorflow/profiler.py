@@ -10,7 +10,10 @@ Guarantees.
 - Nobody waits for ever: a run may itself wait for what another one does next (a queue), so after
   `PATIENCE_S` the batch is *cut*: its data are taken as they are, and a run still under way says
   that it was recorded only up to then.
-- `Batch.data` is set before `leave` returns; it is the XSpace as bytes, decoded by whoever looks.
+- `Batch.data` is set before `leave` returns, or, for a run that has no time to wait, once
+  `Batch.done` is; it is the XSpace as bytes, decoded by whoever looks. Reading takes far longer
+  than recording did: a run that is out of time leaves it to a thread which the process ends after.
+- Of a profile of more than `MOST_BYTES` nothing is kept but that it was too large.
 - The recorder's level is raised after every start, so that cheap ops of a warm program are seen.
 - Where the profiler is somebody else's (the program profiles itself), `enter` gives None at once,
   and the caller says so in its metadata.
@@ -33,6 +36,12 @@ LEVEL: Final = 3
 _HOST_TRACER: Final = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 1}
 _SETTLE_S: Final = 0.0001
 PATIENCE_S: Final = 2.0
+MOST_BYTES: Final = 1 << 28
+"""Some seven million events; taken apart they need ten times that."""
+_TOO_LARGE: Final = (
+    "the profiler's record of {size:,} bytes is larger than what is read of one "
+    f"({MOST_BYTES:,} bytes)"
+)
 _folders = itertools.count(1)
 
 
@@ -77,11 +86,14 @@ class SharedProfiler:
         self._closing = False
         self._level: versions.TraceLevel | None = None
 
-    def enter(self) -> Batch | None:
-        """Be profiled from now on; None where the profiler cannot be had."""
+    def enter(self, patience_s: float | None = None) -> Batch | None:
+        """Be profiled from now on; None where the profiler is somebody else's.
+
+        A `TimeoutError` if it is being read for earlier runs, for longer than the patience.
+        """
         with self._changed:
-            while self._closing:
-                self._changed.wait()
+            if not self._changed.wait_for(lambda: not self._closing, patience_s):
+                raise TimeoutError
             if self._batch is None:
                 batch = self._start()
                 if batch is None:
@@ -90,8 +102,8 @@ class SharedProfiler:
             self._batch.running += 1
             return self._batch
 
-    def leave(self, batch: Batch) -> None:
-        """The run is done: wait until the batch's data are there."""
+    def leave(self, batch: Batch, *, wait: bool = True) -> None:
+        """The run is done: wait until the batch's data are there, or have another thread wait."""
         with self._changed:
             batch.running -= 1
             if self._batch is not batch:
@@ -101,6 +113,17 @@ class SharedProfiler:
                 mine = batch.running == 0
                 if mine:
                     self._batch = None
+        if wait:
+            self._finish(batch, mine=mine)
+            return
+        # No daemon: TensorFlow is not to be inside of it when the interpreter goes away.
+        threading.Thread(
+            target=self._finish, args=[batch], kwargs={"mine": mine}, name="stepscope/profiler",
+            daemon=False,
+        ).start()  # fmt: skip
+
+    def _finish(self, batch: Batch, *, mine: bool) -> None:
+        """Wait for the batch's data; with `mine`, nobody else is going to stop the profiler."""
         if not mine and not batch.done.wait(PATIENCE_S):
             with self._changed:
                 mine = self._batch is batch
@@ -144,8 +167,12 @@ class SharedProfiler:
             for where, _, names in gfile.walk(batch.folder):
                 for name in names:
                     if name.endswith(".xplane.pb"):
-                        with gfile.GFile(f"{where}/{name}", "rb") as file:
-                            batch.data = file.read()
+                        size = gfile.stat(f"{where}/{name}").length
+                        if size > MOST_BYTES:
+                            batch.problem = _TOO_LARGE.format(size=size)
+                        else:
+                            with gfile.GFile(f"{where}/{name}", "rb") as file:
+                                batch.data = file.read()
                     gfile.remove(f"{where}/{name}")
             batch.memory = ledger.take(batch.data)
         except Exception as error:  # noqa: BLE001 - the runs themselves are done; say what is lost

@@ -70,7 +70,8 @@ class ReportedRun:
 
     def _deliver(self, error: BaseException | None) -> None:
         try:
-            self._target.deliver(self._run.recording(error))
+            ended = self._run.recording(None) if error is None else self._run.failed(error)
+            self._target.deliver(ended)
         except Exception as problem:  # noqa: BLE001 - see above
             self._note_problem(problem)
 

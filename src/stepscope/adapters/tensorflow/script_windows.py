@@ -170,16 +170,19 @@ class LentProfiler(SharedProfiler):
         super().__init__()
         self._windows = windows
 
-    def enter(self) -> Batch | None:
+    def enter(self, patience_s: float | None = None) -> Batch | None:
         self._windows.lend()
-        batch = super().enter()
-        if batch is None:
-            self._windows.give_back()
+        batch = None
+        try:
+            batch = super().enter(patience_s)
+        finally:
+            if batch is None:
+                self._windows.give_back()
         return batch
 
-    def leave(self, batch: Batch) -> None:
+    def _finish(self, batch: Batch, *, mine: bool) -> None:
         try:
-            super().leave(batch)
+            super()._finish(batch, mine=mine)
         finally:
             self._windows.give_back()
 

@@ -64,7 +64,7 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         try:
             result = run.execute()
         except BaseException as error:  # noqa: BLE001 - raised again
-            raise_with(error, target.deliver(run.recording(error)))
+            raise_with(error, target.deliver(run.failed(error)))
         if target.asked_for:
             target.deliver(run.recording(None))
         return result

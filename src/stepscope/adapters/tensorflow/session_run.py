@@ -9,10 +9,12 @@ one, as far as it was Python.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import tensorflow
@@ -86,24 +88,29 @@ class SessionRun:
         self._step_id = next(_step_ids)
         self.memory = RunMemory(self._options, self._step_id, self)
         self.memory.given((str(getattr(k, "name", k)), v) for k, v in (feed_dict or {}).items())
+        self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
         self.capture = self._new_capture()
         self.native = v1.RunMetadata()
         """What TensorFlow itself tells of the run."""
         self._kind = session_graph.Kind(fetches, feed_dict)
         self._has_nodes = False
-        self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
         self._deadline_epoch = 0
         self._begun = threading.Event()
         self._python: PythonCalls | None = None
-        self._outcomes: tuple[InFlight, ...] = ()
+        self._find_outcomes: Callable[[], tuple[InFlight, ...]] = tuple
+        """What was in flight, worked out when somebody looks."""
         self._reset_ignored: list[Loss] = []
 
     def _new_capture(self) -> Capture:
         level, shared = self.memory.level, self._shared
         if not level or not shared.logs_nodes or self._is_collected():
-            return Capture(level)
-        others = runs_other_graphs(self.graph) or allocator_tells() or accelerated()
-        return Capture(level, NodeLog(outputs=level >= 3), every_event=others)
+            capture = Capture(level)
+        else:
+            others = runs_other_graphs(self.graph) or allocator_tells() or accelerated()
+            capture = Capture(level, NodeLog(outputs=level >= 3), every_event=others)
+        if self._timeout_ms > 0:
+            capture.patience_s = self._timeout_ms / 1000
+        return capture
 
     def _is_collected(self) -> bool:
         """Whether TensorFlow collects statistics of its own in this run: it does for one only."""
@@ -131,7 +138,7 @@ class SessionRun:
         finally:
             look.cancel()
         if self.capture.ended - self.capture.started > timeout_ms * 1_000_000:
-            self._outcomes = self._at_deadline()
+            self._find_outcomes = self._at_deadline
             raise self.timed_out()
         return result
 
@@ -143,7 +150,7 @@ class SessionRun:
         try:
             return self._execute()
         except _STOPPED:
-            self._outcomes = self._at_deadline()
+            self._find_outcomes = self._at_deadline
             raise
 
     def _execute(self) -> Any:
@@ -161,7 +168,12 @@ class SessionRun:
                 if isinstance(hidden, tensorflow.errors.OpError):
                     raise hidden from None
                 raise
+            except (*_STOPPED, KeyboardInterrupt):
+                self.capture.out_of_time = True
+                raise
             finally:
+                if self._timeout_ms > 0 and self._deadline_epoch < time.time_ns():
+                    self.capture.out_of_time = True
                 self._shared.prepared.add(self._kind)
 
     def native_options(self) -> Any:
@@ -174,7 +186,7 @@ class SessionRun:
             # Our report has all that TensorFlow's list has, from events that are there anyway.
             options.report_tensor_allocations_upon_oom = False
         if capture.level:
-            if capture.batch is None and capture.log is None and self._options.trace_level:
+            if capture.profiler_taken and capture.log is None and self._options.trace_level:
                 options.trace_level = v1.RunOptions.SOFTWARE_TRACE
             if self._kind not in self._shared.graphs:
                 options.output_partition_graphs = True
@@ -223,7 +235,7 @@ class SessionRun:
         result, error = box[0]
         if error is not None:
             if isinstance(error, _STOPPED):
-                self._outcomes = self._at_deadline()
+                self._find_outcomes = self._at_deadline
             raise error
         return result
 
@@ -241,8 +253,14 @@ class SessionRun:
 
     def _give_up(self) -> None:
         """Leave the run to itself: what TensorFlow could cancel it did, the rest goes on."""
+        self.capture.out_of_time = True
+        self.capture.abandon()
+        inside = self._inside_python()
+        self._find_outcomes = lambda: self._left_behind(inside)
+
+    def _left_behind(self, inside: list[str]) -> tuple[InFlight, ...]:
+        """What a run that was left to itself was doing; `inside` are its ops that are Python."""
         capture = self.capture
-        capture.abandon()
         stopped = {row.name for row in capture.unfinished()}
         logged = capture.logged()
         going: list[str] = []
@@ -253,9 +271,9 @@ class SessionRun:
             going = [row.name for row in begun]
         elif capture.level:
             going = session_graph.due(self._known_nodes(), capture.done())
-        self._outcomes = tuple(
+        return tuple(
             InFlight(name, "cancelled" if name in stopped else "abandoned")
-            for name in going or self._inside_python()
+            for name in going or inside
         )
 
     def _at_deadline(self) -> tuple[InFlight, ...]:
@@ -272,7 +290,7 @@ class SessionRun:
             if row.start_ns < at < row.end_ns
         }
         stopped = [row.name for row in capture.unfinished()]
-        if not found and not stopped:
+        if not found and not stopped and not capture.truncated:
             stopped = session_graph.due(self._known_nodes(), capture.done())
         found |= {name: InFlight(name, "cancelled") for name in stopped}
         return tuple(found.values() or inside)
@@ -296,14 +314,30 @@ class SessionRun:
         """The nodes as executed, or else those that the fetches need."""
         return self._nodes() or session_graph.needed(self.graph, self._kind)
 
+    def failed(self, error: BaseException) -> Recording | Callable[[], Recording]:
+        """The run as it ended, or what makes that when somebody looks: its caller has no time."""
+        if not self.capture.level or not self.capture.out_of_time:
+            return self.recording(error)
+        # Not the error itself: it holds the frames it came through, and all that is in them.
+        return functools.partial(self._ended_with, status_of(error))
+
     def recording(self, error: BaseException | None) -> Recording:
         """The run as it ended."""
-        capture = self.capture
-        graphs = self._graphs()
-        capture.failed = error is not None
         self.memory.failed(error)
+        return self._ended_with(status_of(error))
+
+    @functools.cached_property
+    def _outcomes(self) -> tuple[InFlight, ...]:
+        return self._find_outcomes()
+
+    def _ended_with(self, status: Status) -> Recording:
+        capture = self.capture
+        capture.finish()
+        graphs = self._graphs()
+        capture.failed = not status.ok
+        if not status.ok and self._outcomes:
+            status = replace(status, outcomes=self._outcomes)
         memory, memory_losses = self.memory.fields(capture, self._nodes, self._sources)
-        status = status_of(error, self._outcomes)
         native = len(self.native.step_stats.dev_stats) > 0
         losses = [_NO_THREADS] if native else [*capture.losses]
         losses += without_effect(self._options, self._shared.config) + self._reset_ignored

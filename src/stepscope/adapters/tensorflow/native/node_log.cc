@@ -95,7 +95,9 @@ double NsPerTick() {
 
 constexpr int kRecords = 256;
 constexpr size_t kBytes = 24576;
-constexpr int64_t kMostRecords = int64_t{1} << 22;
+// What one log, and all of them together, may take; a million and four million nodes at the most.
+constexpr int64_t kMostChunks = int64_t{1} << 12;
+constexpr int64_t kMostChunksInAll = int64_t{1} << 14;
 
 enum State : int32_t { kWaiting = 0, kStarted = 1, kEnded = 2, kDone = 3, kFailed = 4 };
 
@@ -156,6 +158,7 @@ struct Chunk {
 std::mutex& free_mutex = *new std::mutex;
 std::vector<Chunk*>& free_chunks = *new std::vector<Chunk*>;
 constexpr size_t kMostFree = 64;
+std::atomic<int64_t> chunks_in_use{0};
 
 struct ThisThread {
   NodeLog* asked = nullptr;  // the log that steps started here are to be written to
@@ -189,16 +192,17 @@ class NodeLog final : public tensorflow::StepStatsCollectorInterface {
     const std::string& op = node->op();
     const size_t size = name.size() + op.size();
     ThisThread& here = this_thread;
-    Chunk* chunk = Place(here, size);
-    int place = chunk->used.load(std::memory_order_relaxed);
-    if (place == kRecords) {
-      if (count_.fetch_add(kRecords) >= kMostRecords) {
-        dropped.fetch_add(1);
+    const bool full = Full();
+    Chunk* chunk = here.log == number ? here.chunk : full ? nullptr : Find(here);
+    if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == kRecords ||
+        Lacks(chunk, size)) {
+      if (full) {
+        dropped.fetch_add(1, std::memory_order_relaxed);
         return nullptr;
       }
       chunk = NewChunk(here);
-      place = 0;
     }
+    const int place = chunk->used.load(std::memory_order_relaxed);
     Record* record = &chunk->records[place];
     record->log = this;
     record->scheduled_ns = record->start = record->end = 0;
@@ -264,6 +268,7 @@ class NodeLog final : public tensorflow::StepStatsCollectorInterface {
 
  private:
   ~NodeLog() override {
+    chunks_in_use.fetch_sub(count_.load());
     std::lock_guard<std::mutex> lock(free_mutex);
     for (Chunk* chunk : chunks_) {
       if (free_chunks.size() < kMostFree) {
@@ -278,10 +283,18 @@ class NodeLog final : public tensorflow::StepStatsCollectorInterface {
   Chunk* Place(ThisThread& here, size_t size) {
     Chunk* chunk = here.chunk;
     if (here.log != number) chunk = Find(here);
-    if (chunk == nullptr || (chunk->bytes_used + size + 8 > kBytes && size <= kBytes)) {
-      chunk = NewChunk(here);
-    }
+    if (chunk == nullptr || Lacks(chunk, size)) chunk = NewChunk(here);
     return chunk;
+  }
+
+  static bool Lacks(const Chunk* chunk, size_t size) {
+    return chunk->bytes_used + size + 8 > kBytes && size <= kBytes;
+  }
+
+  // Whether no more nodes are noted. What those that were noted put out still is.
+  bool Full() const {
+    return count_.load(std::memory_order_relaxed) >= kMostChunks ||
+           chunks_in_use.load(std::memory_order_relaxed) >= kMostChunksInAll;
   }
 
   // The chunk that this thread last wrote to before it wrote to another log.
@@ -312,6 +325,8 @@ class NodeLog final : public tensorflow::StepStatsCollectorInterface {
       }
     }
     if (chunk == nullptr) chunk = new Chunk;
+    count_.fetch_add(1, std::memory_order_relaxed);
+    chunks_in_use.fetch_add(1, std::memory_order_relaxed);
     chunk->thread = here.id;
     chunk->thread_handle = here.handle;
     memcpy(chunk->thread_name, here.name, sizeof here.name);

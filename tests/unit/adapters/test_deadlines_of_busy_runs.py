@@ -1,0 +1,140 @@
+"""Deadlines of runs that execute far more than can be read in time: control comes back first."""
+
+import threading
+
+import pytest
+
+import stepscope
+from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow import capture, events, node_log
+from stepscope.adapters.tensorflow.profiler import SharedProfiler
+
+ENDLESS = 10**9
+IN_TIME = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE, timeout_in_ms=300)
+
+
+def counting(tensorflow, until):
+    """A loop of cheap ops."""
+    return tensorflow.while_loop(
+        lambda i, x: i < until,
+        lambda i, x: (i + 1, x * 1.0001 + 1.0),
+        [tensorflow.constant(0), tensorflow.constant(1.0)],
+    )
+
+
+@pytest.fixture(params=["session", "function"])
+def call(request, tensorflow):
+    """Counts up to a number, traced, with a deadline."""
+    traced = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
+    if request.param == "function":
+        function = tensorflow.function(lambda until: counting(tensorflow, until))
+
+        def run(until, options, **metadata):
+            return adapter.run(function, tensorflow.constant(until), options=options, **metadata)
+    else:
+        with tensorflow.Graph().as_default() as graph:
+            until = tensorflow.compat.v1.placeholder(tensorflow.int32, [])
+            fetch = counting(tensorflow, until)
+        session = adapter.Session(graph=graph)
+
+        def run(number, options, **metadata):
+            return session.run(fetch, {until: number}, options=options, **metadata)
+
+    run(3, traced)
+    yield lambda **metadata: run(ENDLESS, IN_TIME, **metadata)
+    if request.param == "session":
+        session.close()
+
+
+@pytest.fixture
+def reading(monkeypatch):
+    """Who took a record apart, in order; stopping the profiler waits until it is let go on."""
+    readers = []
+    go_on = threading.Event()
+    stop = SharedProfiler._stop
+
+    def held_up(self, batch):
+        go_on.wait(5)
+        stop(self, batch)
+
+    def noted(kind):
+        decode = kind.__init__
+
+        def note(self, data):
+            if data:
+                readers.append(kind)
+            decode(self, data)
+
+        monkeypatch.setattr(kind, "__init__", note)
+
+    monkeypatch.setattr(SharedProfiler, "_stop", held_up)
+    noted(events.Profile)
+    noted(node_log.LoggedNodes)
+    yield readers, go_on
+    go_on.set()
+
+
+def assert_nothing_is_read_before_it_is_looked_at(call, reading):
+    readers, go_on = reading
+    metadata = stepscope.RunMetadata()
+    with pytest.raises(stepscope.errors.DeadlineExceededError) as caught:
+        call(run_metadata=metadata)
+    assert not readers
+    assert not go_on.is_set()
+    go_on.set()
+    assert caught.value.run_metadata is metadata
+    assert metadata.status.code == "DEADLINE_EXCEEDED"
+    assert len(metadata.ops)
+    assert readers
+
+
+def test_control_comes_back_before_the_profiler_is_stopped(call, reading):
+    assert_nothing_is_read_before_it_is_looked_at(call, reading)
+
+
+def test_control_comes_back_before_the_log_is_read(prepared, call, reading):
+    assert_nothing_is_read_before_it_is_looked_at(call, reading)
+
+
+def test_a_run_with_a_deadline_does_not_wait_until_an_earlier_one_is_read(call, reading):
+    _, go_on = reading
+    first, second = stepscope.RunMetadata(), stepscope.RunMetadata()
+    for metadata in (first, second):
+        with pytest.raises(stepscope.errors.DeadlineExceededError):
+            call(run_metadata=metadata)
+    assert not go_on.is_set()
+    go_on.set()
+    assert len(first.ops)
+    assert [
+        loss.what for loss in second.completeness.losses if "still being read" in loss.reason
+    ] == ["op executions"]
+    assert not len(second.ops)
+
+
+def test_a_record_too_large_to_be_read_is_declared(tensorflow, monkeypatch):
+    monkeypatch.setattr("stepscope.adapters.tensorflow.profiler.MOST_BYTES", 100)
+    metadata = stepscope.RunMetadata()
+    function = tensorflow.function(lambda x: x + 1)
+    adapter.run(function, tensorflow.constant(1), run_metadata=metadata)
+    assert not len(metadata.ops)
+    (loss,) = [x for x in metadata.completeness.losses if x.what == "op executions"]
+    assert "larger than what is read" in loss.reason
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_log_keeps_so_many_nodes_and_counts_the_others(tensorflow):
+    long = "a_scope_with_a_name_of_such_a_length/" * 60
+
+    @tensorflow.function
+    def steps(until):
+        with tensorflow.name_scope(long):
+            return counting(tensorflow, until)
+
+    metadata = stepscope.RunMetadata()
+    options = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
+    adapter.run(steps, tensorflow.constant(3), options=options)
+    adapter.run(steps, tensorflow.constant(20_000), options=options, run_metadata=metadata)
+    (loss,) = [x for x in metadata.completeness.losses if x.what == "op executions"]
+    assert loss.reason == capture._TOO_MANY
+    assert loss.count > 0
+    assert 0 < len(metadata.ops) < 1 << 17
