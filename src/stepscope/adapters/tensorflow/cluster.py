@@ -19,7 +19,7 @@ import tensorflow
 
 from stepscope.adapters.tensorflow import cluster_memory
 from stepscope.adapters.tensorflow.capture import Capture
-from stepscope.adapters.tensorflow.failures import new_error, status_of
+from stepscope.adapters.tensorflow.failures import inside_python_unknown, new_error, status_of
 from stepscope.adapters.tensorflow.session_run import NO_GRAPHS, SessionRun
 from stepscope.adapters.tensorflow.support import CLUSTER, without_effect
 from stepscope.adapters.tensorflow.untold_transfers import Untold, add_rows, losses_of, untold
@@ -104,6 +104,7 @@ class ClusterRun(SessionRun):
         losses = [*without_effect(self._options, self._shared.config), *self._reset_ignored]
         if level:
             losses += _NOT_TOLD if status.ok else [_NOTHING_TOLD]
+            losses += inside_python_unknown(self.graph) if status.ok else []
             if level != RunOptions.FULL_TRACE:
                 losses.append(_other_level(level))
         report = self._report(error)

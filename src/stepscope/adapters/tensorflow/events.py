@@ -4,7 +4,8 @@ The structure, on the line of each thread: an executor works off a step inside s
 `ExecutorState::Process` (stat `id`); in them there is a span `node:Op` per kernel, and after every
 node, also those without a kernel of their own, a mark `ExecutorPropagateOutputs` that names it. The
 thread that asked for the step has `SessionRun` or `FunctionRun` with the same id. Eager ops are
-spans on the thread that called them. Our own marks (`MARK` + number) say what belongs to which run.
+spans on the thread that called them, which is an executor's where a Python function inside a node
+calls them. Our own marks (`MARK` + number) say what belongs to which run.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Profile:
     def names_in(self, steps: list[int]) -> Iterator[set[str]]:
         """For each of these steps and of those they started, the names of the nodes that ran."""
         for step in self.steps.with_children(steps):
-            yield {row.name for row in step.executions(NO_NODES)}
+            yield {row.name for row in step.of_graph(NO_NODES)}
 
     def done_in(self, steps: list[int]) -> set[str]:
         """The nodes of these steps that came to their end."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from stepscope import errors
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.graphs import runs_python
 from stepscope.metadata import InFlight, Loss, Status
 
 _lock = threading.Lock()
@@ -120,6 +121,14 @@ def nodes_missing(status: Status, count: int) -> Loss:
     if status.in_flight:
         reason += f"; in flight: {', '.join(status.in_flight)}"
     return Loss("node executions", count, reason)
+
+
+def inside_python_unknown(graph: Any) -> list[Loss]:
+    """What TensorFlow's own step stats lack of a graph whose ops call Python functions."""
+    if not runs_python(graph):
+        return []
+    reason = "TensorFlow's own step stats do not tell what a Python function inside an op executes"
+    return [Loss("ops inside Python functions", 0, reason)]
 
 
 def in_flight_unknown(why: str) -> Loss:

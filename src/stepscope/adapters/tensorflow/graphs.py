@@ -55,25 +55,36 @@ def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
     return found
 
 
-_runs_others: weakref.WeakKeyDictionary[Any, tuple[int, bool]] = weakref.WeakKeyDictionary()
-"""By graph, what was found out of it when it had that version."""
+_kinds: weakref.WeakKeyDictionary[Any, tuple[int, bool, bool]] = weakref.WeakKeyDictionary()
+"""By graph, what was found out of it when it had that version: other graphs, Python."""
 
 
 def runs_other_graphs(graph: Any) -> bool:
     """Whether ops of the graph, or of its functions, run graphs of their own."""
-    version, found = _runs_others.get(graph, (-1, False))
-    if version != graph.version:
-        version, found = graph.version, _has_op_that_runs_others(graph)
-        _runs_others[graph] = version, found
-    return found
+    return _found_out(graph)[1]
 
 
-def _has_op_that_runs_others(graph: Any) -> bool:
+def runs_python(graph: Any) -> bool:
+    """Whether ops of the graph, or of its functions, call Python functions."""
+    return _found_out(graph)[2]
+
+
+def _found_out(graph: Any) -> tuple[int, bool, bool]:
+    known = _kinds.get(graph)
+    if known is None or known[0] != graph.version:
+        kinds = _op_types_in(graph)
+        others = any(map(_RUNS_OTHERS.search, kinds))
+        known = graph.version, others, any("PyFunc" in kind for kind in kinds)
+        _kinds[graph] = known
+    return known
+
+
+def _op_types_in(graph: Any) -> set[str]:
     kinds = {op.type for op in graph.get_operations()}
     if graph._functions:
         message = graph.as_graph_def()
         kinds |= {node.op for function in message.library.function for node in function.node_def}
-    return any(map(_RUNS_OTHERS.search, kinds))
+    return kinds
 
 
 class FunctionGraphs:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from stepscope.adapters.tensorflow.cluster import ClusterRun, is_cluster
-from stepscope.adapters.tensorflow.failures import status_of
+from stepscope.adapters.tensorflow.failures import inside_python_unknown, status_of
 from stepscope.adapters.tensorflow.function import raise_with
 from stepscope.adapters.tensorflow.session_run import SessionRun
 from stepscope.adapters.tensorflow.session_shared import shared_by_runs_of
@@ -155,9 +155,9 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         try:
             result = call.as_asked()
         except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
-            metadata.record(_native_recording(call.run_metadata, options, error))
+            metadata.record(_native_recording(call, options, error))
             raise_with(error, metadata)
-        metadata.record(_native_recording(call.run_metadata, options, None))
+        metadata.record(_native_recording(call, options, None))
         return result
     run = SessionRun(
         session.graph, call.native_run, shared_by_runs_of(session), call.values, call.feed_dict,
@@ -189,18 +189,19 @@ def _recorded_on_cluster(call: _Call, options: RunOptions, metadata: RunMetadata
     return result
 
 
-def _native_recording(native: Any, options: RunOptions, error: BaseException | None) -> Recording:
+def _native_recording(call: _Call, options: RunOptions, error: BaseException | None) -> Recording:
     """What TensorFlow itself recorded of a run with these options: nothing of one that failed."""
-    kept = RunMetadata.FromString(native.SerializeToString())
+    kept = RunMetadata.FromString(call.run_metadata.SerializeToString())
     traced = bool(options.trace_level)
     if error is None:
-        loss = Loss("threads", 0, "TensorFlow's own step stats name no threads")
+        losses = [Loss("threads", 0, "TensorFlow's own step stats name no threads")]
+        losses += inside_python_unknown(call.session.graph)
     else:
-        loss = Loss("op executions", 0, "TensorFlow gives no step stats of a run that failed")
+        losses = [Loss("op executions", 0, "TensorFlow gives no step stats of a run that failed")]
     return Recording(
         engine=SESSION,
         status=status_of(error),
-        completeness=Completeness((loss,) if traced else ()),
+        completeness=Completeness(tuple(losses) if traced else ()),
         ops=(lambda: kept.ops) if traced else None,
         partition_graphs=(
             (lambda: list(kept.partition_graphs)) if options.output_partition_graphs else None

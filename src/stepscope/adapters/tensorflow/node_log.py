@@ -142,9 +142,11 @@ class LoggedNodes:
             times.setdefault(row.name, []).append((row.start_ns, row.end_ns))
         for number, step in profile.steps.numbered_with_children(list(steps)):
             logged = number in self.steps or _is_among(step, times)
-            for row in step.rows if logged else step.executions({}):
-                if not logged or row.op == ANNOTATION:
-                    yield row
+            if not logged:
+                yield from step.executions({})
+                continue
+            yield from (row for row in step.rows if row.op == ANNOTATION)
+            yield from step.python
 
 
 def _is_among(step: Step, times: Mapping[str, list[tuple[int, int]]]) -> bool:

@@ -74,6 +74,7 @@ class Deliveries:
         if run_metadata is None or not hasattr(run_metadata, "SerializeToString"):
             return False
         # Not before there is TensorFlow.
+        from stepscope.adapters.tensorflow.failures import inside_python_unknown
         from stepscope.adapters.tensorflow.graphs import sources_of
 
         found = RunMetadata.FromString(run_metadata.SerializeToString())
@@ -81,6 +82,7 @@ class Deliveries:
             Recording(
                 engine=SESSION,
                 status=status,
+                completeness=Completeness(tuple(inside_python_unknown(graph))),
                 ops=lambda: found.ops,
                 partition_graphs=lambda: list(found.partition_graphs),
                 sources=lambda: sources_of(graph),

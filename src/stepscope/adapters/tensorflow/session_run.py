@@ -25,6 +25,7 @@ from stepscope.adapters.tensorflow.capture import Capture
 from stepscope.adapters.tensorflow.deadline import timed_out
 from stepscope.adapters.tensorflow.failures import (
     in_flight_unknown,
+    inside_python_unknown,
     new_error,
     nodes_missing,
     status_of,
@@ -339,7 +340,9 @@ class SessionRun:
             status = replace(status, outcomes=self._outcomes)
         memory, memory_losses = self.memory.fields(capture, self._nodes, self._sources)
         native = len(self.native.step_stats.dev_stats) > 0
-        losses = [_NO_THREADS] if native else [*capture.losses]
+        losses = [*capture.losses]
+        if native:
+            losses = [_NO_THREADS, *inside_python_unknown(self.graph)]
         losses += without_effect(self._options, self._shared.config) + self._reset_ignored
         if not status.ok:
             losses += self._missing(status)

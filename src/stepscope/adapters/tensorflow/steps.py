@@ -68,6 +68,8 @@ class Step:
     """The marks that no kernel was before."""
     outside: list[Row] = field(default_factory=list)
     """Kernels that ended outside any span of the executor."""
+    python: list[Row] = field(default_factory=list)
+    """Eager ops that Python functions executed inside nodes, each under its node's name."""
     children: list[int] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     """The nodes that came to their end."""
@@ -107,6 +109,11 @@ class Step:
 
     def executions(self, nodes: Mapping[str, Any]) -> Iterator[Row]:
         """What executed, kernels first; `nodes` is what is known of the graph."""
+        yield from self.of_graph(nodes)
+        yield from self.python
+
+    def of_graph(self, nodes: Mapping[str, Any]) -> Iterator[Row]:
+        """The same without what Python executed inside nodes."""
         yield from self.rows
         if not self.silent:
             return

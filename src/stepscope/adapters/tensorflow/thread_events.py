@@ -138,7 +138,8 @@ class _Kernel(NamedTuple):
     """None where the profiler was stopped before the executor's own span ended."""
     spans: list[Row]
     started: list[int]
-    """Of a kernel whose step is not known, the user's spans and the steps inside it."""
+    python: list[Row]
+    """Of a kernel whose step is not known, the user's spans, the steps and the eager ops inside."""
 
 
 class ThreadLine:
@@ -207,17 +208,15 @@ class ThreadLine:
         if kind == _DONE_KIND:
             self._read_done(done, self._steps[number], start_ns)
         elif kind == _EAGER_KIND:
-            if runs and inside is None and self._eager_is_op:
-                row = Row(name, name, start_ns, end_ns, self._number, "")
-                for _, run in runs:
-                    run.eager.append(row)
+            if self._eager_is_op:
+                self._read_eager(name, start_ns, end_ns, inside)
         elif kind == _EAGER_CALL_KIND:
             self._eager_is_op = not is_function
         elif kind == _KERNEL_KIND:
             if inside is not None or not runs:
                 self._leave_pending(start_ns)
                 row = Row(name, op, start_ns, end_ns, self._number, shapes)
-                self._kernels.append(_Kernel(row, inside, [], []))
+                self._kernels.append(_Kernel(row, inside, [], [], []))
             elif name == op and not self._eager_is_op:
                 # The call of a function that XLA compiled is one kernel, whose type is its name.
                 row = Row(name, COMPILED, start_ns, end_ns, self._number, "")
@@ -250,6 +249,19 @@ class ThreadLine:
             for _, run in runs:
                 run.eager.append(row)
 
+    def _read_eager(self, op: str, start_ns: int, end_ns: int, inside: Step | None) -> None:
+        """An eager op: of a run's own thread, or of a Python function inside a node."""
+        node = next((k for k in reversed(self._kernels) if k.row.end_ns >= end_ns), None)
+        name = op if node is None else f"{node.row.name}/{op}"
+        row = Row(name, op, start_ns, end_ns, self._number, "")
+        if inside is not None:
+            inside.python.append(row)
+        elif self._open_marks:
+            for _, run in self._open_marks:
+                run.eager.append(row._replace(name=op))
+        elif node is not None and node.step is None:
+            node.python.append(row)
+
     def _read_done(self, node: str, step: Step, start_ns: int) -> None:
         """The executor's mark that a node is done."""
         step.done.add(node)
@@ -260,11 +272,12 @@ class ThreadLine:
         if depth < 0:
             step.marks.append(Row(node, "", start_ns, start_ns, self._number, ""))
             return
-        row, began_in, spans, started = kernels[depth]
+        row, began_in, spans, started, python = kernels[depth]
         for inner in kernels[depth + 1 :]:
             self._leave(inner)
         del kernels[depth:]
         step.rows += spans
+        step.python += python
         for number in started:
             self._steps.started(number, step, ())
         # A mark inside the span: the kernel was done then, and went on with those after it.
