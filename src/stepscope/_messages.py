@@ -364,12 +364,31 @@ def _build_file() -> Any:
     return file
 
 
-def _message_class(name: str) -> Any:
+def message_classes(file: Any) -> dict[str, Any]:
+    """The class of every message that `file`, a descriptor's message, describes, by full name.
+
+    Whoever calls this keeps the result as long as any of the classes may be used, nested ones
+    included. Before 4.25, protobuf holds the class of a field's message by a weak reference only:
+    a message inside another one whose class was collected ends the process
+    (protocolbuffers/protobuf#12047). Code that protobuf generates keeps its classes by itself.
+    """
     pool = descriptor_pool.Default()
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    pool.AddSerializedFile(file.SerializeToString())
+    found = {}
+    to_do = list(pool.FindFileByName(file.name).message_types_by_name.values())
+    while to_do:
+        descriptor = to_do.pop()
+        found[descriptor.full_name] = message_factory.GetMessageClass(descriptor)
+        to_do += descriptor.nested_types
+    return found
 
 
-descriptor_pool.Default().AddSerializedFile(_build_file().SerializeToString())
+_CLASSES = message_classes(_build_file())
+
+
+def _message_class(name: str) -> Any:
+    return _CLASSES[f"{_PACKAGE}.{name}"]
+
 
 RunOptionsMessage: Any = _message_class("RunOptions")
 RunMetadataMessage: Any = _message_class("RunMetadata")

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2
 
+from stepscope._messages import message_classes
 from stepscope.metadata.wire_scan import BYTES, NUMBER, REPEATED, Field, Wire
 
 if TYPE_CHECKING:
@@ -109,18 +110,10 @@ def _add_field(message: Any, name: str, number: str, kind: str, oneof: str = "")
         field.oneof_index = 0
 
 
-def _make_classes(*names: str) -> Iterator[Any]:
-    pool = descriptor_pool.Default()
-    pool.AddSerializedFile(_describe().SerializeToString())
-    for name in names:
-        found = pool.FindMessageTypeByName(f"stepscope.profiler.{name}")
-        yield message_factory.GetMessageClass(found)
-
-
-XSpace: Any
-_Outline: Any
-_EventMessage: Any
-XSpace, _Outline, _EventMessage = _make_classes("XSpace", "SpaceOutline", "XEvent")
+_CLASSES = message_classes(_describe())
+XSpace: Any = _CLASSES["stepscope.profiler.XSpace"]
+_Outline: Any = _CLASSES["stepscope.profiler.SpaceOutline"]
+_EventMessage: Any = _CLASSES["stepscope.profiler.XEvent"]
 
 
 class _Joined:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ NAMES = st.text(max_size=6)
 NUMBERS = [
     field.name
     for field in pb.NodeExecStats.DESCRIPTOR.fields
-    if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT32)
+    if field.cpp_type in (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT32)
 ]
 
 
