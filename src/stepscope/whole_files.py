@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import secrets
@@ -19,7 +20,7 @@ def whole_file(path: str | os.PathLike[str], *, durable: bool = False) -> Iterat
     content goes to a temporary file beside it. When the block fails the temporary file is removed
     and what was at `path` stays. Missing directories are made. Where `path` is a link, what it
     leads to is written. A pipe or a device (`/dev/stdout`) is written to as it is. A `durable` file
-    is on the disk before it takes its name.
+    is on the disk before it takes its name, and its name when the block is over.
     """
     given = Path(path)
     if given.is_dir():
@@ -38,12 +39,28 @@ def whole_file(path: str | os.PathLike[str], *, durable: bool = False) -> Iterat
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(target)
+        if durable:
+            _sync_directory(target.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
             # A full disk does not say which file it was about.
             error.filename = str(path)
         raise
+
+
+def _sync_directory(path: Path) -> None:
+    try:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # one that may be written to and not listed
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that keeps names by itself
+            raise
+    finally:
+        os.close(directory)
 
 
 def write_whole(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Path:

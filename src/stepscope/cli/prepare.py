@@ -23,7 +23,9 @@ def command(timeout_s: float) -> None:
     Once per machine and TensorFlow, in some 20 seconds; it needs a C++ compiler. Programs that use
     stepscope.adapters.tensorflow find it from then on: sessions and functions are traced without
     TensorFlow's profiler, for about a third of what that costs a run. STEPSCOPE_EXECUTOR=off in the
-    environment of a program goes back to the profiler. Exits with 2 where it cannot be had.
+    environment of a program goes back to the profiler. What was compiled before is checked, and
+    compiled anew where it is damaged or others could have written it. Exits with 2 where it cannot
+    be had.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise click.ClickException(
@@ -31,11 +33,13 @@ def command(timeout_s: float) -> None:
         )
     for name, value in (("TF_CPP_MIN_LOG_LEVEL", "3"), ("TF_ENABLE_ONEDNN_OPTS", "0")):
         os.environ.setdefault(name, value)  # TensorFlow has much to say when it is imported
-    from stepscope.adapters.tensorflow import prepare, versions
+    from stepscope.adapters.tensorflow import node_log_build, versions
 
-    problem = prepare(timeout_s)
-    if problem:
-        raise click.ClickException(f"traces stay with TensorFlow's profiler: {problem}")
+    prepared = node_log_build.make_ready(timeout_s)
+    if prepared.problem:
+        raise click.ClickException(f"traces stay with TensorFlow's profiler: {prepared.problem}")
+    for odd in prepared.repaired:
+        click.echo(f"Repaired: {odd}.")
     version = versions.tensorflow().__version__
     click.echo(
         f"Sessions and functions of TensorFlow {version} are traced by Stepscope's "
