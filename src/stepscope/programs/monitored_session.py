@@ -3,9 +3,16 @@
 Guarantees. Hooks' `begin` is called while the graph can still be changed; their `end` only if the
 loop ended without an error (the end of the input is none). Whatever happens, leaving the `with`
 block stops and joins the input threads and closes the session. An error of an input thread is
-raised by the next `run` or `should_stop`. An error of `run` is raised as it is: unlike
-TensorFlow's, no session is made anew after `AbortedError` or `UnavailableError`, since those come
-from clusters.
+raised when the session is closed, which leaving the block does; until then `should_stop()` is true
+(of a `SingularMonitoredSession` it raises the error). Nothing can be done with a closed session:
+closing it once more, at the end of its block too, is a RuntimeError.
+
+Recovery. `AbortedError` and `UnavailableError` say that a part of a cluster went away, not that the
+program is wrong. Raised by a run, by a hook, by an input thread or while a session is made, they
+make a `MonitoredSession` close its session, have its creator make another (which restores the last
+checkpoint) and run again what was asked for: the caller sees no error. Hooks' `begin` is not called
+again, their `after_create_session` is. A `SingularMonitoredSession` raises these errors like any
+other.
 """
 
 from __future__ import annotations
@@ -15,10 +22,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from stepscope.errors import OutOfRangeError, UnimplementedError
+from stepscope.errors import (
+    AbortedError,
+    OutOfRangeError,
+    UnavailableError,
+    UnimplementedError,
+)
 from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions, as_run_options
+from stepscope.programs import log
 from stepscope.programs.checkpoint_hook import CheckpointSaverHook
 from stepscope.programs.coordinator import Coordinator
 from stepscope.programs.hooks import StepCounterHook, SummarySaverHook
@@ -32,6 +45,7 @@ from stepscope.programs.run_hooks import (
 from stepscope.programs.scaffold import ChiefSessionCreator, Scaffold, SessionCreator
 
 _DEFAULT: Any = object()
+_PREEMPTIONS = (AbortedError, UnavailableError)
 
 
 class StepContext:
@@ -51,6 +65,7 @@ class MonitoredSession:
 
     StepContext = StepContext
     starts_queue_runners = True
+    _recovers = True
 
     def __init__(
         self,
@@ -63,19 +78,13 @@ class MonitoredSession:
         self._graph_was_finalized = self._graph.finalized
         self._hooks = list(hooks or ())
         self._grace = stop_grace_period_secs
+        self._creator = session_creator or ChiefSessionCreator()
+        self._session: Any = None
+        self._closed = False
         self._stop = False
         for hook in self._hooks:
             hook.begin()
-        self._session: Any = (session_creator or ChiefSessionCreator()).create_session()
-        self._coord = Coordinator(clean_stop_exception_types=())
-        try:
-            if self._graph.get_collection(GraphKeys.QUEUE_RUNNERS):
-                start_queue_runners(self._session, self._coord)
-            for hook in self._hooks:
-                hook.after_create_session(self._session, self._coord)
-        except BaseException:
-            self._shut()
-            raise
+        self._open()
 
     @property
     def graph(self) -> Any:
@@ -83,37 +92,25 @@ class MonitoredSession:
         return None if self._session is None else self._session.graph
 
     def should_stop(self) -> bool:
-        """Whether a hook or an input thread wants the loop to end; raises the thread's error."""
+        """Whether the loop is to end: a hook or an input thread asks for it, or a thread failed."""
         if self._session is None:
             return True
-        self._coord.raise_requested_exception()
+        try:
+            self._coord.raise_requested_exception()
+        except _PREEMPTIONS as error:
+            self._recover(error)
+            self._open()
+        except Exception:
+            if not self._recovers:
+                raise
+            return True
         return self._stop or self._coord.should_stop()
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
         """As `Session.run`, with the hooks' fetches, feeds and options added."""
-        if self._session is None:
-            raise RuntimeError("Session is already closed.")
-        if self._stop:
-            raise RuntimeError("Run called even after should_stop requested.")
-        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._session)
-        asked = [hook.before_run(context) for hook in self._hooks]
-        extra = [[] if a is None or a.fetches is None else a.fetches for a in asked]
-        feeds = _merged_feeds(feed_dict, asked)
-        chosen = _merged_options(options, asked)
-        metadata = RunMetadata() if run_metadata is None else run_metadata
-        try:
-            own, *others = self._session.run([fetches, *extra], feeds, chosen, metadata)
-        except Exception:
-            # If a thread failed first, the run only shows what followed from that.
-            self._coord.raise_requested_exception()
-            raise
-        for hook, request, found in zip(self._hooks, asked, others, strict=True):
-            results = None if request is None or request.fetches is None else found
-            hook.after_run(context, SessionRunValues(results, chosen, metadata))
-        self._stop = self._stop or context.stop_requested
-        return own
+        return self._recovering(lambda: self._run(fetches, feed_dict, options, run_metadata))
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Call `step_fn(step_context)`, which may run with and without hooks."""
@@ -123,31 +120,128 @@ class MonitoredSession:
                 "`step_fn` may either have one `step_context` argument, or `self` and "
                 f"`step_context` arguments if it's an instance method. Got {names} instead."
             )
-        return step_fn(StepContext(self._session, self.run))
+        return self._recovering(lambda: step_fn(StepContext(self._session, self._run)))
 
     def close(self) -> None:
-        """End the loop: hooks are told, threads stopped, the session closed."""
+        """End the loop: hooks are told, threads stopped, the session closed.
+
+        Raises the error of an input thread, if one failed.
+        """
         self._close(failed=False)
 
-    def _close(self, failed: bool) -> None:
-        if self._session is None:
+    # -- one call ------------------------------------------------------------------------------
+
+    def _recovering(self, call: Callable[[], Any]) -> Any:
+        """What `call` returns, with as many sessions as that takes."""
+        if self._closed:
             raise RuntimeError("Session is already closed.")
+        while True:
+            if self._session is None:
+                self._open()
+            try:
+                return call()
+            except _PREEMPTIONS as error:
+                self._recover(error)
+
+    def _run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        try:
+            return self._run_with_hooks(fetches, feed_dict, options, run_metadata)
+        except _PREEMPTIONS:
+            raise
+        except Exception as error:
+            # An input thread that was preempted closes its queue: this error may follow from that.
+            try:
+                self._coord.raise_requested_exception()
+            except _PREEMPTIONS:
+                raise
+            except Exception:  # noqa: BLE001 - closing the session raises it
+                raise error from None
+            raise
+
+    def _run_with_hooks(self, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        if self._stop:
+            raise RuntimeError("Run called even after should_stop requested.")
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._session)
+        asked = [hook.before_run(context) for hook in self._hooks]
+        extra = [[] if a is None or a.fetches is None else a.fetches for a in asked]
+        feeds = _merged_feeds(feed_dict, asked)
+        chosen = _merged_options(options, asked)
+        metadata = RunMetadata() if run_metadata is None else run_metadata
+        own, *others = self._session.run([fetches, *extra], feeds, chosen, metadata)
+        for hook, request, found in zip(self._hooks, asked, others, strict=True):
+            results = None if request is None or request.fetches is None else found
+            hook.after_run(context, SessionRunValues(results, chosen, metadata))
+        self._stop = self._stop or context.stop_requested
+        return own
+
+    # -- one session after the other -----------------------------------------------------------
+
+    def _open(self) -> None:
+        """Have a session made, its input threads started and the hooks told."""
+        while True:
+            try:
+                # A later session is of the same graph, whichever is the default one then.
+                with self._graph.as_default():
+                    self._open_once()
+                return
+            except _PREEMPTIONS as error:
+                self._recover(error)
+
+    def _open_once(self) -> None:
+        self._session = self._creator.create_session()
+        self._coord = Coordinator(clean_stop_exception_types=())
+        self._stop = False
+        try:
+            if self._graph.get_collection(GraphKeys.QUEUE_RUNNERS):
+                start_queue_runners(self._session, self._coord)
+            for hook in self._hooks:
+                hook.after_create_session(self._session, self._coord)
+        except BaseException:
+            self._shut()
+            raise
+
+    def _recover(self, error: AbortedError | UnavailableError) -> None:
+        """Leave the session that was preempted; raises the error if there shall be no other."""
+        if not self._recovers:
+            raise error
+        log.info(
+            "An error was raised. This may be due to a preemption in a connected worker or "
+            "parameter server. The current session will be closed and a new session will be "
+            "created. Error: %s", error
+        )  # fmt: skip
+        self._shut()
+
+    def _shut(self) -> None:
+        """Stop and join the threads of the session, if there is one, and close it."""
+        if self._session is None:
+            return
+        session, self._session = self._session, None
+        try:
+            self._coord.request_stop()
+            self._coord.join(stop_grace_period_secs=self._grace, ignore_live_threads=True)
+        except _PREEMPTIONS as error:
+            if not self._recovers:
+                raise
+            log.error("A session is closed that was preempted: %s", error)
+        finally:
+            session.close()
+
+    def _close(self, failed: bool) -> None:
         try:
             if not failed:
                 for hook in self._hooks:
                     hook.end(self._session)
         finally:
-            self._shut()
-
-    def _shut(self) -> None:
-        session, self._session = self._session, None
-        try:
-            self._coord.request_stop()
-            self._coord.join(stop_grace_period_secs=self._grace, ignore_live_threads=True)
-        finally:
-            session.close()
-            if not self._graph_was_finalized:
-                self._graph._unsafe_unfinalize()
+            if self._closed:
+                raise RuntimeError("Session is already closed.")
+            self._closed = True
+            try:
+                self._shut()
+            finally:
+                if not self._graph_was_finalized:
+                    self._graph._unsafe_unfinalize()
 
     def __enter__(self) -> Self:
         return self
@@ -159,13 +253,14 @@ class MonitoredSession:
         traceback: TracebackType | None,
     ) -> bool:
         at_end = kind is not None and issubclass(kind, (OutOfRangeError, StopIteration))
-        if self._session is not None:
-            self._close(failed=kind is not None and not at_end)
+        self._close(failed=kind is not None and not at_end)
         return kind is None or at_end
 
 
 class SingularMonitoredSession(MonitoredSession):
-    """A monitored session that takes what makes one in its own arguments."""
+    """A monitored session that takes what makes one in its own arguments, and never recovers."""
+
+    _recovers = False
 
     def __init__(
         self,

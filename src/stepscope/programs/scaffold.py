@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from stepscope.errors import FailedPreconditionError
 from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.ops import control, variables
 from stepscope.ops.summaries import merge_all
@@ -12,8 +15,6 @@ from stepscope.programs import log
 from stepscope.programs.checkpoints import get_checkpoint_state
 from stepscope.programs.saver import saver_of_graph
 from stepscope.runtime import Session
-
-_SUMMARY_OP = "summary_op"
 
 
 class Scaffold:
@@ -68,12 +69,18 @@ class Scaffold:
             self.ready_op = self.get_or_default(
                 "ready_op", GraphKeys.READY_OP, variables.report_uninitialized_variables
             )
+        if self.ready_for_local_init_op is None:
+            self.ready_for_local_init_op = self.get_or_default(
+                "ready_for_local_init_op",
+                GraphKeys.READY_FOR_LOCAL_INIT_OP,
+                self._default_ready_for_local_init_op,
+            )
         if self.local_init_op is None:
             self.local_init_op = self.get_or_default(
                 "local_init_op", GraphKeys.LOCAL_INIT_OP, self.default_local_init_op
             )
         if self.summary_op is None:
-            self.summary_op = self.get_or_default("summary_op", _SUMMARY_OP, merge_all)
+            self.summary_op = self.get_or_default("summary_op", GraphKeys.SUMMARY_OP, merge_all)
         if self.saver is None:
             self.saver = saver_of_graph()
         self.saver.build()
@@ -100,6 +107,10 @@ class Scaffold:
         if made is not None:
             graph.add_to_collection(collection_key, made)
         return made
+
+    @staticmethod
+    def _default_ready_for_local_init_op() -> Any:
+        return variables.report_uninitialized_variables(variables.global_variables())
 
     @staticmethod
     def default_local_init_op() -> Any:
@@ -146,16 +157,21 @@ class ChiefSessionCreator(SessionCreator):
                 session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
                 if scaffold.init_fn is not None:
                     scaffold.init_fn(session)
+            made = f"Init op: {scaffold.init_op.name}, init fn: {scaffold._user_init_fn}"
+            missing = _missing(session, scaffold.ready_for_local_init_op)
+            if missing:
+                raise RuntimeError(
+                    f"Init operations did not make model ready for local_init.  {made}, error: "
+                    f"{missing}"
+                )
             log.info("Running local_init_op.")
             session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
             log.info("Done running local_init_op.")
-            missing = [name.decode() for name in session.run(scaffold.ready_op)]
+            missing = _missing(session, scaffold.ready_op)
             if missing:
                 raise RuntimeError(
-                    "Init operations did not make model ready.  Init op: "
-                    f"{scaffold.init_op.name}, init fn: {scaffold._user_init_fn}, local_init_op: "
-                    f"{scaffold.local_init_op.name}, error: Variables not initialized: "
-                    f"{', '.join(missing)}"
+                    f"Init operations did not make model ready.  {made}, local_init_op: "
+                    f"{scaffold.local_init_op.name}, error: {missing}"
                 )
         except BaseException:
             session.close()
@@ -174,3 +190,19 @@ class ChiefSessionCreator(SessionCreator):
         saver.restore(session, state.model_checkpoint_path)
         saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
         return True
+
+
+def _missing(session: Any, ready_op: Any) -> str | None:
+    """What the op finds not to be initialised, in words; None if the model is ready for it.
+
+    An op that reads a variable which has no value finds that one, too.
+    """
+    try:
+        found = session.run(ready_op)
+    except FailedPreconditionError as error:
+        if "uninitialized" not in str(error):
+            raise
+        return str(error)
+    if found is None or found.dtype == np.int32 or found.size == 0:
+        return None
+    return f"Variables not initialized: {', '.join(name.decode() for name in found)}"
