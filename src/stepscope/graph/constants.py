@@ -2,6 +2,11 @@
 
 Shape rules ask here (`reshape` needs its shape argument, a reduction its axes). An op is
 evaluated only if it is stateless, small and all of its inputs are known.
+
+Any tensor may be fed, constants too. What a shape rule made of a value (`known_value`) is no harm:
+plans find shapes anew for what comes after a fed tensor. But a function that builds one graph or
+another by a value (`constant_value`) cannot be told of another one later, so that from then on such
+a tensor may not be fed, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,15 +24,41 @@ if TYPE_CHECKING:
 
 _MAX_ELEMENTS: Final = 4096
 _UNKNOWN: Final = object()
-_NEVER: Final = frozenset(
-    {"Placeholder", "PlaceholderWithDefault", "NoOp", "Switch", "Merge", "Enter", "Exit",
-     "NextIteration", "LoopCond"}
-)  # fmt: skip
+PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+"""What is made to be fed: its value is never taken for known."""
+_NEVER: Final = PLACEHOLDERS | {
+    "NoOp", "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"
+}  # fmt: skip
 """What is fed, what is dead on some branch, and what changes from iteration to iteration."""
+_OF_SHAPES: Final = frozenset({"Shape", "Size", "Rank", "ShapeN"})
+"""What looks at the shapes of its inputs, not at their values."""
 
 
 def constant_value(tensor: Tensor) -> Array | None:
-    """The value of the tensor where the graph alone decides it, else None. Never write to it."""
+    """The value of the tensor where the graph alone decides it, else None. Never write to it.
+
+    If it has one, the caller may build by it: neither the tensor nor what its value was found from
+    can be fed any more.
+
+    >>> from stepscope.graph import Graph, constant_op
+    >>> with Graph().as_default() as graph:
+    ...     shape = constant_op([2, 3])
+    >>> graph.is_feedable(shape), constant_value(shape), graph.is_feedable(shape)
+    (True, array([2, 3], dtype=int32), False)
+    """
+    value = known_value(tensor)
+    if value is None:
+        return None
+    stack = [tensor]
+    while stack:
+        found = stack.pop()
+        if found.graph.prevent_feeding(found) and found.op.type not in _OF_SHAPES:
+            stack += [t for t in found.op.inputs if known_value(t) is not None]
+    return value
+
+
+def known_value(tensor: Tensor) -> Array | None:
+    """As `constant_value`, for callers that are asked again once another value is fed."""
     stack = [tensor.op]
     while stack:
         op = stack[-1]
@@ -45,7 +76,7 @@ def constant_value(tensor: Tensor) -> Array | None:
 
 
 def _knows_without_inputs(op: Operation) -> bool:
-    return op.type in ("Const", "Shape", "Size", "Rank", "ShapeN") or not _foldable(op)
+    return op.type == "Const" or op.type in _OF_SHAPES or not _foldable(op)
 
 
 def _unevaluated_inputs(op: Operation) -> list[Operation]:
@@ -134,7 +165,7 @@ def _part_of_shape(op: Operation) -> Any:
 
 def _slice_of_shape(op: Operation, axes: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
     """`axes[begin:end:stride]` of a StridedSlice of one axis; None if it is anything else."""
-    begin, end, stride = (constant_value(t) for t in op.inputs[1:])
+    begin, end, stride = (known_value(t) for t in op.inputs[1:])
     if begin is None or end is None or stride is None or len(begin) != 1:
         return None
     if op.get_attr("ellipsis_mask") or op.get_attr("new_axis_mask"):
@@ -149,7 +180,7 @@ def _slice_of_shape(op: Operation, axes: tuple[int | None, ...]) -> tuple[int | 
 
 def constant_as_shape(tensor: Tensor) -> TensorShape:
     """A tensor that holds a shape, as far as it is known; -1 in it means unknown."""
-    value = constant_value(tensor)
+    value = known_value(tensor)
     if value is not None:
         return TensorShape([None if d < 0 else int(d) for d in np.atleast_1d(value)])
     op = tensor.op
@@ -158,7 +189,7 @@ def constant_as_shape(tensor: Tensor) -> TensorShape:
     if op.type == "Pack" and op.get_attr("axis") == 0:
         axes: list[int | None] = []
         for item in op.inputs:
-            known = constant_value(item)
+            known = known_value(item)
             axes.append(None if known is None or int(known) < 0 else int(known))
         return TensorShape(axes)
     if op.type == "ConcatV2":

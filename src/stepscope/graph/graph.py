@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stepscope.graph import device as device_names
-from stepscope.graph.constants import constant_as_shape, constant_value
+from stepscope.graph.constants import constant_as_shape, known_value
 from stepscope.graph.defaults import get_default_graph, graph_as_default
 from stepscope.graph.dtypes import as_dtype
 from stepscope.graph.operation import Operation, Tensor, places
@@ -59,6 +59,7 @@ class Graph(Scoped):
         self._collections: dict[str, list[Any]] = {}
         self._version = 0
         self._finalized = False
+        self._unfeedable: set[Tensor] = set()
         self.seed: int | None = None
 
     # -- what it holds -------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class Graph(Scoped):
                 complete,
                 tuple(t.shape for t in inputs),
                 tuple(t.dtype for t in inputs),
-                lambda i: constant_value(inputs[i]),
+                lambda i: known_value(inputs[i]),
                 lambda i: constant_as_shape(inputs[i]),
             )
             shapes = self._infer(definition, context, final, inputs)
@@ -288,8 +289,18 @@ class Graph(Scoped):
         return graph_def_of(self, from_version, add_shapes)
 
     def is_feedable(self, tensor: Any) -> bool:
-        """Whether it may be fed: nothing that is part of a branch or a loop may."""
-        return self.is_fetchable(tensor)
+        """Whether it may be fed.
+
+        Nothing may that is part of a branch or a loop, or by whose value the graph was built.
+        """
+        return self.as_graph_element(tensor) not in self._unfeedable and self.is_fetchable(tensor)
+
+    def prevent_feeding(self, tensor: Tensor) -> bool:
+        """Let nobody feed the tensor from now on; whether one could until now."""
+        with self._lock:
+            before = len(self._unfeedable)
+            self._unfeedable.add(tensor)
+            return len(self._unfeedable) > before
 
     def is_fetchable(self, element: Any) -> bool:
         """Whether it may be fetched: what a branch or a loop gives out may, what is inside not."""

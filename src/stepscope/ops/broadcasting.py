@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, no_gradient, register
@@ -15,7 +16,11 @@ from stepscope.ops.signatures import output_of
 def _reduced_axes(s0: Array, s1: Array) -> tuple[Array, Array]:
     """Per shape the axes of the common result along which it has length 1, or no axis at all."""
     rank = max(len(s0), len(s1))
-    padded = ([1] * (rank - len(s)) + list(s) for s in (s0, s1))
+    padded = [[1] * (rank - len(s)) + list(s) for s in (s0, s1)]
+    if any(a != b and 1 not in (a, b) for a, b in zip(*padded, strict=True)):
+        raise InvalidArgumentError(
+            None, None, f"Incompatible shapes: {list(map(int, s0))} vs. {list(map(int, s1))}"
+        )
     first, second = (np.array([i for i, n in enumerate(p) if n == 1], s0.dtype) for p in padded)
     return first, second
 

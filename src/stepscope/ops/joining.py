@@ -10,7 +10,7 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, convert_to_tensor
-from stepscope.graph.constants import constant_value
+from stepscope.graph.constants import known_value
 from stepscope.graph.dtypes import int32, string
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
@@ -366,8 +366,12 @@ def split(
 
 def _parts_of(grad: Tensor, values: Sequence[Tensor], axis: Tensor) -> list[Tensor]:
     """The gradient of a concatenation, cut where its values meet."""
-    where = constant_value(axis)
+    where = known_value(axis)
     known = [v.shape.axes for v in values]
+    if values[0].shape.is_fully_defined() and known.count(known[0]) == len(known):
+        # Of one shape, they can be joined along any axis, whichever is fed.
+        axis = output_of("Cast", axis, DstT=int32) if axis.dtype.base_dtype is not int32 else axis
+        return list(apply_op("Split", axis, grad, num_split=len(values)).values())
     sizes: Any
     if where is not None and all(s is not None and s[int(where)] is not None for s in known):
         sizes = [s[int(where)] for s in known if s is not None]

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, constant_op, convert_to_tensor
-from stepscope.graph.constants import constant_value
+from stepscope.graph.constants import known_value
 from stepscope.graph.dtypes import DType, as_dtype, int32
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
@@ -412,10 +412,9 @@ def _squeeze_gradient(op: Operation, grad: Tensor) -> Tensor:
 @gradient("Transpose")
 def _transpose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     perm = op.inputs[1]
-    known = constant_value(perm)
-    if known is not None:
-        order = np.mod(known, max(len(known), 1))
-        return [transpose(grad, constant_op(_inverse(order))), None]
+    known = known_value(perm)
+    if known is not None and (known < 0).any():
+        perm = output_of("FloorMod", perm, len(known))
     return [transpose(grad, invert_permutation(perm)), None]
 
 

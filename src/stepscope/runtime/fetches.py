@@ -126,9 +126,12 @@ class FeedSlot:
 
     def __init__(self, tensor: Tensor) -> None:
         if not tensor.graph.is_feedable(tensor):
-            raise ValueError(
-                f"Tensor {tensor.name} may not be fed: it is part of a branch or a loop."
+            why = (
+                "its value decided how the graph was built."
+                if tensor.graph.is_fetchable(tensor)
+                else "it is part of a branch or a loop."
             )
+            raise ValueError(f"Tensor {tensor.name} may not be fed: {why}")
         self.tensor = tensor
         self.dtype = tensor.dtype.base_dtype
         self.numpy = self.dtype.numpy

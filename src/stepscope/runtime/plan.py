@@ -29,6 +29,7 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph import Kernel, KernelNode, TensorShape
+from stepscope.graph.constants import PLACEHOLDERS
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.registry import ShapeContext, infer_shapes, lookup
 from stepscope.graph.shapes import UNKNOWN, unknown_shape
@@ -119,6 +120,7 @@ class Plan:
         self.nodes = graph.nodes
         self._resources = resources
         self._known: dict[tuple[int, int], Any] = {}
+        self._overridden = _overridden(graph)
         self.steps: list[Step] = []
         for node in graph.nodes:
             self.steps.append(self._step(node, fed))
@@ -163,7 +165,8 @@ class Plan:
             # Known to fail: it fails when its turn comes, so that what runs before it is seen.
             shape_error = str(error)
             shapes = (UNKNOWN,) * len(node.output_dtypes)
-        shapes = _merge_static(node, shapes)
+        if node not in self._overridden:
+            shapes = _merge_static(node, shapes)
         kernel_node = KernelNode(
             op=node.op if node.op is not None else _EngineOp(node),  # type: ignore[arg-type]
             input_shapes=inputs,
@@ -304,6 +307,30 @@ def _as_shape(value: Any, shape: TensorShape) -> TensorShape:
         return TensorShape([None if d < 0 else int(d) for d in np.atleast_1d(value)])
     known = shape.known
     return unknown_shape(known[0]) if known is not None and len(known) == 1 else UNKNOWN
+
+
+def _overridden(graph: ExecGraph) -> set[ExecNode]:
+    """The nodes whose static shapes may not hold: those after a value that is fed over.
+
+    The graph took that value for known, a constant's above all, when it found the shapes of what
+    follows from it: `reshape(x, [2, 3])` is [2, 3] in the graph, and [3, 2] where that is fed.
+    """
+    over = [arg for tensor, arg in graph.args.items() if tensor.op.type not in PLACEHOLDERS]
+    if not over:
+        return set()
+    readers: dict[ExecNode, list[ExecNode]] = {}
+    for node in graph.nodes:
+        for source, _ in node.inputs:
+            readers.setdefault(source, []).append(node)
+    for receive, send in graph.sends.items():
+        readers.setdefault(send, []).append(receive)
+    found: set[ExecNode] = set()
+    while over:
+        for reader in readers.get(over.pop(), ()):
+            if reader not in found:
+                found.add(reader)
+                over.append(reader)
+    return found
 
 
 def _merge_static(node: ExecNode, shapes: tuple[TensorShape, ...]) -> tuple[TensorShape, ...]:
