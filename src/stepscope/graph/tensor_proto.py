@@ -67,7 +67,7 @@ def make_tensor_proto(value: Array, dtype: DType) -> Any:
 
 def as_bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
-        return value
+        return bytes(value)  # not NumPy's kind of bytes
     if isinstance(value, str):
         return value.encode()
     raise TypeError(f"Expected bytes or str in a string tensor, found {type(value).__name__}.")

@@ -92,8 +92,10 @@ def own_output(value: Any, dtype: DType, where: str) -> Array:
 
     `where` opens the message: what the value is.
     """
+    # NumPy's own type of bytes drops zeros at their end.
+    as_is = isinstance(value, np.ndarray) or dtype is not string
     try:
-        array = np.array(value)
+        array = np.array(value) if as_is else np.array(value, dtype=object)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(None, None, f"{where} is no array: {error}") from error
     if array.dtype.kind in "SUO":

@@ -195,7 +195,8 @@ def _batch(queue: QueueCell, index: int, elements: Sequence[Element]) -> Array:
     assert known is not None
     out = np.empty((len(elements), *known), dtype=queue.dtypes[index].numpy)
     for i, element in enumerate(elements):
-        out[i] = element[index]
+        # With the dots an element of rank 0 is unpacked: NumPy keeps it as an object otherwise.
+        out[i, ...] = element[index]
     return out
 
 

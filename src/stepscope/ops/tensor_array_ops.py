@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from stepscope.errors import InvalidArgumentError
-from stepscope.graph.dtypes import Array, DType
+from stepscope.graph.dtypes import Array, DType, string
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
 from stepscope.graph.shapes import UNKNOWN, TensorShape, unknown_shape
 
@@ -114,7 +114,8 @@ class ArrayStore:
                         "working with a resizeable TensorArray and stop_gradients is not allowing "
                         "the gradients to be written."
                     )
-                return np.zeros(known, self._dtype.numpy)
+                empty = b"" if self._dtype is string else 0
+                return np.full(known, empty, self._dtype.numpy)
             if self._clears:
                 self._items[index] = _CLEARED
             return value
@@ -259,8 +260,8 @@ def _scatter(store: ArrayStore, indices: Any, value: Any, flow: Any) -> Any:
             f"Expected len(indices) == values.shape[0], but saw: {len(indices)} vs. "
             f"{np.shape(value)[:1]}",
         )  # fmt: skip
-    for index, item in zip(indices, value, strict=True):
-        store.write(int(index), item)
+    for row, index in enumerate(indices):
+        store.write(int(index), value[row, ...])  # With the dots a string is an array, too.
     return flow
 
 

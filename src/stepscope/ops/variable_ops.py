@@ -142,7 +142,7 @@ register(
 
 
 def _put(array: Array, indices: Array, updates: Array) -> None:
-    array[indices] = updates
+    array[indices, ...] = updates  # With the dots one string is put in, not its array.
 
 
 def _scatter_shape(context: ShapeContext) -> TensorShape:

@@ -150,6 +150,8 @@ def assert_same_value(ours: Any, theirs: Any, tol: float, what: str) -> None:
     ours, theirs = as_array(ours), as_array(theirs)
     assert ours.shape == theirs.shape, f"{what}: shape {ours.shape}, TensorFlow's {theirs.shape}"
     if theirs.dtype.kind in "SUO":
+        # An array of one string inside an array equals the string: the types tell them apart.
+        assert [type(v) for v in ours.flat] == [type(v) for v in theirs.flat], what
         assert ours.reshape(-1).tolist() == theirs.reshape(-1).tolist(), what
         return
     assert ours.dtype == theirs.dtype, f"{what}: dtype {ours.dtype}, TensorFlow's {theirs.dtype}"
