@@ -7,6 +7,12 @@
 Every file is one serialised Event. Files are written beside and renamed, so a reader sees whole
 files only; times are microseconds, never the same twice in a process, and a tensor's time is later
 than those of the tensors it was computed from.
+
+No file is written outside of the root, whatever nodes are called and whatever links lie below it.
+`../../x` is a valid name of a node, and TensorFlow itself takes it for a path. Here `..`, `.`, an
+empty part and one too long for a file system are written in another way (`%2E%2E`); names without
+them, which is all that a reader finds again by its path, stand as they are. The Event in the file
+has the node's own name in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -40,6 +46,9 @@ PREFIX: Final = "_tfdbg_"
 BYTES_LIMIT_VARIABLE: Final = "TFDBG_DISK_BYTES_LIMIT"
 DEFAULT_BYTES_LIMIT: Final = 100 << 30
 _MOST_BYTES_PER_FILE: Final = (1 << 31) - (1 << 16)
+_LONGEST_COMPONENT: Final = 255
+"""Bytes of a name in a path that file systems allow."""
+_LONGEST_TIME: Final = len("_1700000000000000-99")
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -103,7 +112,38 @@ clock: Final = _Clock()
 
 def device_directory(device: str) -> str:
     """The directory name of a device."""
-    return f"{PREFIX}device_" + ",".join(part.replace(":", "_") for part in device.split("/"))
+    name = ",".join(part.replace(":", "_") for part in device.split("/"))
+    return _shortened(f"{PREFIX}device_{name}", _LONGEST_COMPONENT)
+
+
+def tensor_file(node: str, ending: str) -> PurePosixPath:
+    """Where the dump of a node stands below its device's directory, never outside of it.
+
+    >>> tensor_file("tower/mul", "_0_DebugIdentity")
+    PurePosixPath('tower/mul_0_DebugIdentity')
+    >>> tensor_file("../../x", "_0_DebugIdentity")
+    PurePosixPath('%2E%2E/%2E%2E/x_0_DebugIdentity')
+    """
+    *folders, last = node.split("/")
+    room = _LONGEST_COMPONENT - len(ending) - _LONGEST_TIME
+    return PurePosixPath(*map(_component, folders), _shortened(last, room) + ending)
+
+
+def _component(name: str) -> str:
+    """A part of a node's name as the name of a directory."""
+    if name in ("", ".", ".."):
+        return name.replace(".", "%2E") or "%"
+    return _shortened(name, _LONGEST_COMPONENT)
+
+
+def _shortened(name: str, most: int) -> str:
+    """A name of at most so many bytes; what is cut off is told apart by its digest."""
+    name = name.replace("\0", "%00")
+    encoded = os.fsencode(name)
+    if len(encoded) <= most:
+        return name
+    digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
+    return f"{os.fsdecode(encoded[: most - len(digest) - 1])}~{digest}"
 
 
 def tensor_proto(observed: Observed, device: str) -> Any:
@@ -191,7 +231,7 @@ class DumpDirectory:
         value.metadata.plugin_data.plugin_name = "debugger"
         envelope = {"device": device, "outputSlot": slot, "numChunks": 1, "chunkIndex": 0}
         value.metadata.plugin_data.content = json.dumps(envelope, separators=(",", ":")).encode()
-        path = self.root / device_directory(device) / f"{node}_{slot}_{debug_op}"
+        path = self.root / device_directory(device) / tensor_file(node, f"_{slot}_{debug_op}")
         try:
             self._write(path, micros, event.SerializeToString())
         except OSError as error:
@@ -200,6 +240,10 @@ class DumpDirectory:
     def _write(self, path: Path, micros: int, content: bytes) -> None:
         # In the root, where readers of dumps look at names that begin with the prefix only.
         temporary = self.root / f".stepscope-{secrets.token_hex(8)}.tmp"
+        if not path.parent.resolve().is_relative_to(self.root.resolve()):
+            raise OSError(
+                errno.ELOOP, "a link below the root of the dumps leads out of it", str(path.parent)
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as file:
