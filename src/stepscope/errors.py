@@ -20,7 +20,8 @@
     │   ├── DataLossError             15  DATA_LOSS
     │   └── UnauthenticatedError      16  UNAUTHENTICATED
     └── StepscopeError                what is no run: files, commands
-        └── UnreadableFileError           a file that holds nothing we can read
+        ├── UnreadableFileError           a file that holds nothing we can read
+        └── TimesTooFarApartError         runs that no trace can show together (also ValueError)
 
 An `OpError` of a run that had metadata carries it as `error.run_metadata`. All of them pickle.
 """
@@ -347,6 +348,10 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
 
 class StepscopeError(Exception):
     """Base of the errors that no run raises: files and commands. The CLI prints its message."""
+
+
+class TimesTooFarApartError(StepscopeError, ValueError):
+    """The times of runs are further apart than a trace can show: those of one are damaged."""
 
 
 class UnreadableFileError(StepscopeError):

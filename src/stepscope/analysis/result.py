@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,12 @@ class Result:
 
     def to_json(self) -> str:
         """All fields as JSON, indented."""
-        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2).decode()
+        plain = self.to_dict()
+        try:
+            return orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode()
+        except TypeError:
+            # A path that is no text, or a number of more than 64 bits: JSON has both, orjson not.
+            return json.dumps(plain, indent=2)
 
     def to_pandas(self) -> Any:
         """The main table as a pandas `DataFrame`."""

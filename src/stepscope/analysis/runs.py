@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.metadata import RunMetadata
+from stepscope.metadata.strings import writable
 
 Runs: TypeAlias = Any
 """One `RunMetadata`, several, `(name, RunMetadata)` pairs, or a mapping of names to them."""
@@ -43,7 +44,7 @@ def iter_named_runs(runs: Runs) -> Iterator[NamedRun]:
 def _named(index: int, item: object) -> NamedRun:
     match item:
         case (str(name), metadata) if _is_metadata(metadata):
-            return NamedRun(name, _ours(metadata))
+            return NamedRun(writable(name), _ours(metadata))
         case _ if _is_metadata(item):
             return NamedRun(f"run {index}", _ours(item))
     raise _wrong(item)

@@ -77,20 +77,20 @@ def say_clocks(found: Clocks) -> None:
     """The clocks that differ, the most different first."""
     from rich.text import Text
 
-    from stepscope.cli import tables, wording
+    from stepscope.cli import terminal, wording
 
-    others = found.rows[1:]
+    others, reference = found.rows[1:], wording.plain(found.reference)
     if not others:
         return
-    screen = tables.console()
+    screen = terminal.console()
     differing = [row for row in others if row.offset_ns or row.found == "unconstrained"]
     if not differing:
-        screen.print(f"\nclocks: no task's differs from {found.reference}'s, as far as is known")
+        screen.print(f"\nclocks: no task's differs from {reference}'s, as far as is known")
         return
-    screen.print(f"\nclocks, corrected to that of {found.reference}")
+    screen.print(f"\nclocks, corrected to that of {reference}")
     differing.sort(key=lambda row: (row.found != "unconstrained", -abs(row.offset_ns)))
     for row in differing[:_SHOWN]:
-        screen.print(Text(f"  {row.task}: {_said(row)}"))
+        screen.print(Text(wording.plain(f"  {row.task}: {_said(row)}")))
     if len(differing) > _SHOWN:
         rest = wording.number(len(differing) - _SHOWN, "task")
         screen.print(Text(f"  and {rest} more (--json has all)", style="dim"))
@@ -118,14 +118,14 @@ def say_missing(runs: WorkerRuns) -> None:
     """What is not there of the workers, on stderr."""
     from rich.text import Text
 
-    from stepscope.cli import tables, wording
+    from stepscope.cli import terminal, wording
 
     missing = runs.missing()
     if not missing:
         return
-    screen = tables.console(stderr=True)
+    screen = terminal.console(stderr=True)
     screen.print(Text("missing", style="yellow"))
     for task, what in missing[:_SHOWN]:
-        screen.print(Text(f"  {task}: {what}"))
+        screen.print(Text(wording.plain(f"  {task}: {what}")))
     if len(missing) > _SHOWN:
         screen.print(Text(f"  and {wording.number(len(missing) - _SHOWN, 'thing')} more"))

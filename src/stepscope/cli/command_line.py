@@ -58,7 +58,9 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            # Where a script closed it, or took it away, nobody waits for it.
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has gone: nothing may be written at exit either. Left to
             # click, this would end with 1, which says something else.
@@ -83,7 +85,9 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
     if wanted:
         from importlib.metadata import version
 
-        click.echo(f"stepscope {version('stepscope')}")
+        from stepscope.cli import terminal
+
+        terminal.echo(f"stepscope {version('stepscope')}")
         ctx.exit()
 
 
@@ -113,7 +117,9 @@ def commands(ctx: click.Context) -> None:
     or cannot be read or written; 130 interrupted. `run` ends as its script does.
     """
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        from stepscope.cli import terminal
+
+        terminal.echo(ctx.get_help())
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> Any:
@@ -133,9 +139,8 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
             standalone_mode=False,
         )
     except click.UsageError as error:
-        if error.ctx is not None:
-            click.echo(error.ctx.get_usage(), err=True)
-        return _fail(error.format_message())
+        usage = "" if error.ctx is None else f"{error.ctx.get_usage()}\n"
+        return _fail(error.format_message(), usage)
     except click.ClickException as error:
         return _fail(error.format_message())
     except (StepscopeError, OpError) as error:
@@ -163,11 +168,18 @@ def _drop_output() -> None:
 
 
 def _fail_unforeseen() -> int:
-    traceback.print_exc()
+    from stepscope.cli import terminal
+
+    terminal.echo(traceback.format_exc().rstrip(), err=True)
     return _fail("this is an error of Stepscope's own; please report it with the lines above")
 
 
-def _fail(message: str) -> int:
-    sys.stdout.flush()
-    click.echo(f"stepscope: error: {message}", err=True)
+def _fail(message: str, before: str = "") -> int:
+    from stepscope.cli import terminal
+
+    # A line of the message, which may be a name's, must not look like one of ours.
+    first, *others = message.split("\n")
+    lines = [f"{before}stepscope: error: {first}", *(f"  {line}" for line in others)]
+    terminal.flush()
+    terminal.echo("\n".join(lines), err=True)
     return USAGE_ERROR

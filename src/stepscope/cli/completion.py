@@ -23,6 +23,7 @@ def command(shell: str) -> None:
     zsh:  eval "$(stepscope completion zsh)" in ~/.zshrc, after compinit
     fish: stepscope completion fish > ~/.config/fish/completions/stepscope.fish
     """  # noqa: D301 - click takes the character, not the letters, for "do not fill these lines"
+    from stepscope.cli import terminal
     from stepscope.cli.command_line import commands
 
     completion = get_completion_class(shell)
@@ -30,4 +31,4 @@ def command(shell: str) -> None:
         raise click.ClickException(f"click knows no completion for {shell}")
     # The class knows the template; asking it for the source would run bash to see its version.
     made = completion(commands, {}, "stepscope", _VARIABLE)
-    click.echo(made.source_template % made.source_vars())
+    terminal.write_data(made.source_template % made.source_vars() + "\n")

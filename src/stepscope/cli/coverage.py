@@ -35,7 +35,7 @@ def command(
     """
     from stepscope.analysis import coverage
     from stepscope.analysis.coverage import STATES
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
     from stepscope.cli.graph_files import graph_in_file, graph_of
 
     run = one_run(path, number)
@@ -55,7 +55,7 @@ def command(
     if tables.write_for_programs(found, rows, columns, choice):
         return
     say_choice(run)
-    screen = tables.console()
+    screen = terminal.console()
     for state, count in found.counts().items():
         screen.print(f"{count:>7,}  {state}: {STATES[state]}")
     if found.unknown and run.metadata.status.known and not len(run.metadata.partition_graphs):

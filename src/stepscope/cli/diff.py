@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli import tables, wording
+from stepscope.cli import tables, terminal, wording
 from stepscope.cli.saved_runs import all_runs
 from stepscope.cli.tables import table_options
 from stepscope.errors import StepscopeError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepscope.cli.tables import Choice
 
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
+_MARKDOWN = re.compile(r"[\\`*_\[\]<|&@#]")
 _REGRESSED = 1
 _PEAK = "peak of "
 _FAILS = "runs of the new program fail, and none of the old one did"
@@ -108,14 +109,14 @@ def command(
     if tables.write_for_programs(found, found.rows, columns, choice, csv_rows=every):
         pass
     elif markdown:
-        click.echo(_markdown(found, worse, bounds, choice, columns))
+        terminal.echo(_markdown(found, worse, bounds, choice, columns))
     else:
         _show(found, columns, choice)
     return _verdict(found, worse, bounds)
 
 
 def _show(found: Diff, columns: Any, choice: Choice) -> None:
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(f"{wording.number(found.base_runs, 'run')} against {found.new_runs}")
     for row in (found.total, *found.memory):
         screen.print(_sentence(row))
@@ -128,7 +129,7 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
             more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
             screen.print(f"{title}: {few}{more}")
     for note in found.notes:
-        screen.print(f"note: {note}")
+        screen.print(f"note: {wording.plain(note)}")
 
 
 def _sentence(row: DiffRow) -> str:
@@ -152,14 +153,14 @@ def _verdict(found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] |
     if bounds is None:
         return 0
     for row in worse:
-        click.echo(f"regression: {_sentence(row)}", err=True)
+        terminal.echo(f"regression: {_sentence(row)}", err=True)
     if worse:
         return _REGRESSED
     if found.fails:
         raise StepscopeError(f"--fail-on: {_FAILS}")
     for line in _unanswered(found, bounds):
-        click.echo(f"--fail-on: {line}", err=True)
-    click.echo("no regression", err=True)
+        terminal.echo(f"--fail-on: {line}", err=True)
+    terminal.echo("no regression", err=True)
     return 0
 
 
@@ -214,14 +215,15 @@ def _markdown(
 
 
 def _cell(text: str) -> str:
-    """Text that stays in its cell of a Markdown table."""
-    return wording.plain(text).replace("|", "\\|")
+    """Text that stays text, and in its cell of a Markdown table: no link, no picture, no HTML."""
+    return _MARKDOWN.sub(r"\\\g<0>", wording.plain(text))
 
 
 def _code(name: str) -> str:
     """A name as it is, in a cell of a Markdown table."""
-    text = _cell(name)
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
+    text = wording.plain(name).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
 
 
 def _percent(change: float) -> str:

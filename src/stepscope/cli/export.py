@@ -81,6 +81,9 @@ def command(path: Path, kind: str, out: Path | None) -> None:
 
     PATH is a run_metadata.pb, an event file, a Chrome trace, an .xplane.pb, or a directory of them.
     """
+    from stepscope.cli import terminal
+    from stepscope.metadata.readable import plain
+
     write, default = FORMATS[kind]
     name = path.resolve().name.partition(".")[0] or "runs"
     target = out or Path(default.format(name))
@@ -92,4 +95,4 @@ def command(path: Path, kind: str, out: Path | None) -> None:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"cannot write: {error}") from error
-    click.echo(f"wrote {written}")
+    terminal.echo(f"wrote {plain(str(written))}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli import tables, wording
+from stepscope.cli import tables, terminal, wording
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def show(rows: Sequence[MemoryRow], by: str, choice: Choice) -> None:
     described = columns(by)
     found = tables.arranged(rows, described, choice)
     shown = choice.cut(found, tables.ROWS_SHOWN)
-    screen = tables.console()
+    screen = terminal.console()
     if not shown:
         screen.print("no such row" if rows else "no tensor was live", style="dim")
         return

@@ -34,7 +34,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     Of each run its engine, how it ended, ops, devices, threads, and what was not measured. Read
     are run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
     """
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
 
     runs = all_runs(path, number, unread=True)
     rows = tuple(_row(run) for run in runs)
@@ -53,9 +53,11 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     if tables.write_for_programs(_info(rows), rows, columns, choice):
         return
     if len(runs) == 1:
-        tables.console().print(_summary(path, runs[0]))
+        terminal.console().print(_summary(path, runs[0]))
     else:
-        tables.console().print(f"{wording.number(len(runs), 'run')} in {path}; --run takes the #\n")
+        terminal.console().print(
+            f"{wording.number(len(runs), 'run')} in {wording.plain(str(path))}; --run takes the #\n"
+        )
         tables.show_table(rows, columns, choice, what="run")
 
 

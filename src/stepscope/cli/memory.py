@@ -36,7 +36,7 @@ def command(path: Path, number: int | None, device: str | None, by: Any, choice:
     peak. Its rows sum to the peak.
     """
     from stepscope.analysis import memory_profile
-    from stepscope.cli import held_memory, tables
+    from stepscope.cli import held_memory, tables, terminal
 
     profile = memory_profile([run[:2] for run in all_runs(path, number)], by)
     if not profile.devices:
@@ -50,7 +50,7 @@ def command(path: Path, number: int | None, device: str | None, by: Any, choice:
         return
     for count, memory in enumerate(profile.devices):
         if count:
-            tables.console().print()
+            terminal.console().print()
         _show(profile, memory, choice)
 
 
@@ -68,14 +68,14 @@ def _only(profile: MemoryProfile, wanted: str) -> MemoryProfile:
 def _show(profile: MemoryProfile, memory: DeviceMemory, choice: Choice) -> None:
     from rich.text import Text
 
-    from stepscope.cli import held_memory, tables, wording
+    from stepscope.cli import held_memory, terminal, wording
     from stepscope.cli.area_plot import Curve, area_plot
 
-    screen = tables.console()
+    screen = terminal.console()
     start = int(memory.time_ns[0]) if len(memory.time_ns) else 0
     about = "about " if memory.estimated else ""
     when = f" after {wording.time(memory.peak_ns - start)}" if memory.peak_ns else ""
-    where = f", in {memory.run}" if profile.runs > 1 else ""
+    where = f", in {wording.plain(memory.run)}" if profile.runs > 1 else ""
     screen.print(
         Text.assemble(
             (wording.device(memory.device), "bold cyan"),

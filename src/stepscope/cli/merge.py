@@ -46,8 +46,10 @@ def command(
     keeps its devices apart from those of the others, even if they have the same names.
     """
     from stepscope.analysis import WorkerRuns, clocks
+    from stepscope.cli import terminal
     from stepscope.cli.cluster_runs import say_clocks, say_missing
     from stepscope.export import merge
+    from stepscope.metadata.readable import plain
 
     runs = WorkerRuns(_workers(files))
     try:
@@ -67,7 +69,7 @@ def command(
         raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{out} could not be written: {error}") from error
-    click.echo(f"wrote {out}  (open it in ui.perfetto.dev or chrome://tracing)")
+    terminal.echo(f"wrote {plain(str(out))}  (open it in ui.perfetto.dev or chrome://tracing)")
     say_clocks(found)
     say_missing(runs)
 

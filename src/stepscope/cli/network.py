@@ -94,13 +94,13 @@ def _rate(bytes_per_second: float) -> str:
 
 
 def _say_totals(found: Network) -> None:
-    from stepscope.cli import tables, wording
+    from stepscope.cli import terminal, wording
 
     number = wording.number
     kinds = ((found.transfers, "transfer"), (found.collectives, "collective"))
     counted = [number(count, kind) for count, kind in kinds if count] or [number(0, "transfer")]
     size = f" of {wording.size(found.bytes)}" if found.bytes else ""
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(
         f"{number(len(found.tasks), 'task')} · {number(found.steps, 'step')} · "
         f"{' and '.join(counted)}{size}"
@@ -114,11 +114,11 @@ def _say_totals(found: Network) -> None:
 
 
 def _say_stragglers(found: Network) -> None:
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
 
     if not found.stragglers:
         return
-    screen = tables.console()
+    screen = terminal.console()
     costliest = sorted(found.stragglers, key=lambda late: -late.cost_ns)[:_STEPS_SHOWN]
     screen.print(f"\nwhat steps waited for most ({wording.number(len(costliest), 'step')} shown)")
     columns = [

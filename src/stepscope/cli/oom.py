@@ -47,7 +47,7 @@ def command(path: Path, number: int | None, plot: bool, by: Any, choice: Choice)
     memory is shown, and the others are named.
     """
     from stepscope.analysis import oom
-    from stepscope.cli import held_memory, tables
+    from stepscope.cli import held_memory, tables, terminal, wording
 
     runs = all_runs(path, number)
     failed = [run for run in runs if run.metadata.out_of_memory is not None]
@@ -59,7 +59,8 @@ def command(path: Path, number: int | None, plot: bool, by: Any, choice: Choice)
     _show(profile, by, plot, choice)
     if len(failed) > 1:
         others = ", ".join(run.name.removeprefix("run ") for run in failed[1:])
-        tables.console().print(f"\nout of memory too: run {others} (--run shows them)")
+        shown = wording.plain(others)
+        terminal.console().print(f"\nout of memory too: run {shown} (--run shows them)")
 
 
 def _none(path: Path, runs: Sequence[SavedRun]) -> str:
@@ -80,9 +81,9 @@ def _none(path: Path, runs: Sequence[SavedRun]) -> str:
 def _show(profile: OutOfMemoryProfile, by: str, plot: bool, choice: Choice) -> None:
     from rich.text import Text
 
-    from stepscope.cli import held_memory, tables
+    from stepscope.cli import held_memory, terminal
 
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(_heading(profile))
     if plot:
         screen.print()
@@ -110,11 +111,13 @@ def _heading(profile: OutOfMemoryProfile) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row("out of memory", profile.run)
-    grid.add_row("asked by", Text(f"{request.op}{slot}", style="bold red"))
+    grid.add_row("out of memory", wording.plain(profile.run))
+    grid.add_row("asked by", Text(wording.plain(f"{request.op}{slot}"), style="bold red"))
     if request.source:
         grid.add_row("", wording.place(request.source))
-    grid.add_row("asked for", f"{_exactly(request.bytes)}  {shape} {profile.dtype}".rstrip())
+    grid.add_row(
+        "asked for", wording.plain(f"{_exactly(request.bytes)}  {shape} {profile.dtype}".rstrip())
+    )
     grid.add_row("device", wording.device(request.device))
     grid.add_row("limit", "the machine's own" if profile.limit is None else _exactly(profile.limit))
     grid.add_row("live", _exactly(profile.live))
@@ -156,7 +159,9 @@ def _growth(profile: OutOfMemoryProfile) -> RenderableType:
         grid.add_column(style=style, overflow="fold")
     for row in profile.grown[:_GROWN_SHOWN]:
         change = f"{row.before:,} → {row.now:,}"
-        grid.add_row(f"+{row.now - row.before:,}", row.op, change, wording.place(row.source))
+        grid.add_row(
+            f"+{row.now - row.before:,}", wording.plain(row.op), change, wording.place(row.source)
+        )
     rest = profile.grown[_GROWN_SHOWN:]
     if rest:
         grid.add_row(f"+{sum(row.now - row.before for row in rest):,}", f"{len(rest):,} more")

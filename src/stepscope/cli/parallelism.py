@@ -36,9 +36,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     and waited for a thread, and had "nothing to do" otherwise.
     """
     from stepscope.analysis import parallelism
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
 
-    screen = tables.console()
+    screen = terminal.console()
     run = one_run(path, number)
     found = parallelism(run.metadata, parts=max(20, screen.width - _LABEL - 3))
     columns = [
@@ -55,7 +55,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
         return
     say_choice(run)
     screen.print(
-        f"{run.name}: {found.average:.2f} ops at once over {wording.time(found.length_ns)}",
+        f"{wording.plain(run.name)}: {found.average:.2f} ops at once over "
+        f"{wording.time(found.length_ns)}",
         soft_wrap=True,
     )
     if not found.rows:
@@ -85,9 +86,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
 def _draw(lanes: Sequence[Lane]) -> None:
     from rich.text import Text
 
-    from stepscope.cli import tables, wording
+    from stepscope.cli import terminal, wording
 
-    screen = tables.console()
+    screen = terminal.console()
     names = [wording.plain(wording.device(lane.name)) for lane in lanes]
     names = [name if len(name) <= _LABEL else f"…{name[1 - _LABEL :]}" for name in names]
     for name, lane in zip(names, lanes, strict=True):

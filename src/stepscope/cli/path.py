@@ -40,7 +40,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     holds the directories of several workers, the run is a step of all of them, by one clock.
     """
     from stepscope.analysis import critical_path
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
 
     step = one_step(path, number)
     run = one_run(path, number) if step is None else step[0]
@@ -56,8 +56,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     if tables.write_for_programs(found, found.rows, columns, choice):
         return
     say_choice(run)
-    screen = tables.console()
-    screen.print(f"{run.name} took {wording.time(found.length_ns)}", soft_wrap=True)
+    screen = terminal.console()
+    screen.print(f"{wording.plain(run.name)} took {wording.time(found.length_ns)}", soft_wrap=True)
     _show_kinds(found)
     what = "part of the path"
     tables.show_table(
@@ -78,9 +78,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
 
 
 def _show_kinds(found: CriticalPath) -> None:
-    from stepscope.cli import tables, wording
+    from stepscope.cli import terminal, wording
 
-    screen = tables.console()
+    screen = terminal.console()
     for kind, ns in sorted(found.by_kind.items(), key=lambda item: -item[1]):
         share = ns / found.length_ns if found.length_ns else 0.0
         screen.print(f"{wording.share(share):>7}  {wording.time(ns):>7}  {_MEANINGS[kind]}")

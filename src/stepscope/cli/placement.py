@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def command(path: Path, number: int | None, different: bool, choice: Choice) -> None:
     """On which device each op of one run in PATH ran, what was asked for, and why they differ."""
     from stepscope.analysis import placement
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
 
     run = one_run(path, number)
     report = placement(run.metadata)
@@ -43,7 +43,7 @@ def command(path: Path, number: int | None, different: bool, choice: Choice) -> 
     if tables.write_for_programs(report, rows, columns, choice):
         return
     say_choice(run)
-    screen = tables.console()
+    screen = terminal.console()
     for device, count in report.devices.items():
         screen.print(f"{wording.device(device)}: {wording.number(count, 'execution')}")
     if any(row.requested for row in report.rows):

@@ -27,6 +27,8 @@ def command(timeout_s: float) -> None:
     compiled anew where it is damaged or others could have written it. Exits with 2 where it cannot
     be had.
     """
+    from stepscope.cli import terminal
+
     if importlib.util.find_spec("tensorflow") is None:
         raise click.ClickException(
             "TensorFlow is not installed, and nothing else needs it: pip install tensorflow-cpu"
@@ -41,7 +43,7 @@ def command(timeout_s: float) -> None:
     for odd in prepared.repaired:
         click.echo(f"Repaired: {odd}.")
     version = versions.tensorflow().__version__
-    click.echo(
+    terminal.echo(
         f"Sessions and functions of TensorFlow {version} are traced by Stepscope's "
         "own executor from now on."
     )

@@ -36,7 +36,9 @@ def heading(script: str, engine: str, trace: str, table: OpProfile) -> Text:
         f"{wording.number(table.calls, 'op')} in {wording.time(table.total_ns)}",
         f"trace: {trace}",
     ]
-    return Text.assemble(("stepscope", "bold cyan"), " ", (script, "bold"), "\n", " · ".join(facts))
+    return Text.assemble(
+        ("stepscope", "bold cyan"), " ", (wording.plain(script), "bold"), "\n", " · ".join(facts)
+    )
 
 
 def ops(table: OpProfile, width: int, top: int) -> RenderableType:
@@ -79,10 +81,12 @@ def failures(runs: NamedRuns) -> RenderableType | None:
     grid.add_column(style="red", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, status in failed[:_FAILURES_SHOWN]:
-        grid.add_row(f"  {name}", status.code, _telling_line(status.message))
+        telling = wording.plain(_telling_line(status.message))
+        grid.add_row(f"  {wording.plain(name)}", wording.plain(status.code), telling)
         for op in status.outcomes:
             waited = f", {wording.time(op.waited_ns)}" if op.waited_ns else ""
-            grid.add_row("", "  in flight", f"{op.name} ({op.outcome.replace('_', ' ')}{waited})")
+            how = f"({op.outcome.replace('_', ' ')}{waited})"
+            grid.add_row("", "  in flight", wording.plain(f"{op.name} {how}"))
     parts: list[RenderableType] = [
         Text(f"{wording.number(len(failed), 'run')} failed", style="bold red"),
         grid,
@@ -112,7 +116,7 @@ def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> Rend
     """
 
     def paragraph(text: str) -> Text:
-        return Text(_filled(text, width, "  "))
+        return Text(_filled(wording.plain(text), width, "  "))
 
     count: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
@@ -145,12 +149,14 @@ def files(directory: Path, runs: NamedRuns, timeline: Path | None, metadata_file
     """Where everything was written. One path per line, so that it can be copied."""
     paths = []
     if len(runs) == 1:
-        paths.append(str(directory / runs[0][0] / metadata_file))
+        paths.append(wording.plain(str(directory / runs[0][0] / metadata_file)))
     elif runs:
         last = runs[-1][0]
-        paths.append(f"{directory / runs[0][0] / metadata_file}  (up to {last})")
+        paths.append(wording.plain(f"{directory / runs[0][0] / metadata_file}  (up to {last})"))
     if timeline is not None:
-        paths.append(f"{timeline}  (open it in ui.perfetto.dev or chrome://tracing)")
+        paths.append(
+            f"{wording.plain(str(timeline))}  (open it in ui.perfetto.dev or chrome://tracing)"
+        )
     label = "wrote  "
     return Text("\n".join((label if i == 0 else " " * len(label)) + p for i, p in enumerate(paths)))
 
@@ -168,5 +174,6 @@ def notes(remarks: Sequence[str], width: int = 80) -> Text | None:
     """Remarks, each beginning on a line of its own; one that names a command can be copied."""
     if not remarks:
         return None
-    lines = [line if ": stepscope " in line else _filled(line, width) for line in remarks]
+    shown = map(wording.plain, remarks)
+    lines = [line if ": stepscope " in line else _filled(line, width) for line in shown]
     return Text("\n".join(lines), style="yellow")

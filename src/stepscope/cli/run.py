@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import functools
 import shlex
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +171,7 @@ def _finish(
     `status` is the script's exit status.
     """
     from stepscope.analysis import op_profile
-    from stepscope.cli import report, tables
+    from stepscope.cli import report, terminal, wording
     from stepscope.cli.recorded_runs import METADATA_FILE
 
     runs.stop()
@@ -180,8 +179,8 @@ def _finish(
         return True
     timeline = runs.write_timeline()
     table = op_profile(runs.runs)
-    console = tables.console(stderr=True)
-    sys.stdout.flush()
+    console = terminal.console(stderr=True)
+    terminal.flush()
     report.show(
         [
             report.heading(script, engine.name(runs), trace, table),
@@ -195,7 +194,7 @@ def _finish(
     )
     problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
     for problem in problems:
-        click.echo(f"stepscope: error: {problem}", err=True)
+        terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
     return not problems
 
 

@@ -20,6 +20,7 @@ import click
 
 from stepscope.cli.typical_run import typical_run
 from stepscope.errors import UnreadableFileError
+from stepscope.metadata.readable import plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -123,10 +124,10 @@ def say_choice(run: SavedRun) -> None:
     """Say which of several runs this is, and why."""
     from rich.text import Text
 
-    from stepscope.cli.tables import console
+    from stepscope.cli import terminal, wording
 
     if run.why:
-        console().print(Text(f"{run.name}: {run.why}", style="dim"))
+        terminal.console().print(Text(f"{wording.plain(run.name)}: {run.why}", style="dim"))
 
 
 def each_run(path: Path, number: int | None = None) -> Iterator[RunMetadata]:
@@ -140,6 +141,8 @@ def each_run(path: Path, number: int | None = None) -> Iterator[RunMetadata]:
 
 def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
     """The runs with their numbers; files that cannot be read are named on stderr."""
+    from stepscope.cli import terminal
+
     count, left_out = 0, []
     damage: dict[str, None] = {}
     for number, run in enumerate(runs(path)):
@@ -154,9 +157,9 @@ def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
         what = "the run" if len(left_out) == 1 else f"any of the {len(left_out):,} runs"
         raise UnreadableFileError(f"cannot read {what} in {path}; the first: {left_out[0]}")
     for reason in left_out[:_NAMED]:
-        click.echo(f"stepscope: left out, as it cannot be read: {reason}", err=True)
+        terminal.echo(f"stepscope: left out, as it cannot be read: {plain(reason)}", err=True)
     if len(left_out) > _NAMED:
-        click.echo(f"stepscope: and {len(left_out) - _NAMED:,} more files", err=True)
+        terminal.echo(f"stepscope: and {len(left_out) - _NAMED:,} more files", err=True)
 
 
 def _damage(path: Path, run: LoadedRun) -> list[str]:
@@ -166,10 +169,12 @@ def _damage(path: Path, run: LoadedRun) -> list[str]:
 
 
 def _say_damage(damage: list[str]) -> None:
+    from stepscope.cli import terminal
+
     for what in damage[:_NAMED]:
-        click.echo(f"stepscope: not all could be read: {what}", err=True)
+        terminal.echo(f"stepscope: not all could be read: {plain(what)}", err=True)
     if len(damage) > _NAMED:
-        click.echo(f"stepscope: and {len(damage) - _NAMED:,} more damaged files", err=True)
+        terminal.echo(f"stepscope: and {len(damage) - _NAMED:,} more damaged files", err=True)
 
 
 def _is_unread(run: RunMetadata) -> bool:
@@ -227,14 +232,14 @@ def working(what: str) -> Iterator[None]:
 def _progress(*, counts: bool = True) -> Progress:
     from rich import progress
 
-    from stepscope.cli.tables import console
+    from stepscope.cli import terminal
 
     numbers = (progress.MofNCompleteColumn(), progress.TimeRemainingColumn())
     return progress.Progress(
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         *(numbers if counts else (progress.TimeElapsedColumn(),)),
-        console=console(stderr=True),
+        console=terminal.console(stderr=True),
         transient=True,
     )
 

@@ -61,6 +61,8 @@ def _cell(text: str) -> str:
 @click.argument("page", type=click.Path(dir_okay=False, path_type=Path))
 def command(page: Path, check: bool) -> None:
     """Write the support table to PAGE, as Markdown."""
+    from stepscope.cli import terminal
+
     wanted = support_page(engines())
     if not check:
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +73,7 @@ def command(page: Path, check: bool) -> None:
         changes = difflib.unified_diff(
             found.splitlines(), wanted.splitlines(), str(page), "from the code", lineterm=""
         )
-        click.echo("\n".join(changes), err=True)
+        terminal.echo("\n".join(changes), err=True)
         raise click.ClickException(f"{page} is stale; `make docs` writes it again")
 
 

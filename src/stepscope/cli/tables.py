@@ -8,10 +8,7 @@ them.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -19,10 +16,11 @@ from typing import Any, TypeVar
 
 import click
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from stepscope.cli import wording
+from stepscope.cli import terminal, wording
+from stepscope.export.csv import csv_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 ROWS_SHOWN = 20
@@ -164,31 +162,6 @@ def _field(wanted: str, columns: Sequence[Column]) -> str:
 # -- for people --------------------------------------------------------------------------------
 
 
-class _Screen(Console):
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As rich prints; in a file or a pipe without the blanks that fill lines up."""
-        if self.is_terminal:
-            super().print(*objects, **options)
-            return
-        with self.capture() as captured:
-            super().print(*objects, **options)
-        self.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
-
-    def on_broken_pipe(self) -> None:
-        """End as a program does whose reader went away; 1 would say something else."""
-        try:
-            super().on_broken_pipe()
-        except SystemExit:
-            from stepscope.cli.command_line import BROKEN_PIPE
-
-            raise SystemExit(BROKEN_PIPE) from None
-
-
-def console(*, stderr: bool = False) -> Console:
-    """The terminal, or the file or pipe in its place: then without colour and 80 columns wide."""
-    return _Screen(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
-
-
 def show_table(
     rows: Sequence[Any],
     columns: Sequence[Column],
@@ -200,7 +173,7 @@ def show_table(
     limit: int = ROWS_SHOWN,
 ) -> None:
     """Print the rows as a table for people; `bar` names a field from 0 to 1 to draw as well."""
-    screen = console()
+    screen = terminal.console()
     found = arranged(rows, columns, choice)
     shown = choice.cut(found, limit)
     if not shown:
@@ -355,7 +328,7 @@ def write_for_programs(
     arranged((), columns, choice)
     if choice.as_json:
         found = choice.cut(arranged(rows, columns, choice))
-        sys.stdout.write(replace(result, rows=tuple(found)).to_json() + "\n")
+        terminal.write_data(replace(result, rows=tuple(found)).to_json() + "\n")
     elif choice.as_csv:
         _write_csv(rows if csv_rows is None else csv_rows, columns, choice, without)
     return choice.as_json or choice.as_csv
@@ -364,14 +337,11 @@ def write_for_programs(
 def _write_csv(
     rows: Sequence[Any], columns: Sequence[Column], choice: Choice, without: Sequence[str]
 ) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     known = dict.fromkeys([*_fields(rows), *(column.field for column in columns)])
     names = [name for name in known if name not in without]
-    writer.writerow(names)
-    for row in choice.cut(arranged(rows, columns, choice)):
-        writer.writerow([_cell(getattr(row, name)) for name in names])
-    sys.stdout.write(text.getvalue())
+    found = choice.cut(arranged(rows, columns, choice))
+    cells = ([_cell(getattr(row, name)) for name in names] for row in found)
+    terminal.write_data(csv_lines([names, *cells]))
 
 
 def _fields(rows: Sequence[Any]) -> Iterator[str]:

@@ -44,6 +44,9 @@ def command(
 
     Takes whatever `stepscope info` reads. Open the trace in ui.perfetto.dev or chrome://tracing.
     """
+    from stepscope.cli import terminal
+    from stepscope.metadata.readable import plain
+
     if tf1 and max_bytes is not None:
         raise click.UsageError("--max-bytes folds ops, which TensorFlow's timeline does not do")
     from stepscope.export import chrome
@@ -59,7 +62,7 @@ def command(
         raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{out} could not be written: {error}") from error
-    click.echo(f"wrote {out}  (open it in ui.perfetto.dev or chrome://tracing)")
+    terminal.echo(f"wrote {plain(str(out))}  (open it in ui.perfetto.dev or chrome://tracing)")
 
 
 def _like_tensorflow(path: Path, out: Path, options: dict[str, Any]) -> None:

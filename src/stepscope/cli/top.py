@@ -36,7 +36,7 @@ def command(path: Path, number: int | None, by: Any, choice: Choice) -> None:
     them was running, which is less than the total where they ran side by side.
     """
     from stepscope.analysis import op_profile
-    from stepscope.cli import tables, wording
+    from stepscope.cli import tables, terminal, wording
 
     profile = op_profile(each_run(path, number), by)
     columns = _columns(by)
@@ -45,7 +45,7 @@ def command(path: Path, number: int | None, by: Any, choice: Choice) -> None:
     ran, ops = wording.number(profile.runs, "run"), wording.number(profile.calls, "op")
     times = f"{wording.time(profile.self_ns)} of work in {wording.time(profile.covered_ns)}"
     at_once = f" ({profile.parallelism:.2f} at once)" if profile.covered_ns else ""
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(f"{ran} · {ops} · {times}{at_once}")
     for ending, count in profile.not_ok.items():
         which = "" if profile.runs == 1 else f"{count:,} of {ran}: "

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Numbers and names as people read them; every name is `plain`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from pathlib import Path
 
 from stepscope.metadata import readable
 
-device = readable.device
 number = readable.number
+plain = readable.plain
 time = readable.time
+
+
+def device(name: str) -> str:
+    """The short name of a device; what a terminal would take for a command is made visible."""
+    return readable.plain(readable.device(name))
 
 
 def spent(ns: float) -> str:
@@ -36,13 +41,10 @@ def place(source: str) -> str:
     """A source line, its path relative to here where it lies below."""
     file, colon, line = source.rpartition(":")
     if not colon or not Path(file).is_absolute():
-        return source
-    near = os.path.relpath(file)
-    return source if near.startswith("..") else f"{near}:{line}"
-
-
-def plain(text: str) -> str:
-    """The text on one line, with what a terminal would take for a command made visible."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return readable.plain(source)
+    try:
+        near = os.path.relpath(file)
+    except (OSError, ValueError):
+        # The directory that we are in was removed, or this is no path.
+        near = ".."
+    return readable.plain(source if near.startswith("..") else f"{near}:{line}")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import orjson
 
+from stepscope.metadata.strings import writable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,8 +28,8 @@ _SPACE = 0x20
 
 
 def escaped(text: str) -> str:
-    """The inside of a JSON string, without its quotes; "?" for what UTF-8 cannot hold."""
-    return orjson.dumps(text.encode(errors="replace").decode())[1:-1].decode()
+    """The inside of a JSON string, without its quotes; escapes for what UTF-8 cannot hold."""
+    return orjson.dumps(writable(text))[1:-1].decode()
 
 
 def needs_escape(texts: Sequence[str]) -> bool:

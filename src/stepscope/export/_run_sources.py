@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.analysis.runs import NamedRun, named_runs
+from stepscope.errors import TimesTooFarApartError
 from stepscope.export._accept import is_a
 from stepscope.metadata import RunMetadata, iter_runs
+from stepscope.metadata.strings import writable
 from stepscope.metadata.together import decoded_ahead
 
 KEPT_ROWS = 500_000
@@ -172,7 +174,7 @@ class RunStore:
         self.base_ns = min((span.start for span in found if span.rows), default=0)
         last = max(found, key=lambda span: span.end, default=None)
         if last is not None and last.end - self.base_ns > LONGEST_NS:
-            raise ValueError(
+            raise TimesTooFarApartError(
                 f"the ops of these runs are {(last.end - self.base_ns) / _YEAR_NS:,.0f} years "
                 f"apart, which no trace can show (up to {LONGEST_NS / _YEAR_NS:,.0f}); the times "
                 f"of {last.name!r} or of a run before it are damaged: leave it out, or select "
@@ -182,11 +184,11 @@ class RunStore:
 
     def _spans(self, number: int) -> Iterator[Span]:
         source = self._sources[number]
-        worker = source.worker
+        worker = writable(source.worker)
         if source.times is not None:
             self._count(sum(run.rows for run in source.times))
             for index, (name, start, end, rows) in enumerate(source.times):
-                yield Span(number, index, name, worker, start, end, rows)
+                yield Span(number, index, writable(name), worker, start, end, rows)
             return
         for index, (name, metadata) in enumerate(source.open()):
             ops = metadata.ops
@@ -197,7 +199,7 @@ class RunStore:
                     self._keep((number, index), metadata, rows)
             start = int(ops.start_ns.min()) if rows else 0
             end = max(start, int(ops.end_ns.max())) if rows else 0
-            yield Span(number, index, name, worker, start, end, rows)
+            yield Span(number, index, writable(name), worker, start, end, rows)
 
     def _count(self, rows: int) -> None:
         """Note that there are so many more ops to be read; one run fits, however large it is."""

@@ -47,10 +47,10 @@ def encode_status(status: Status, message: Any) -> None:
     part = message.status
     part.SetInParent()
     part.code = code_from_name(status.code)
-    part.message = status.message
+    part.message = writable(status.message)
     part.not_known = not status.known
     for op in status.outcomes:
-        part.in_flight.add(name=op.name, outcome=op.outcome, waited_ns=op.waited_ns)
+        part.in_flight.add(name=writable(op.name), outcome=op.outcome, waited_ns=op.waited_ns)
 
 
 def decode_status(message: Any) -> Status:
@@ -72,7 +72,7 @@ def encode_completeness(completeness: Completeness, message: Any) -> None:
     part = message.completeness
     part.SetInParent()
     for loss in completeness.losses:
-        part.losses.add(what=loss.what, count=loss.count, reason=loss.reason)
+        part.losses.add(what=loss.what, count=loss.count, reason=writable(loss.reason))
 
 
 def decode_completeness(message: Any) -> Completeness:
@@ -97,11 +97,11 @@ def encode_placements(placements: Sequence[Placement], message: Any) -> None:
     """Write where ops were placed."""
     for placement in placements:
         message.placements.add(
-            node=placement.node,
-            op=placement.op,
-            requested=placement.requested,
-            assigned=placement.assigned,
-            reason=placement.reason,
+            node=writable(placement.node),
+            op=writable(placement.op),
+            requested=writable(placement.requested),
+            assigned=writable(placement.assigned),
+            reason=writable(placement.reason),
         )
 
 
@@ -119,9 +119,9 @@ def encode_sources(sources: Mapping[str, str], message: Any) -> None:
         place = writable(source)
         file, colon, line = place.rpartition(":")
         if colon and line.isdecimal():
-            message.sources.add(node=node, file=file, line=int(line))
+            message.sources.add(node=writable(node), file=file, line=int(line))
         else:
-            message.sources.add(node=node, file=place)
+            message.sources.add(node=writable(node), file=place)
 
 
 def decode_sources(message: Any) -> dict[str, str]:
@@ -135,7 +135,7 @@ def decode_sources(message: Any) -> dict[str, str]:
 def encode_peaks(peaks: Mapping[str, int], message: Any) -> None:
     """Write the most bytes live per device."""
     for device, size in peaks.items():
-        message.peaks.add(device=device, bytes=int(size))
+        message.peaks.add(device=writable(device), bytes=int(size))
 
 
 def decode_peaks(message: Any) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Tables and small plots as HTML and SVG, for notebooks.
 
-Everything given as text is escaped; only `Markup`, which these functions make, is taken as it is.
+Everything given as text is escaped, and what would not be seen in it is made visible; only
+`Markup`, which these functions make, is taken as it is.
 What they make is well-formed XML, carries its own styles, and takes text and line colours from the
 page, so that it reads on light and on dark.
 """
@@ -11,6 +12,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from stepscope.metadata.readable import plain_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +37,7 @@ class Markup(str):
 
 
 def _text(value: str) -> str:
-    return value if isinstance(value, Markup) else escape(value, quote=True)
+    return value if isinstance(value, Markup) else escape(plain_lines(value), quote=True)
 
 
 def section(title: str, *parts: str) -> str:

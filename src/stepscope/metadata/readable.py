@@ -1,10 +1,22 @@
-"""Times, sizes and devices as people read them."""
+"""Times, sizes, devices and names as people read them."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["cost", "device", "first_lines", "number", "size", "three_digits", "time"]
+from stepscope.metadata.strings import writable
+
+__all__ = [
+    "cost",
+    "device",
+    "first_lines",
+    "number",
+    "plain",
+    "plain_lines",
+    "size",
+    "three_digits",
+    "time",
+]
 
 _LOCAL = "/job:localhost/replica:0/task:0"
 _TASK = re.compile(r"/job:(?P<job>[^/]+)(?:/replica:0)?/task:(?P<task>\d+)(?=/|\Z)")
@@ -40,6 +52,29 @@ def size(count: int) -> str:
 def number(count: int, what: str, plural: str | None = None) -> str:
     """`1 run`, `2 runs`, `12,000 runs`."""
     return f"{count:,} {what if count == 1 else plural or what + 's'}"
+
+
+def plain(text: str) -> str:
+    r"""The text on one line, with all that does something else than be seen made visible.
+
+    Names and paths come from files that anybody may have written. Control characters (those of
+    C0, C1, escape sequences of a terminal), overrides of the direction of writing, line and
+    paragraph separators and whatever else does not print stand as escapes; so do the bytes of a
+    path that are no text.
+
+    >>> print(plain("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in writable(text)
+    )
+
+
+def plain_lines(text: str) -> str:
+    """As `plain`, for a text of several lines: they stay lines."""
+    return "\n".join(map(plain, text.split("\n")))
 
 
 def first_lines(text: str, most: int = 4) -> list[str]:

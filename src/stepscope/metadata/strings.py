@@ -14,8 +14,18 @@ __all__ = ["StringColumn", "writable"]
 
 
 def writable(text: str) -> str:
-    """The text with "?" for what UTF-8 cannot hold."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    r"""The text with escapes for what UTF-8 cannot hold: the bytes of a path that are no text.
+
+    >>> print(writable("run_\udcff"))
+    run_\xff
+    """
+    if text.isascii():
+        return text
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:
+        # Halves of surrogate pairs that stand for no byte.
+        return text.encode(errors="backslashreplace").decode()
 
 
 class StringColumn:
@@ -60,7 +70,7 @@ class StringColumn:
         return values
 
     def writable(self) -> StringColumn:
-        """The column itself, or one with "?" for what UTF-8 cannot hold: halves of surrogate pairs.
+        """The column itself, or one with escapes for what UTF-8 cannot hold.
 
         Python has them in names of files, for example, that are not UTF-8.
         """

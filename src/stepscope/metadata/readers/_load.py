@@ -19,6 +19,7 @@ from stepscope.metadata.readers import (
 )
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
+from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +58,10 @@ _TRACES = ("*.json", "*.json.gz")
 
 
 class LoadedRun(NamedTuple):
-    """A run and what to call it, as exporters and analyses take it."""
+    """A run and what to call it, as exporters and analyses take it.
+
+    In a name the bytes of a path that are no text stand as escapes, so it can be written anywhere.
+    """
 
     name: str
     metadata: RunMetadata
@@ -102,7 +106,8 @@ def _runs_in(path: Path, name: str) -> Iterator[LoadedRun]:
     found = reader.runs(path, data)
     del data
     for inner, metadata in found:
-        yield LoadedRun("/".join(filter(None, (name, inner))) or path.stem, metadata)
+        called = "/".join(filter(None, (name, inner))) or path.stem
+        yield LoadedRun(writable(called), metadata)
 
 
 def _read(path: Path) -> bytes:
@@ -179,7 +184,7 @@ def _runs_of_one(directory: Path, file: Path) -> Iterator[LoadedRun]:
     except event_file.NoRunError:
         return
     except UnreadableFileError as error:
-        yield LoadedRun(name or file.stem, _unread(str(error)))
+        yield LoadedRun(writable(name or file.stem), _unread(writable(str(error))))
 
 
 def _unread(reason: str) -> RunMetadata:

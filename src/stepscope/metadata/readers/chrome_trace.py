@@ -23,7 +23,7 @@ from stepscope.metadata.outcome import END_MISSING, Completeness, Loss, Status
 from stepscope.metadata.readers.json_events import EventStream, is_gzip
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
-from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.strings import StringColumn, writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,8 +106,7 @@ class _Interned(dict[Any, int]):
 
 def _text(value: object) -> str:
     """The value as text that can be written again: half a surrogate pair cannot."""
-    text = value if isinstance(value, str) else repr(value)[:200]
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return writable(value if isinstance(value, str) else repr(value)[:200])
 
 
 def _key(value: object) -> object:
