@@ -325,7 +325,8 @@ def _memory(base: list[NamedRun], new: list[NamedRun], level: float) -> tuple[Di
     devices = sorted({device for run in runs for device in run.allocations.devices.table})
     if not devices:
         devices = sorted({device for run in runs for device in set(run.ops.devices.table)})
-    peaks = np.array([[run.peak_bytes(device) for run in runs] for device in devices], float)
+    by_run = [run.device_peaks() for run in runs]
+    peaks = np.array([[found.get(device, 0) for found in by_run] for device in devices], float)
     known = [d for d in range(len(devices)) if peaks[d].any()]
     if not known:
         return ()

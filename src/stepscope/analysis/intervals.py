@@ -31,6 +31,8 @@ def merged_by_key(
     key: NDArray[np.int32], start: Ints, end: Ints
 ) -> tuple[NDArray[np.int32], Ints, Ints]:
     """As `merged`, for the spans of each key by themselves; in order of keys and time."""
+    if not len(start):
+        return key, start, end
     order = np.lexsort((start, key))
     key, start = key[order], start[order]
     end = np.maximum(end[order], start)
@@ -50,14 +52,22 @@ def outermost(start: Ints, end: Ints, lane: Ints) -> NDArray[np.intp]:
 
     Lane 0 means that the thread is not known: all of its spans are there.
     """
-    order = np.lexsort((-end, start, lane))
+    # Complement rather than negation: the least of all numbers has no opposite.
+    order = np.lexsort((~end, start, lane))
     lanes, ends = lane[order], end[order]
-    keep = np.ones(len(order), bool)
-    bounds = np.flatnonzero(np.concatenate([[True], lanes[1:] != lanes[:-1], [True]]))
-    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        if lanes[low]:
-            reach = np.maximum.accumulate(ends[low:high])
-            keep[low + 1 : high] = ends[low + 1 : high] > reach[:-1]
+    if not len(order):
+        return order
+    opens = np.concatenate([[True], lanes[1:] != lanes[:-1]])
+    # Ends as ranks, and those of a later lane above all: one running maximum serves all lanes.
+    keep = opens | (lanes == 0)
+    # In place: runs of many workers are looked at side by side, and memory is what they lack.
+    ranks = np.searchsorted(np.sort(ends), ends)
+    del ends, lanes
+    above = np.cumsum(opens)
+    above *= len(order)
+    ranks += above
+    np.maximum.accumulate(ranks, out=above)
+    keep[1:] |= ranks[1:] > above[:-1]
     return order[keep]
 
 
@@ -69,7 +79,7 @@ def self_times(start: Ints, end: Ints, lane: Ints) -> Ints:
     end = np.maximum(end, start)  # a clock may have been set back meanwhile
     own: Ints = end - start
     known = np.flatnonzero(lane != 0)
-    order = known[np.lexsort((-end[known], start[known], lane[known]))]
+    order = known[np.lexsort((~end[known], start[known], lane[known]))]
     if len(order) < 2:
         return own
     lanes, starts, ends = lane[order], start[order], end[order]

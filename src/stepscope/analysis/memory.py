@@ -136,12 +136,9 @@ def memory_profile(runs: Runs, by: By = "op") -> MemoryProfile:
     one after the other in time, and the peak is that of the run with the highest.
     """
     _check(by)
-    named = named_runs(runs)
-    names: dict[str, None] = {}
-    for run in named:
-        names.update(dict.fromkeys(_devices(run)))
+    named = [_Run(run) for run in named_runs(runs)]
+    names = dict.fromkeys(device for run in named for device, peak in run.peaks.items() if peak)
     found = [_of_device(device, named, by) for device in names]
-    found = [pair for pair in found if pair[0].peak_bytes]
     found.sort(key=lambda pair: -pair[0].peak_bytes)
     return MemoryProfile(
         by=by,
@@ -156,28 +153,43 @@ def _check(by: str) -> None:
         raise ValueError(f"by must be one of {', '.join(GROUPINGS)}; it was {by!r}")
 
 
-def _devices(run: NamedRun) -> list[str]:
-    allocations = run.metadata.allocations
-    table = allocations.devices.table if len(allocations) else ()
-    return [*table, *run.metadata.ops.devices.table]
+class _Run:
+    """A run's allocations, taken apart by device once for all of them."""
+
+    def __init__(self, run: NamedRun) -> None:
+        self.name = run.name
+        self.metadata = run.metadata
+        self.peaks = run.metadata.device_peaks()
+        self.sources = run.metadata.sources
+        self._all = run.metadata.allocations
+        self._times = _times(run.metadata, self._all)
+        codes, table = self._all.devices.codes, self._all.devices.table
+        order = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(1, len(table)))
+        self._rows = dict(zip(table, np.split(order, bounds), strict=True)) if table else {}
+
+    def on(self, device: str) -> tuple[AllocationColumns, Ints]:
+        """The events of a device, and when they count."""
+        rows = self._rows.get(device, np.empty(0, np.intp))
+        return self._all.select(rows), self._times[rows]
 
 
-def _of_device(device: str, runs: list[NamedRun], by: By) -> tuple[DeviceMemory, list[MemoryRow]]:
-    peaks = [run.metadata.peak_bytes(device) for run in runs]
+def _of_device(device: str, runs: list[_Run], by: By) -> tuple[DeviceMemory, list[MemoryRow]]:
+    peaks = [run.peaks.get(device, 0) for run in runs]
     highest = int(np.argmax(peaks))
     run = runs[highest]
-    curves = [_curve(run.metadata, device) for run in runs]
+    curves = [_curve(*run.on(device)) for run in runs]
     times, live, persistent = (np.concatenate(part) for part in zip(*curves, strict=True))
     order = np.argsort(times, kind="stable")
-    allocations = run.metadata.allocations
-    row = allocations.peak_row(device)
-    alive = allocations.alive_at(row, device)
-    rows = _grouped(held_memory(alive, run.metadata.sources), by, peaks[highest])
+    allocations, moments = run.on(device)
+    row = allocations.peak_row()
+    alive = allocations.alive_at(row)
+    rows = _grouped(held_memory(alive, run.sources), by, peaks[highest])
     memory = DeviceMemory(
         device=device,
         run=run.name,
         peak_bytes=peaks[highest],
-        peak_ns=int(_times(run.metadata, allocations)[row]) if row >= 0 else 0,
+        peak_ns=int(moments[row]) if row >= 0 else 0,
         persistent_at_peak=sum(row.bytes for row in rows if row.persistent),
         time_ns=times[order],
         live_bytes=live[order],
@@ -187,10 +199,10 @@ def _of_device(device: str, runs: list[NamedRun], by: By) -> tuple[DeviceMemory,
     return memory, rows
 
 
-def _curve(metadata: Any, device: str) -> tuple[Ints, Ints, Ints]:
-    allocations = metadata.allocations
-    mine = (allocations.device == device) & (allocations.event != FAILED)
-    times, changes = _times(metadata, allocations)[mine], allocations.bytes[mine]
+def _curve(allocations: AllocationColumns, moments: Ints) -> tuple[Ints, Ints, Ints]:
+    """Live and lasting bytes over time, from the events of one device."""
+    mine = allocations.event != FAILED
+    times, changes = moments[mine], allocations.bytes[mine]
     lasting = np.isin(allocations.kind[mine].astype(str), tuple(PERSISTENT_KINDS))
     return times, np.cumsum(changes), np.cumsum(np.where(lasting, changes, 0))
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.analysis.intervals import merged, outermost
+from stepscope.analysis.intervals import merged, merged_by_key, outermost
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import named_runs
 from stepscope.analysis.thread_order import ThreadOrder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from stepscope.metadata import OpColumns
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _WAITS_SHOWN = 20
+_AT_A_TIME = 4096
+"""Lanes whose course is worked out together: of a hundred thousand, the table would not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +93,20 @@ def parallelism(run: Any, parts: int = 60) -> Parallelism:
     end = np.clip(ops.end_ns - begin, start, length)
     ready = np.clip(ops.scheduled_ns - begin, 0, start)
     waiting = merged(*(times[ready < start] for times in (ready, start)))
-    lanes = []
-    for thread in np.unique(ops.thread[ops.thread != 0]).tolist():
-        name = f"{ops.thread_names.get(thread, 'thread')} {thread}"
-        rows = ops.thread == thread
-        lanes.append(_lane("thread", name, rows, start, end, waiting, length, parts))
-    for number, device in enumerate(ops.devices.table):
-        rows = ops.devices.codes == number
-        if rows.any():
-            lanes.append(_lane("device", device, rows, start, end, waiting, length, parts))
+    on_thread = np.flatnonzero(ops.thread != 0)
+    threads, thread_of = np.unique(ops.thread[on_thread], return_inverse=True)
+    devices, device_of = np.unique(ops.devices.codes, return_inverse=True)
+    known = ops.thread_names
+    lanes = [
+        *_lanes(
+            "thread", [f"{known.get(thread, 'thread')} {thread}" for thread in threads.tolist()],
+            thread_of, (start[on_thread], end[on_thread]), waiting, length, parts,
+        ),
+        *_lanes(
+            "device", [ops.devices.table[code] for code in devices.tolist()],
+            device_of, (start, end), waiting, length, parts,
+        ),
+    ]  # fmt: skip
     # A call and its body run as one.
     outer = outermost(ops.start_ns, ops.end_ns, ops.thread)
     return Parallelism(
@@ -104,48 +114,68 @@ def parallelism(run: Any, parts: int = 60) -> Parallelism:
     )
 
 
-def _lane(
-    kind: str, name: str, rows: Any, start: Ints, end: Ints, waiting: tuple[Ints, Ints],
+def _lanes(
+    kind: str, names: list[str], lane: Any, spans: tuple[Ints, Ints], waiting: tuple[Ints, Ints],
     length: int, parts: int,
-) -> Lane:  # fmt: skip
-    firsts, lasts = merged(start[rows], end[rows])
-    busy = int((lasts - firsts).sum())
-    idle_from = np.concatenate([[0], lasts])
-    idle_to = np.concatenate([firsts, [length]])
-    idle = idle_to > idle_from
-    held_up = _overlap(idle_from[idle], idle_to[idle], *waiting)
+) -> Iterator[Lane]:  # fmt: skip
+    """The lanes of one kind; `lane` says of each span which. All of them are counted together."""
+    count = len(names)
+    ops = np.bincount(lane, minlength=count).tolist()
+    of_lane, firsts, lasts = merged_by_key(lane, *spans)
+    busy = np.zeros(count, np.int64)
+    np.add.at(busy, of_lane, lasts - firsts)
+    # Held up is the time in which some op waited, but for that in which the lane was busy.
+    held_up = np.full(count, int((waiting[1] - waiting[0]).sum()))
+    np.subtract.at(held_up, of_lane, _within(lasts, *waiting) - _within(firsts, *waiting))
+    bounds = np.searchsorted(of_lane, np.arange(0, count + _AT_A_TIME, _AT_A_TIME))
+    for number, (low, high) in enumerate(itertools.pairwise(bounds.tolist())):
+        here = range(number * _AT_A_TIME, min(count, (number + 1) * _AT_A_TIME))
+        shares = _shares(
+            of_lane[low:high] - here.start, firsts[low:high], lasts[low:high],
+            (len(here), parts), length,
+        )  # fmt: skip
+        for place, course in zip(here, shares.tolist(), strict=True):
+            yield Lane(
+                kind=kind,
+                name=names[place],
+                ops=ops[place],
+                busy_ns=int(busy[place]),
+                idle_waiting_ns=int(held_up[place]),
+                idle_nothing_ns=length - int(busy[place]) - int(held_up[place]),
+                # Most lanes of many are idle most of the time: one zero serves them all.
+                busy=tuple([share or 0.0 for share in course]),
+            )
+
+
+def _shares(
+    lane: Any, firsts: Ints, lasts: Ints, shape: tuple[int, int], length: int
+) -> NDArray[np.float64]:
+    """Per lane and part of the time which share of it separate spans fill."""
+    lanes, parts = shape
     bounds = np.linspace(0, length, parts + 1)
-    before = np.concatenate([[0], np.cumsum(lasts - firsts)])
-    filled = _filled_until(bounds, firsts, lasts, before)
-    width = max(length / parts, 1e-9)
-    shares = np.clip(np.diff(filled) / width, 0, 1)
-    return Lane(
-        kind=kind,
-        name=name,
-        ops=int(np.count_nonzero(rows)),
-        busy_ns=busy,
-        idle_waiting_ns=held_up,
-        idle_nothing_ns=length - busy - held_up,
-        busy=tuple(shares.round(6).tolist()),
-    )
+    begin = np.clip(np.searchsorted(bounds, firsts, side="right") - 1, 0, parts - 1)
+    end = np.clip(np.searchsorted(bounds, lasts, side="left") - 1, begin, parts - 1)
+    across = begin < end
+    filled = np.zeros(shape)
+    np.add.at(filled, (lane, begin), np.where(across, bounds[begin + 1], lasts) - firsts)
+    np.add.at(filled, (lane[across], end[across]), lasts[across] - bounds[end[across]])
+    # Parts between the first and the last of a span are full: a step up, and one down again.
+    steps = np.zeros((lanes, parts + 1))
+    np.add.at(steps, (lane[across], begin[across] + 1), 1)
+    np.add.at(steps, (lane[across], end[across]), -1)
+    shares = filled / max(length / parts, 1e-9) + np.cumsum(steps, axis=1)[:, :-1]
+    rounded: NDArray[np.float64] = np.clip(shares, 0, 1).round(6)
+    return rounded
 
 
-def _filled_until(at: Any, firsts: Ints, lasts: Ints, before: Ints) -> Any:
+def _within(at: Ints, firsts: Ints, lasts: Ints) -> Ints:
     """How much of separate, ordered spans lies before each of some moments."""
+    if not len(firsts):
+        return np.zeros(len(at), np.int64)
+    before = np.concatenate([[0], np.cumsum(lasts - firsts)])
     place = np.searchsorted(firsts, at, side="right")
-    inside = np.zeros(len(at))
-    some = place > 0
-    inside[some] = np.minimum(at[some], lasts[place[some] - 1]) - firsts[place[some] - 1]
-    return np.where(some, before[np.maximum(place - 1, 0)] + inside, 0)
-
-
-def _overlap(a_from: Ints, a_to: Ints, b_from: Ints, b_to: Ints) -> int:
-    """The time that two sets of separate, ordered spans have in common."""
-    if not len(a_from) or not len(b_from):
-        return 0
-    before = np.concatenate([[0], np.cumsum(b_to - b_from)])
-    filled = _filled_until(a_to, b_from, b_to, before) - _filled_until(a_from, b_from, b_to, before)
-    return int(filled.sum())
+    inside = np.minimum(at, lasts[place - 1]) - firsts[place - 1]
+    return np.where(place > 0, before[np.maximum(place - 1, 0)] + inside, 0)
 
 
 def _at_once(start: Ints, end: Ints, length: int) -> tuple[int, ...]:

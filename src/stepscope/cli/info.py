@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
 from stepscope.cli.tables import table_options
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from stepscope.cli.saved_runs import SavedRun
     from stepscope.cli.tables import Choice
     from stepscope.metadata import RunMetadata
+
+_DEVICES_SHOWN = 50
 
 
 @click.command(
@@ -104,7 +107,7 @@ def _row(run: SavedRun) -> InfoRow:
         status=metadata.status.in_words,
         ops=len(ops),
         ns=int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0,
-        devices=len(set(ops.device)),
+        devices=len(np.unique(ops.devices.codes)),
         threads=_threads(metadata),
         peak_bytes=_peak(metadata),
         overhead_ns=metadata.overhead.ns,
@@ -114,17 +117,11 @@ def _row(run: SavedRun) -> InfoRow:
 
 def _threads(metadata: RunMetadata) -> int:
     """How many threads are known; an op whose thread was not recorded has number 0."""
-    return len(set(metadata.ops.thread.tolist()) - {0})
+    return int(np.count_nonzero(np.unique(metadata.ops.thread)))
 
 
 def _peak(metadata: RunMetadata) -> int:
-    return max((metadata.peak_bytes(device) for device in _devices(metadata)), default=0)
-
-
-def _devices(metadata: RunMetadata) -> list[str]:
-    """Where ops ran or memory was taken: a kernel's own memory is on a device of its own."""
-    found = [*metadata.ops.device.tolist(), *metadata.allocations.device.tolist()]
-    return list(dict.fromkeys(found))
+    return max(metadata.device_peaks().values(), default=0)
 
 
 def _summary(path: Path, run: SavedRun) -> RenderableType:
@@ -159,17 +156,21 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
     for op in metadata.status.outcomes:
         say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
     spent = int((ops.end_ns - ops.start_ns).sum())
-    kinds = len(set(ops.op.tolist()))
+    kinds = len(np.unique(ops.ops.codes))
     say(
         "ops",
         f"{wording.number(len(ops), 'execution')} of {wording.number(kinds, 'op type')} "
         f"in {wording.time(spent)}",
     )
     about = "about " if metadata.completeness.memory_is_estimated else ""
-    for device in _devices(metadata):
-        peak = metadata.peak_bytes(device)
+    # A kernel's own memory is on a device of its own.
+    peaks = metadata.device_peaks()
+    for device, peak in list(peaks.items())[:_DEVICES_SHOWN]:
         held = f"  (peak {about}{wording.size(peak)})" if peak else ""
         say("device", f"{wording.device(device)}{held}")
+    if len(peaks) > _DEVICES_SHOWN:
+        rest = wording.number(len(peaks) - _DEVICES_SHOWN, "more device")
+        say("device", f"and {rest} (stepscope top --by device has them)")
     say("threads", f"{_threads(metadata):,}" if _threads(metadata) else "not recorded")
     if metadata.overhead.ns:
         cost = metadata.overhead

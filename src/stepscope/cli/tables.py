@@ -31,6 +31,8 @@ _READABLE = 40
 """Columns of lesser rank give way to names up to this long."""
 _LONG, _MOST_LINES = 300, 8
 """What has more letters than that is shown in no more lines than that."""
+_ENDS_KEPT = 4000
+"""Letters at each end of a text that are looked at: more than such lines hold on any screen."""
 _BAR = range(8, 25)
 
 
@@ -194,7 +196,7 @@ def grid(
 ) -> RenderableType:
     """The rows as a table of at most this width."""
     cells = {
-        column.field: [wording.plain(column.text(getattr(row, column.field))) for row in rows]
+        column.field: [_cell_text(column, getattr(row, column.field)) for row in rows]
         for column in columns
     }
     widths = _widths(columns, cells, width)
@@ -224,6 +226,19 @@ def grid(
                 text.append(" " * (used - end + _GAP))
                 text.append_text(drawing)
     return text
+
+
+def _cell_text(column: Column, value: Any) -> str:
+    """What a cell says, cut before it is measured: no more of it than could ever be shown."""
+    if isinstance(value, str):
+        value = _cut(value)
+    return wording.plain(_cut(column.text(value)))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= 2 * _ENDS_KEPT:
+        return text
+    return f"{text[:_ENDS_KEPT]}…{text[-_ENDS_KEPT:]}"
 
 
 def _line(

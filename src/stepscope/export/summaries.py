@@ -56,8 +56,8 @@ def run_summary(run: RunMetadata) -> Any:
     for group, profile in by_group.items():
         parts += [scalar(_tag(group, row.key), row.self_ns / 1000) for row in profile]
     if len(run.allocations) or len(ops.memory):
-        devices = dict.fromkeys((*ops.devices.table, *run.allocations.devices.table))
-        parts += [scalar(_tag("memory_peak_bytes", d), run.peak_bytes(d)) for d in devices]
+        peaks = run.device_peaks().items()
+        parts += [scalar(_tag("memory_peak_bytes", device), peak) for device, peak in peaks]
     parts.append(text("top_ops", top_ops(op_profile(run, "name"))))
     log = run.allocation_log if len(run.allocation_log) else run.allocations
     if len(log):

@@ -153,6 +153,22 @@ class AllocationColumns:
         row = self.peak_row(device)
         return 0 if row < 0 else int(self.live(device)[row])
 
+    def device_peaks(self) -> dict[str, int]:
+        """`peak_bytes` of every device that has a row, all of them in one pass."""
+        if not len(self):
+            return {}
+        codes = self.devices.codes
+        order = np.argsort(codes, kind="stable")
+        first = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        live = np.cumsum(self._counted(None)[order])
+        before = np.repeat(
+            np.concatenate([[0], live[first[1:] - 1]]), np.diff(first, append=len(order))
+        )
+        highest = np.maximum(np.maximum.reduceat(live - before, first), 0)
+        names = self.devices.table
+        found = zip(codes[order[first]].tolist(), highest.tolist(), strict=True)
+        return {names[code]: peak for code, peak in found}
+
     def alive_at(self, row: int, device: str | None = None) -> Self:
         """The rows of the allocations that were live after a row (-1: none)."""
         alive: dict[tuple[Any, ...], list[int]] = {}

@@ -11,6 +11,7 @@ from stepscope.metadata import html, readable
 __all__ = ["run_html"]
 
 _TYPES_SHOWN = 8
+_DEVICES_SHOWN = 50
 
 
 def run_html(metadata: Any) -> str:
@@ -25,9 +26,12 @@ def run_html(metadata: Any) -> str:
     ]
     if status.in_flight:
         pairs.append(("in flight", ", ".join(status.in_flight)))
-    for device in dict.fromkeys(ops.devices.table):
-        peak, short = metadata.peak_bytes(device), readable.device(device)
+    peaks = metadata.device_peaks()
+    for device, peak in list(peaks.items())[:_DEVICES_SHOWN]:
+        short = readable.device(device)
         pairs.append(("device", f"{short}, peak {readable.size(peak)}" if peak else short))
+    if len(peaks) > _DEVICES_SHOWN:
+        pairs.append(("device", f"and {len(peaks) - _DEVICES_SHOWN:,} more"))
     if metadata.overhead.ns:
         spent = metadata.overhead
         pairs.append(("overhead", readable.cost(spent.ns, spent.fraction)))

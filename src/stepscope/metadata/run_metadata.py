@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from stepscope import _messages as pb
 from stepscope._message_backed import MessageBacked
 from stepscope.errors import InvalidOptionError
@@ -165,6 +167,23 @@ class RunMetadata(MessageBacked):
         if device is not None:
             rows = rows[ops.device[memory.op_index] == device]
         return int(rows.max()) if len(rows) else 0
+
+    def device_peaks(self) -> dict[str, int]:
+        """`peak_bytes` of every device on which ops ran or memory was taken, in one pass."""
+        ops = self.ops
+        known = dict.fromkeys([*ops.device.tolist(), *self.allocations.device.tolist()], 0)
+        peaks = self._held.peaks()
+        if peaks:
+            return {device: peaks.get(device, 0) for device in known}
+        if len(self.allocations):
+            return known | self.allocations.device_peaks()
+        highest = np.zeros(len(ops.devices.table), np.int64)
+        np.maximum.at(highest, ops.devices.codes[ops.memory.op_index], ops.memory.peak_bytes)
+        return known | {
+            device: peak
+            for device, peak in zip(ops.devices.table, highest.tolist(), strict=True)
+            if device in known
+        }
 
     def alive_at_peak(self, device: str | None = None) -> AllocationColumns:
         """The allocations that were live when the most bytes were, the rows of `allocations`."""
