@@ -68,7 +68,8 @@ def outermost(start: Ints, end: Ints, lane: Ints) -> NDArray[np.intp]:
     ranks += above
     np.maximum.accumulate(ranks, out=above)
     keep[1:] |= ranks[1:] > above[:-1]
-    return order[keep]
+    kept: NDArray[np.intp] = order[keep]
+    return kept
 
 
 def self_times(start: Ints, end: Ints, lane: Ints) -> Ints:

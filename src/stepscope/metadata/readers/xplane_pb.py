@@ -22,11 +22,13 @@ from stepscope.metadata.outcome import END_MISSING, Completeness, Loss, Status
 from stepscope.metadata.readers.density import is_hollow
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
+from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.wire_scan import (
     BYTES,
     NUMBER,
     REPEATED,
     Field,
+    Scanned,
     Wire,
     WireDamageError,
     entries_of,
@@ -72,6 +74,8 @@ _EAGER_CALL = "EagerExecute"
 _EPOCH_NS = 10**17
 _LATEST_NS = (1 << 63) - 1
 _LATEST_PS = _LATEST_NS // 1000
+_STRETCH = 1 << 16
+_TRIES = 3
 
 
 def recognises(path: Path, data: bytes) -> bool:  # noqa: ARG001
@@ -92,7 +96,13 @@ def runs(path: Path, data: bytes) -> Iterator[tuple[str, RunMetadata]]:
         Loss("executions", 0, "the profiler leaves out cheap ops of what has run often before"),
     ]
     planes, damage = _planes(wire)
-    base = next((_start_time(plane) for plane in planes if plane.name == _ENVIRONMENT), 0)
+    base = 0
+    for plane in planes:
+        if plane.name == _ENVIRONMENT:
+            try:
+                base = base or _start_time(plane)
+            except WireDamageError as error:
+                damage = min(damage, error.offset)
     for plane in planes:
         if plane.name == _HOST or plane.name.startswith(_DEVICE):
             for line in plane.lines:
@@ -204,92 +214,188 @@ def _read_line(plane: _Plane, place: tuple[int, int], base: int, found: _Executi
         return
     origin = stamp if stamp > _EPOCH_NS else stamp + base
     origin = min(max(origin, 0), _LATEST_NS // 2)
-    events = wire.scan(begins, ends, _EVENT)
-    offset = np.clip(events.numbers["offset_ps"], 0, _LATEST_PS * 500)
-    spent = np.clip(events.numbers["duration_ps"], 0, _LATEST_PS * 500)
-    start_ns = origin + offset // 1000
-    end_ns = origin + (offset + spent) // 1000
-    line = _Line(
-        plane, display or name, ident, start_ns, end_ns, events.numbers["metadata_id"].tolist()
-    )
-    line.order = np.lexsort((-spent, offset)).tolist()
-    line.stat_rows, line.stat_begins, line.stat_ends = events.entries["stats"]
+    line = _Line(plane, display or name, ident, origin, wire.scan(begins, ends, _EVENT))
     if plane.name == _HOST:
         _read_thread(line, found)
     else:
-        device = f"{plane.name}/{line.name}" if line.name else plane.name
-        for row in line.order:
-            kernel = plane.events.get(line.kinds[row], "")
-            node, op = _node(str(line.stats(row).get("tf_op", ""))) or (kernel, kernel)
-            found.add(line, row, node, op, device, 0)
+        _read_accelerator(line, found)
+    if line.damage is not None:
+        raise WireDamageError(line.damage)
 
 
-@dataclass(slots=True)
 class _Line:
-    """The events of one line, and their order in time, outer ones first."""
+    """The events of one line as columns.
 
-    plane: _Plane
-    name: str
-    ident: int
-    start_ns: Ints
-    end_ns: Ints
-    kinds: list[int]
-    order: list[int] = field(default_factory=list)
-    stat_rows: Any = None
-    stat_begins: Any = None
-    stat_ends: Any = None
+    A file of a few megabytes may hold millions of events that say nothing, so nothing is made of
+    an event before it is known that it counts: `kinds` are the distinct events of the line,
+    `kind` is the one of each row.
+    """
 
-    def stats(self, row: int) -> dict[str, Any]:
-        """The stats of an event by name; numbers and text only."""
+    def __init__(self, plane: _Plane, name: str, ident: int, origin: int, events: Scanned) -> None:
+        self.name = name
+        self.ident = _signed(ident)
+        self.damage: int | None = None
+        """Where the first stat stands that cannot be read, if there is one that was looked at."""
+        self.plane = plane
+        self._origin = origin
+        self._offset_ps = np.clip(events.numbers["offset_ps"], 0, _LATEST_PS * 500)
+        self._spent_ps = np.clip(events.numbers["duration_ps"], 0, _LATEST_PS * 500)
+        self._stat_rows, *self._stat_places = events.entries["stats"]
+        numbers, kind = np.unique(events.numbers["metadata_id"], return_inverse=True)
+        self.kind: Ints = kind
+        self.kinds = [plane.events.get(number, "") for number in numbers.tolist()]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def in_order(self, rows: Ints) -> Ints:
+        """The rows in order of time, outer ones first."""
+        return rows[np.lexsort((-self._spent_ps[rows], self._offset_ps[rows]))]
+
+    def times(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Begin and end in nanoseconds."""
+        offset = self._offset_ps[rows]
+        return self._origin + offset // 1000, self._origin + (offset + self._spent_ps[rows]) // 1000
+
+    def stat(self, name: str, rows: Ints) -> tuple[Ints, dict[int, str]]:
+        """What a stat says of each of some rows: numbers (0 for none), and texts by row.
+
+        The stats of other rows are not looked at. Of stats that are damaged those before are read.
+        """
+        numbers = np.zeros(len(self), np.int64)
+        texts: dict[int, str] = {}
+        wanted = [key for key, known in self.plane.stats.items() if known == name]
+        if not wanted or not len(self._stat_rows):
+            return numbers[rows], texts
+        mine = np.zeros(len(self), bool)
+        mine[rows] = True
+        of_rows = mine[self._stat_rows]
+        owners = self._stat_rows[of_rows]
+        begins, ends = (places[of_rows] for places in self._stat_places)
+        owners, begins, ends, stats = self._scanned(owners, begins, ends)
+        here = np.isin(stats.numbers["metadata_id"], np.array(wanted).astype(np.int64))
+        owners = owners[here]
+        values = {key: column[here] for key, column in stats.numbers.items()}
+        numbers[owners] = values["int64_value"] | values["uint64_value"]
+        first, last = (places[here] for places in stats.spans["str_value"])
+        written = np.flatnonzero((last > first) | (values["ref_value"] != 0))
         wire, names = self.plane.wire, self.plane.stats
-        first, last = np.searchsorted(self.stat_rows, [row, row + 1])
-        values: dict[str, Any] = {}
-        for begin, end in zip(
-            self.stat_begins[first:last].tolist(), self.stat_ends[first:last].tolist(), strict=True
-        ):
-            key: int = 0
-            content: Any = 0
-            for number, _, value, start, stop in fields_of(wire.data, begin, end):
-                if number == 1:
-                    key = value
-                elif number in (3, 4):
-                    content = value
-                elif number == 5:
-                    content = _text(wire, start, stop)
-                elif number == 7:
-                    content = names.get(value, "")
-            values[names.get(key, "")] = content
-        return values
+        for place in written.tolist():
+            reference = int(values["ref_value"][place])
+            texts[int(owners[place])] = (
+                names.get(reference, "")
+                if reference
+                else _text(wire, int(first[place]), int(last[place]))
+            )
+        return numbers[rows], texts
 
-    def step(self, row: int) -> int:
-        """The step that an event of an executor says it belongs to."""
-        number = self.stats(row).get("id", 0)
-        return number if isinstance(number, int) else 0
+    def _scanned(self, owners: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints, Ints, Scanned]:
+        """Stats taken apart, up to the first that is damaged."""
+        wire = self.plane.wire
+        for _ in range(_TRIES):
+            try:
+                return owners, begins, ends, wire.scan(begins, ends, _STAT)
+            except WireDamageError as error:
+                self.damage = error.offset
+                whole = ends <= error.offset
+                owners, begins, ends = owners[whole], begins[whole], ends[whole]
+        none = np.empty(0, np.int64)
+        return none, none, none, wire.scan(none, none, _STAT)
+
+
+def _read_accelerator(line: _Line, found: _Executions) -> None:
+    """Every event of an accelerator is an execution, of the op that its stat names."""
+    plane = line.plane.name
+    device = f"{plane}/{line.name}" if line.name else plane
+    rows = line.in_order(np.arange(len(line)))
+    nodes = np.array([found.names.code(kernel) for kernel in line.kinds], np.int32)[line.kind]
+    types = np.array([found.types.code(kernel) for kernel in line.kinds], np.int32)[line.kind]
+    for row, text in line.stat("tf_op", rows)[1].items():
+        named = _node(text)
+        if named is not None:
+            nodes[row], types[row] = found.names.code(named[0]), found.types.code(named[1])
+    found.add(line, rows, nodes[rows], types[rows], device, np.zeros(len(rows), np.int64))
+
+
+_OTHER, _NODE, _RUNS, _STARTED, _CALLED, _EAGER_OP = range(6)
+"""What an event on the line of a thread is."""
+
+
+def _kind_of(name: str) -> int:
+    if name == _PROCESS:
+        return _RUNS
+    if name in _STARTS:
+        return _STARTED
+    if name == _EAGER_CALL:
+        return _CALLED
+    if name.startswith(_EAGER):
+        return _EAGER_OP
+    return _OTHER if _node(name) is None else _NODE
 
 
 def _read_thread(line: _Line, found: _Executions) -> None:
-    steps: list[tuple[int, int]] = []
-    eager_is_op = True
+    roles = np.array([_kind_of(name) for name in line.kinds], np.int8)[line.kind]
     is_pool_thread = line.name.startswith(_POOL_THREAD)
-    names = line.plane.events
-    start_ns, end_ns = line.start_ns.tolist(), line.end_ns.tolist()
-    for row in line.order:
-        name = names.get(line.kinds[row], "")
-        start = start_ns[row]
-        while steps and steps[-1][0] <= start:
-            steps.pop()
-        if name == _PROCESS:
-            steps.append((end_ns[row], line.step(row)))
-        elif name in _STARTS:
-            found.started.add(line.step(row))
-        elif name == _EAGER_CALL:
-            eager_is_op = not line.stats(row).get("is_func")
-        elif name.startswith(_EAGER):
-            if eager_is_op and not steps:
-                op = name[len(_EAGER) :]
-                found.add(line, row, op, op, _HOST_DEVICE, 0)
-        elif (steps or is_pool_thread) and (node := _node(name)) is not None:
-            found.add(line, row, *node, _HOST_DEVICE, steps[-1][1] if steps else None)
+    if not is_pool_thread and not (roles == _RUNS).any():
+        # Outside of an executor a span of that form is somebody else's.
+        roles[roles == _NODE] = _OTHER
+    rows = line.in_order(np.flatnonzero(roles != _OTHER))
+    role = roles[rows]
+    steps = np.zeros(len(rows), np.int64)
+    named = np.flatnonzero((role == _RUNS) | (role == _STARTED))
+    steps[named] = line.stat("id", rows[named])[0]
+    found.started.update(np.unique(steps[role == _STARTED]).tolist())
+    called = np.flatnonzero(role == _CALLED)
+    is_function = np.zeros(len(rows), bool)
+    numbers, texts = line.stat("is_func", rows[called])
+    is_function[called] = (numbers != 0) | np.isin(rows[called], list(texts))
+    kept, unknown = _inside_steps(line, rows, role, steps, is_function, is_pool_thread)
+    rows, steps = rows[kept], steps[kept]
+    pairs = [
+        (name[len(_EAGER) :],) * 2 if name.startswith(_EAGER) else _node(name) or ("", "")
+        for name in line.kinds
+    ]
+    nodes = np.array([found.names.code(node) for node, _ in pairs], np.int32)
+    types = np.array([found.types.code(op) for _, op in pairs], np.int32)
+    kind = line.kind[rows]
+    found.add(line, rows, nodes[kind], types[kind], _HOST_DEVICE, steps, unknown[kept])
+
+
+def _inside_steps(
+    line: _Line, rows: Ints, role: NDArray[np.int8], steps: Ints, is_function: NDArray[np.bool_],
+    is_pool_thread: bool,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
+    """Which rows are executions, and of which of them no step is known; `steps` gets the others'.
+
+    Rows come in order of time, outer ones first. One pass, in stretches: as Python's numbers the
+    events of a large line would take ten times what their columns do.
+    """
+    kept = role == _NODE
+    unknown = np.zeros(len(rows), bool)
+    if not (role > _NODE).any():
+        unknown[kept] = True
+        return kept, unknown
+    running: list[tuple[int, int]] = []
+    eager_is_op = True
+    for begin in range(0, len(rows), _STRETCH):
+        part = slice(begin, begin + _STRETCH)
+        start_ns, end_ns = (times.tolist() for times in line.times(rows[part]))
+        events = zip(role[part].tolist(), start_ns, end_ns, strict=True)
+        for at, (what, start, end) in enumerate(events, begin):
+            while running and running[-1][0] <= start:
+                running.pop()
+            if what == _NODE:
+                if running:
+                    steps[at] = running[-1][1]
+                else:
+                    kept[at] = unknown[at] = is_pool_thread
+            elif what == _RUNS:
+                running.append((end, int(steps[at])))
+            elif what == _CALLED:
+                eager_is_op = not is_function[at]
+            elif what == _EAGER_OP:
+                kept[at] = eager_is_op and not running
+    return kept, unknown
 
 
 _HOST_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -308,48 +414,77 @@ def _signed(number: int) -> int:
     return number if number <= _LATEST_NS else number - (1 << 64)
 
 
+class _Strings:
+    """Gives every distinct text a number."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        return self._codes.setdefault(text, len(self._codes))
+
+    def column(self, codes: NDArray[np.int32]) -> StringColumn:
+        return StringColumn(codes, tuple(self._codes))
+
+
 class _Executions:
-    """Gathers executions, one by one."""
+    """Gathers executions, those of a line at a time."""
 
     def __init__(self) -> None:
         self.started: set[int] = set()
         """The steps that threads asked executors for."""
-        self._strings: tuple[list[str], list[str], list[str]] = ([], [], [])
-        self._rows: list[tuple[int, int, int, int]] = []
+        self.names, self.types, self._devices = _Strings(), _Strings(), _Strings()
+        self._parts: list[tuple[Any, ...]] = []
         self._thread_names: dict[int, str] = {}
-        self._without_step: list[int] = []
 
-    def add(self, line: _Line, row: int, node: str, op: str, device: str, step: int | None) -> None:
-        """An event of a line as an execution; None for a step that the profiler did not keep."""
-        if step is None:
-            self._without_step.append(len(self._rows))
-        for column, value in zip(self._strings, (node, op, device), strict=True):
-            column.append(value)
-        thread = _signed(line.ident)
-        times = int(line.start_ns[row]), int(line.end_ns[row])
-        self._rows.append((*times, thread, _signed(step or 0)))
-        self._thread_names[thread] = line.name
+    def add(
+        self, line: _Line, rows: Ints, names: NDArray[np.int32], types: NDArray[np.int32],
+        device: str, steps: Ints, unknown: NDArray[np.bool_] | None = None,
+    ) -> None:  # fmt: skip
+        """Rows of a line as executions; of those in `unknown` the profiler kept no step."""
+        if not len(rows):
+            return
+        count = len(rows)
+        self._parts.append(
+            (
+                names,
+                types,
+                np.full(count, self._devices.code(device), np.int32),
+                *line.times(rows),
+                np.full(count, line.ident),
+                steps,
+                np.zeros(count, bool) if unknown is None else unknown,
+            )
+        )
+        self._thread_names[line.ident] = line.name
 
     def recorded(self, losses: list[Loss]) -> RunMetadata:
         """The executions as a run, in order of time."""
-        table = np.array(self._rows, np.int64).reshape(-1, 4)
-        if self._without_step and len(self.started) == 1:
-            table[self._without_step, 3] = _signed(*self.started)
-        elif self._without_step:
+        ints = np.empty(0, np.int32), np.empty(0, np.int64)
+        none = (ints[0],) * 3 + (ints[1],) * 4 + (np.empty(0, bool),)
+        parts = [*zip(none, *self._parts, strict=True)]
+        self._parts.clear()
+        names, types, devices, start, end, thread, step, unknown = map(np.concatenate, parts)
+        del parts
+        without = int(np.count_nonzero(unknown))
+        if without and len(self.started) == 1:
+            step[unknown] = next(iter(self.started))
+        elif without:
             reason = "the profiler was stopped while an executor was at work; its step is not known"
-            losses.append(Loss("steps of executions", len(self._without_step), reason))
-        names, types, devices = self._strings
+            losses.append(Loss("steps of executions", without, reason))
+        order = np.argsort(start, kind="stable")
+        start = start[order]
         columns = OpColumns.build(
-            name=names,
-            op=types,
-            device=devices,
-            scheduled_ns=table[:, 0].copy(),
-            start_ns=table[:, 0].copy(),
-            end_ns=table[:, 1].copy(),
-            thread=table[:, 2].copy(),
-            step=table[:, 3].copy(),
+            name=self.names.column(names[order]),
+            op=self.types.column(types[order]),
+            device=self._devices.column(devices[order]),
+            scheduled_ns=start,
+            start_ns=start,
+            end_ns=end[order],
+            thread=thread[order],
+            step=step[order],
             thread_names=self._thread_names,
-        )[np.argsort(table[:, 0], kind="stable")]
+        )
         if not len(columns):
             losses.append(Loss("executions", 0, "no op was recorded while the profiler ran"))
         completeness = Completeness(tuple(losses))
