@@ -91,6 +91,9 @@ def seeds() -> tuple[tuple[str, bytes], ...]:
     found.extend(("trace.json", text.encode()) for text in texts)
     found.append(("trace.json.gz", gzip.compress(exported.encode(), mtime=0)))
     found.append(("vm.xplane.pb", profile()))
+    # Of real programs; tests/data/xplane/record.py says of which.
+    recorded = sorted((DATA / "xplane").glob("*.xplane.pb.gz"))
+    found.extend(("vm.xplane.pb", gzip.decompress(file.read_bytes())) for file in recorded)
     return tuple(found)
 
 
@@ -111,13 +114,14 @@ def mutated(number: int) -> tuple[str, bytes]:
     chance = random.Random(number)
     name, content = chance.choice(seeds())
     if name.endswith(".gz") and chance.random() < 0.7:
-        return name, gzip.compress(_break(gzip.decompress(content), chance), 1, mtime=0)
+        return name, gzip.compress(broken(gzip.decompress(content), chance), 1, mtime=0)
     if "tfevents" in name and chance.random() < 0.7:
         return name, _reframed(content, chance)
-    return name, _break(content, chance)
+    return name, broken(content, chance)
 
 
-def _break(data: bytes, chance: random.Random) -> bytes:
+def broken(data: bytes, chance: random.Random) -> bytes:
+    """The bytes with some damage."""
     for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
         data = chance.choice(_WAYS)(data, chance)
     return data
@@ -131,7 +135,7 @@ def _reframed(content: bytes, chance: random.Random) -> bytes:
         records.append(content[at + 12 : at + 12 + length])
         at += 16 + length
     victim = chance.randrange(len(records))
-    records[victim] = _break(records[victim], chance)
+    records[victim] = broken(records[victim], chance)
     return b"".join(map(frame, records))
 
 

@@ -1,16 +1,21 @@
 """`make fuzz`: broken files into every reader.
 
 What has to hold for each of them: `load` gives runs that can be looked at, written and read again,
-or raises our error for files; within five seconds, and within a gigabyte.
+or raises our error for files; within five seconds, and within a gigabyte. Every tenth input stands
+beside a whole file in a directory, which is read all the same; of every tenth, commands have to say
+something, or that they cannot.
 
     python tests/fuzz/fuzz_readers.py [COUNT] [FIRST]
 """
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -23,9 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import corpus
 
+from stepscope.cli.command_line import run_command_line
 from stepscope.errors import StepscopeError
 from stepscope.export import csv
-from stepscope.metadata import RunMetadata, load
+from stepscope.metadata import RunMetadata, iter_runs, load
 
 SECONDS = 5
 """Of processor time: a busy machine is not the reader's fault."""
@@ -78,6 +84,67 @@ def outcome(name: str, data: bytes, folder: Path) -> str:
     return "read in part" if losses & DAMAGE else "read"
 
 
+def beside(name: str, data: bytes, folder: Path) -> str:
+    """As `outcome`, with a whole file in the same directory: that one is always read."""
+    place = folder / "directory"
+    place.mkdir()
+    (place / f"broken_{name}").write_bytes(data)
+    (place / "whole_run_metadata.pb").write_bytes(corpus.seeds()[0][1])
+    try:
+        runs = dict(iter_runs(place))
+    finally:
+        shutil.rmtree(place)
+    assert len(runs["whole_run_metadata"].ops) == len(
+        RunMetadata.FromString(corpus.seeds()[0][1]).ops
+    )
+    for run in runs.values():
+        look_at(run, folder)
+        assert "own" not in run.status.message, run.status.message
+    losses = {loss.what for run in runs.values() for loss in run.completeness.losses}
+    return "read in part, or not, beside a whole file" if losses else "read beside a whole file"
+
+
+def commanded(name: str, data: bytes, folder: Path, chance: random.Random) -> str:
+    """What a command says of an input: an answer, or in one line why there is none."""
+    path = folder / name
+    path.write_bytes(data)
+    said, complained = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = said, complained
+    try:
+        arguments = [part.format(folder) for part in chance.choice(COMMANDS)]
+        code = run_command_line([arguments[0], str(path), *arguments[1:]])
+        said.flush()
+        complained.flush()
+    finally:
+        sys.stdout, sys.stderr = before
+        path.unlink()
+    text = (said.buffer.getvalue() + complained.buffer.getvalue()).decode()
+    assert code in (0, 2), (code, text)
+    assert "error of Stepscope's own" not in text, text
+    assert all(c.isprintable() or c == "\n" or "--json" in arguments for c in text), text
+    return f"a command ended with {code}"
+
+
+COMMANDS = (
+    ("info",), ("info", "--json"), ("top",), ("top", "--by", "name"), ("top", "--by", "thread"),
+    ("path",), ("parallelism",), ("placement",), ("memory",), ("oom",), ("network",), ("coverage",),
+    ("top", "--csv"), ("timeline", "-o", "{}/out.json"), ("timeline", "--tf1", "-o", "{}/out.json"),
+    ("export", "--to", "csv", "-o", "{}/out.csv"),
+    ("export", "--to", "chrome", "-o", "{}/out.json"),
+    ("export", "--to", "tensorboard", "-o", "{}/out"), ("merge", "-o", "{}/out.json"),
+)  # fmt: skip
+
+
+def tried(number: int, name: str, data: bytes, folder: Path) -> str:
+    """Try one input, in the way that its number says."""
+    if number % 10 == 3:
+        return beside(name, data, folder)
+    if number % 10 == 7:
+        return commanded(name, data, folder, random.Random(number))
+    return outcome(name, data, folder)
+
+
 def _stop(*_: object) -> None:
     raise TooSlowError
 
@@ -103,7 +170,7 @@ def work(numbers: range) -> tuple[Counter[str], float, list[str]]:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.setitimer(signal.ITIMER_REAL, WAITING_SECONDS)
             try:
-                counts[outcome(name, data, Path(folder))] += 1
+                counts[tried(number, name, data, Path(folder))] += 1
             except (Exception, TooSlowError):  # noqa: BLE001
                 counts["FAILED"] += 1
                 failures.append(f"input {number} ({name}):\n{traceback.format_exc(limit=-4)}")

@@ -130,6 +130,8 @@ def _read(path: Path) -> bytes:
 
 def _is_event_file(path: Path) -> bool:
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return event_file.recognises(path, file.read(12))
     except OSError:
@@ -141,6 +143,9 @@ def _is_run_metadata(path: Path) -> bool:
     if path.suffix != ".pb":
         return False
     try:
+        if not path.is_file():
+            # To open a pipe is to wait for whoever writes to it.
+            return False
         with path.open("rb") as file:
             return run_metadata_pb.begins(file.read(run_metadata_pb.HEAD))
     except OSError:
@@ -148,7 +153,7 @@ def _is_run_metadata(path: Path) -> bool:
 
 
 def _runs_below(directory: Path) -> Iterator[LoadedRun]:
-    files = _files_below(directory)
+    files, unseen = _files_below(directory)
     records = [
         file
         for file in files
@@ -159,6 +164,11 @@ def _runs_below(directory: Path) -> Iterator[LoadedRun]:
         for run in _runs_of_one(directory, file):
             found = True
             yield run
+    for error in unseen:
+        found = True
+        name = writable(os.path.relpath(error.filename, directory))
+        reason = f"{error.filename}: the directory cannot be read: {error.strerror}"
+        yield LoadedRun(name, _unread(writable(reason)))
     if found:
         return
     for file in files:
@@ -185,6 +195,9 @@ def _runs_of_one(directory: Path, file: Path) -> Iterator[LoadedRun]:
         return
     except UnreadableFileError as error:
         yield LoadedRun(writable(name or file.stem), _unread(writable(str(error))))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other files can be read
+        reason = f"{file}: reading it failed, which is an error of Stepscope's own: {error!r}"
+        yield LoadedRun(writable(name or file.stem), _unread(writable(reason)))
 
 
 def _unread(reason: str) -> RunMetadata:
@@ -195,12 +208,14 @@ def _unread(reason: str) -> RunMetadata:
     return metadata
 
 
-def _files_below(directory: Path) -> list[Path]:
+def _files_below(directory: Path) -> tuple[list[Path], list[OSError]]:
+    """The files in their natural order, and why directories could not be looked into."""
     found: list[Path] = []
-    for folder, folders, names in os.walk(directory):
+    unseen: list[OSError] = []
+    for folder, folders, names in os.walk(directory, onerror=unseen.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(folder, name) for name in names if not name.startswith(".")]
-    return sorted(found, key=lambda file: _natural(str(file.relative_to(directory))))
+    return sorted(found, key=lambda file: _natural(str(file.relative_to(directory)))), unseen
 
 
 def _relative(directory: Path, file: Path) -> str:
