@@ -96,6 +96,39 @@ bench-workers: $(DEV)   ## the files of 1,000 workers, merged and asked about (2
 fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
 	$(BIN)/python tests/fuzz/fuzz_readers.py
 
+# As somebody has it who installs the package today beside the oldest of what it depends on: only what
+# pyproject.toml names is old, and nothing else is there.
+LOWEST := .venv-lowest
+UV     := $(LOWEST)/uv/bin/uv
+OLDEST := $(LOWEST)/env/bin/python -m pytest -p no:cacheprovider
+
+.PHONY: test-lowest smoke-lowest sanitize clean-lowest
+$(LOWEST)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)/uv
+	$(LOWEST)/uv/bin/python -m pip --disable-pip-version-check install --quiet uv
+	$(UV) venv --quiet --allow-existing --python 3.11 $(LOWEST)/env
+	$(UV) pip install --quiet --python $(LOWEST)/env --resolution lowest-direct --editable '.[dev,parquet]'
+	@touch $@
+
+test-lowest: $(LOWEST)/.stamp smoke-lowest   ## all that needs no TensorFlow, on the lowest versions allowed (Python 3.11)
+	$(OLDEST) --numprocesses $(JOBS) --dist loadfile tests/golden tests/property tests/contract tests/unit \
+	  --ignore tests/unit/adapters --ignore tests/unit/export/test_tensorboard_http.py
+	@# The server of TensorBoard 2.15, not its messages, needs a setuptools that has pkg_resources.
+	$(UV) pip install --quiet --python $(LOWEST)/env --target $(LOWEST)/setuptools 'setuptools<81'
+	PYTHONPATH=$(LOWEST)/setuptools $(OLDEST) tests/unit/export/test_tensorboard_http.py
+
+smoke-lowest: $(LOWEST)/.stamp   ## every command once on the lowest versions allowed, without a warning
+	$(LOWEST)/env/bin/python -W error -m stepscope info docs/questions/recorded/classify
+	$(OLDEST) tests/unit/metadata/test_messages_kept.py tests/golden/test_golden_commands.py \
+	  tests/golden/test_golden_memory.py -k 'not 160'
+
+sanitize: $(DEV)   ## the native log under AddressSanitizer and ThreadSanitizer, at length (minutes)
+	STEPSCOPE_ROUNDS=2000 $(BIN)/python -m pytest --timeout=3600 tests/native
+
+clean: clean-lowest
+clean-lowest:
+	rm -rf $(LOWEST)
+
 search: $(DEV)   ## every random test with 2,000 examples that differ each time (some minutes)
 	STEPSCOPE_HYPOTHESIS=search $(BIN)/python -m pytest --numprocesses $(JOBS) --timeout=1800 \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' '^@given' tests)

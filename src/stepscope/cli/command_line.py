@@ -94,6 +94,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 @click.group(
     cls=_Commands,
     invoke_without_command=True,
+    subcommand_metavar="[COMMAND] [ARGS]...",  # what newer versions of click say by themselves
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: stepscope run --steps 10:15 train.py",
 )
