@@ -178,7 +178,7 @@ def trained(nursery, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def coordinated(tmp_path_factory):
+def coordinated(tensorflow, tmp_path_factory):
     """The directories of a coordinator, its worker and its parameter server."""
     launched = Launched(tmp_path_factory.mktemp("coordinated"))
     cluster = addresses(chief=1, worker=1, ps=1)
