@@ -318,6 +318,21 @@ class Capture:
             return []
         return profile.unfinished_in(self._steps(profile))
 
+    def cut_off(self, nodes: Nodes = NO_NODES) -> list[Loss]:
+        """What is lost of a run that went well as the profiler was stopped right behind it."""
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        if self.failed or marked is None or self.logged() is not None:
+            return []
+        lost = profile.cut_off_in(marked.steps, nodes)
+        if not lost:
+            return []
+        reason = (
+            "the profiler was stopped before threads had left them, though they were done (or they "
+            f"were not executed): {', '.join(lost)}; what they called may be missing with them"
+        )
+        return [Loss("op executions", len(lost), reason)]
+
     def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
         """The run as columns; `find_nodes` says what is known of the nodes of its graphs."""
         profile = self.profile()

@@ -97,6 +97,10 @@ class Profile:
         """The kernels of these steps that began and of whose end there is no mark."""
         return [row for step in self.steps.with_children(steps) for row in step.unfinished]
 
+    def cut_off_in(self, steps: list[int], nodes: Mapping[str, Any] = NO_NODES) -> list[str]:
+        """The nodes of these steps that the profiler may have been stopped inside of."""
+        return [name for step in self.steps.with_children(steps) for name in step.cut_off(nodes)]
+
     def unclaimed(self, claimed: set[int]) -> Iterator[int]:
         """Steps that no thread is known to have started: those of runs whose mark is still open."""
         return self.steps.unclaimed(claimed)

@@ -266,7 +266,13 @@ class Observed:
             step_id=self._step_id,
             status=status,
             completeness=lambda: Completeness(
-                (*losses, *memory_losses(), *self.eager_sources.losses(), *self._compiled())
+                (
+                    *losses,
+                    *(capture.cut_off(nodes()) if traced else ()),
+                    *memory_losses(),
+                    *self.eager_sources.losses(),
+                    *self._compiled(),
+                )
             ),
             overhead=capture.overhead,
             ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,

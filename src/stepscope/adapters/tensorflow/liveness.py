@@ -120,4 +120,9 @@ def silent_op(name: str, lowered: set[str]) -> str:
     """The op type of a silent node of a graph that is not known: inlining and lowering leave NoOps
     under fixed names, and one in the place of the call itself; all else is a constant.
     """
-    return "NoOp" if name in lowered or _NO_OP.search(name) else "Const"
+    return "NoOp" if name in lowered or is_no_op(name) else "Const"
+
+
+def is_no_op(name: str) -> bool:
+    """Whether a name is one of those that TensorFlow gives to NoOps."""
+    return _NO_OP.search(name) is not None

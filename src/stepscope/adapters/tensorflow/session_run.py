@@ -349,6 +349,10 @@ class SessionRun:
         if self._options.output_partition_graphs and not graphs:
             losses.append(NO_GRAPHS)
 
+        def cut_off() -> list[Loss]:
+            traced = self._options.trace_level > 0 and not native
+            return capture.cut_off(self._nodes()) if traced else []
+
         def columns() -> Any:
             if native:
                 return RunMetadata.FromString(self.native.SerializeToString()).ops
@@ -356,7 +360,7 @@ class SessionRun:
 
         return self._recording(
             status,
-            lambda: Completeness((*losses, *memory_losses())),
+            lambda: Completeness((*losses, *cut_off(), *memory_losses())),
             capture.overhead,
             columns,
             memory,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from stepscope.adapters.tensorflow.liveness import Liveness
+from stepscope.adapters.tensorflow.liveness import Liveness, is_no_op
 
 NO_NODES: Final[Mapping[str, Any]] = MappingProxyType({})
 _FOLDING_STEP: Final = -1
@@ -75,6 +75,8 @@ class Step:
     """The nodes that came to their end."""
     unfinished: list[Row] = field(default_factory=list)
     """Of the rows, those of whose end there is no mark."""
+    left_open: set[tuple[str, int]] = field(default_factory=set)
+    """Node and time of marks outside the step's own spans that are the last of their thread."""
     dead: dict[str, list[int]] = field(default_factory=dict)
     silent: dict[str, list[Row]] = field(default_factory=dict)
 
@@ -112,6 +114,22 @@ class Step:
         yield from self.of_graph(nodes)
         yield from self.python
 
+    def cut_off(self, nodes: Mapping[str, Any]) -> list[str]:
+        """The nodes whose execution may be lost, as the profiler stopped inside of it.
+
+        A span is recorded when it ends. A thread may still be inside the span of a kernel, and of
+        the executor around it, when the step is over: an asynchronous kernel that is done at once
+        goes on with all that comes after it. What is left is the mark, outside any span, as the
+        last thing that its thread did. It is not taken for a constant's where nobody knows better.
+        """
+        if not self.left_open:
+            return []
+        seen = {(row.name, row.start_ns) for row in self.of_graph(nodes)}
+        marks = [(name, at) for name, times in self.dead.items() for at in times]
+        marks += [(row.name, row.start_ns) for rows in self.silent.values() for row in rows]
+        lost = (mark for mark in marks if mark in self.left_open and mark not in seen)
+        return list(dict.fromkeys(name for name, _ in lost))
+
     def of_graph(self, nodes: Mapping[str, Any]) -> Iterator[Row]:
         """The same without what Python executed inside nodes."""
         yield from self.rows
@@ -123,7 +141,9 @@ class Step:
         silent = {name: [row.start_ns for row in rows] for name, rows in self.silent.items()}
         liveness = Liveness(executed, silent, self.dead, nodes)
         for name, rows in self.silent.items():
-            yield from itertools.compress(rows, liveness.of(name) or ())
+            for row in itertools.compress(rows, liveness.of(name) or ()):
+                if (name, row.start_ns) not in self.left_open or name in nodes or is_no_op(name):
+                    yield row
 
 
 class Steps(dict[int, Step]):

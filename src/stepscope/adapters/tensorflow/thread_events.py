@@ -154,6 +154,8 @@ class ThreadLine:
         self._open_marks: list[tuple[int, Marked]] = []
         self._kernels: list[_Kernel] = []
         self._eager_is_op = True
+        self._last_outside: tuple[Step, str, int] | None = None
+        """The last mark, if it is of no kernel that is known, outside any span of its step."""
 
     def read(self, meanings: Meanings, line: Line, base_ns: int) -> None:
         """All events of the line."""
@@ -177,6 +179,10 @@ class ThreadLine:
                 self._leave_pending(kernel_ns)
             self._read_one(events.meaning[place], *event)
         self._leave_pending(None)
+        if self._last_outside is not None:
+            step, node, start_ns = self._last_outside
+            if not len(pairs) or start_ns > events.start_ns[pairs[-1]]:
+                step.left_open.add((node, start_ns))
 
     def _read_pairs(self, events: _Events, pairs: Ints) -> None:
         steps = events.step[pairs + 1]
@@ -206,7 +212,7 @@ class ThreadLine:
         inside = self._open_steps[-1][2] if self._open_steps else None
         runs = self._open_marks
         if kind == _DONE_KIND:
-            self._read_done(done, self._steps[number], start_ns)
+            self._read_done(done, self._steps[number], start_ns, inside)
         elif kind == _EAGER_KIND:
             if self._eager_is_op:
                 self._read_eager(name, start_ns, end_ns, inside)
@@ -262,7 +268,7 @@ class ThreadLine:
         elif node is not None and node.step is None:
             node.python.append(row)
 
-    def _read_done(self, node: str, step: Step, start_ns: int) -> None:
+    def _read_done(self, node: str, step: Step, start_ns: int, inside: Step | None) -> None:
         """The executor's mark that a node is done."""
         step.done.add(node)
         kernels = self._kernels
@@ -270,8 +276,10 @@ class ThreadLine:
         while depth >= 0 and kernels[depth].row.name != node:
             depth -= 1
         if depth < 0:
+            self._last_outside = (step, node, start_ns) if inside is not step else None
             step.marks.append(Row(node, "", start_ns, start_ns, self._number, ""))
             return
+        self._last_outside = None
         row, began_in, spans, started, python = kernels[depth]
         for inner in kernels[depth + 1 :]:
             self._leave(inner)
