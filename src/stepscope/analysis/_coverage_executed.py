@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from stepscope.metadata.executed_graphs import executed_graphs
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -112,7 +114,7 @@ class Executed:
 def executed(metadata: RunMetadata) -> Executed:
     """What `metadata` tells of the execution."""
     found = Executed(_ran(metadata.ops))
-    for graph in metadata.partition_graphs:
+    for graph in executed_graphs(metadata):
         found.graphs.append(_kept(graph))
     names = set(found.ran)
     for kept in found.graphs:

@@ -161,10 +161,10 @@ def coverage(metadata: RunMetadata, graph: Any) -> Coverage:
     with `as_graph_def()`: a TensorFlow or Stepscope graph, for a `tf.function` the graph of the
     concrete function. Functions in its library are accounted for as well.
 
-    With `metadata.partition_graphs` (ask for them with `output_partition_graphs`) the reasons come
-    from comparing the two graphs. Without them only what names tell can be said, and more is
-    unknown; of a run that ended early, what it had not come to is "not reached", also where nothing
-    tells whether it was needed.
+    Where the metadata have the graphs as executed (a full trace of a function, or any run with
+    `output_partition_graphs`), the reasons come from comparing the two. Without them only what
+    names tell can be said, and more is unknown; of a run that ended early, what it had not come to
+    is "not reached", also where nothing tells whether it was needed.
     """
     definition = _definition(graph)
     run = executed(metadata)

@@ -13,6 +13,7 @@ from stepscope.analysis.edges import RECEIVES, SENDS
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import named_runs
 from stepscope.metadata.device_names import is_that_device
+from stepscope.metadata.executed_graphs import executed_graphs
 
 if TYPE_CHECKING:
     from stepscope.metadata import OpColumns, RunMetadata
@@ -120,7 +121,7 @@ def _transfers(metadata: RunMetadata) -> tuple[Transfer, ...]:
 def _ends_of_graphs(metadata: RunMetadata) -> dict[str, tuple[str, str, str]]:
     """Per receive node what it moves, from where and to where, as the executed graphs say."""
     routes = {}
-    for graph in metadata.partition_graphs:
+    for graph in executed_graphs(metadata):
         for node in graph.node:
             if node.op in RECEIVES and "send_device" in node.attr:
                 routes[node.name] = (

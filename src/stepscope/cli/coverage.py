@@ -37,6 +37,7 @@ def command(
     from stepscope.analysis.coverage import STATES
     from stepscope.cli import tables, terminal, wording
     from stepscope.cli.graph_files import graph_in_file, graph_of
+    from stepscope.metadata.executed_graphs import executed_graphs
 
     run = one_run(path, number)
     wanted = graph_in_file(graph, run) if graph is not None else graph_of(path, run)
@@ -58,7 +59,7 @@ def command(
     screen = terminal.console()
     for state, count in found.counts().items():
         screen.print(f"{count:>7,}  {state}: {STATES[state]}")
-    if found.unknown and run.metadata.status.known and not len(run.metadata.partition_graphs):
+    if found.unknown and run.metadata.status.known and not executed_graphs(run.metadata):
         screen.print(
             "         a run with RunOptions(output_partition_graphs=True) tells more", style="dim"
         )

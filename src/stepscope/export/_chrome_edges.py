@@ -10,6 +10,7 @@ import numpy as np
 from stepscope.analysis.cluster_tasks import task_column
 from stepscope.analysis.messages import traffic
 from stepscope.export._label_table import parse_labels
+from stepscope.metadata.executed_graphs import executed_graphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,5 +163,5 @@ def _node(tensor: str) -> str:
 
 
 def _inputs_in_graphs(metadata: RunMetadata) -> dict[str, str]:
-    graphs = metadata.partition_graphs
+    graphs = executed_graphs(metadata)
     return {node.name: ", ".join(node.input) for graph in graphs for node in graph.node}

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from stepscope import _messages as pb
+from stepscope.metadata.executed_graphs import executed_graphs
 from stepscope.metadata.labels import make_label, parse_label
 
 if TYPE_CHECKING:
@@ -103,11 +104,8 @@ def _source(text: str) -> str:
 
 def _recorded_nodes(message: Any) -> dict[str, Any]:
     """The nodes of the graphs as executed that came with the run; the first of a name counts."""
-    graphs = list(message.partition_graphs)
-    for function in message.function_graphs:
-        graphs += function.partition_graphs or [function.post_optimization_graph]
     nodes: dict[str, Any] = {}
-    for graph in graphs:
+    for graph in executed_graphs(message):
         for node in graph.node:
             nodes.setdefault(node.name, node)
     return nodes

@@ -112,7 +112,7 @@ class ClusterRun(SessionRun):
             losses.append(cluster_memory.HOLDERS)
         if not status.ok and not status.in_flight:
             losses.append(self._unnamed("the cluster named none"))
-        if self._options.output_partition_graphs and not self._graphs():
+        if self._options.output_partition_graphs and not self.graphs():
             losses.append(NO_GRAPHS)
         settings = self._log_settings
 
@@ -145,7 +145,7 @@ class ClusterRun(SessionRun):
     def _told(self) -> tuple[OpColumns, list[Untold]]:
         """The run's rows, and the transfers that TensorFlow had none of."""
         message = RunMetadata.FromString(self.native.SerializeToString())
-        found = untold(message.ops, self._graphs()) if len(message.ops) else []
+        found = untold(message.ops, self.graphs()) if len(message.ops) else []
         add_rows(message.step_stats, found)
         ops = message.ops
         ops = ops[np.lexsort((ops.end_ns, ops.start_ns))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import tensorflow
@@ -37,6 +38,7 @@ class SessionCall:
         self._feed_dict = feed_dict
         self._options = options
         self._run_metadata = run_metadata
+        self._full = asked.trace_level >= opts.RunOptions.FULL_TRACE
         # Hooks are keys of the fetches of a monitored session, and cannot be put in order.
         self.told_at_once = is_cluster(session.sess_str)
         self._run = (ClusterRun if self.told_at_once else SessionRun)(
@@ -98,5 +100,8 @@ class SessionCall:
         return result
 
     def recording(self) -> Recording:
-        """The run as it ended."""
-        return self._run.recording(None)
+        """The run as it ended; at full level with its graphs as executed, for `coverage`."""
+        recording = self._run.recording(None)
+        if self._full and recording.partition_graphs is None:
+            return replace(recording, partition_graphs=self._run.graphs)
+        return recording

@@ -298,7 +298,8 @@ class SessionRun:
 
     # -- what it was ---------------------------------------------------------------------------
 
-    def _graphs(self) -> list[Any]:
+    def graphs(self) -> list[Any]:
+        """The graphs as executed, where this run or an earlier one like it brought them."""
         known = self._shared.graphs
         if len(self.native.partition_graphs):
             known[self._kind] = list(self.native.partition_graphs)
@@ -307,7 +308,7 @@ class SessionRun:
     def _nodes(self) -> Mapping[str, NodeInfo]:
         known = self._shared.nodes
         if self._kind not in known or (len(self.native.partition_graphs) and not self._has_nodes):
-            known[self._kind] = nodes_of(self._graphs())
+            known[self._kind] = nodes_of(self.graphs())
             self._has_nodes = True
         return known[self._kind]
 
@@ -334,7 +335,7 @@ class SessionRun:
     def _ended_with(self, status: Status) -> Recording:
         capture = self.capture
         capture.finish()
-        graphs = self._graphs()
+        graphs = self.graphs()
         capture.failed = not status.ok
         if not status.ok and self._outcomes:
             status = replace(status, outcomes=self._outcomes)
@@ -376,7 +377,7 @@ class SessionRun:
     ) -> Recording:
         """A recording with what is known of the run's graphs; `columns` count if it was traced."""
         traced = self._options.trace_level > 0
-        graphs = self._graphs()
+        graphs = self.graphs()
         return Recording(
             engine=self.engine,
             step_id=self._step_id,
