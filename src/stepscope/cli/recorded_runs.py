@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,6 +63,8 @@ class RecordedRuns:
         self.runs: list[tuple[str, RunMetadata]] = []
         self.problem: str | None = None
         self.limit_reached = False
+        self.writing_ns = 0
+        """How long writing runs took so far."""
         self.out_of_memory = False
         """Whether there is a run that ran out of memory and says who held it."""
         self._labels: dict[str, str] = {}
@@ -108,6 +111,13 @@ class RecordedRuns:
         """Write one run; `label` says what it was, `graph` what it was a run of."""
         if self.in_child_process:
             return
+        began = time.perf_counter_ns()
+        try:
+            self._add(metadata, label, graph)
+        finally:
+            self.writing_ns += time.perf_counter_ns() - began
+
+    def _add(self, metadata: RunMetadata, label: str, graph: Any) -> None:
         with self._lock:
             if self.limit_reached or self.problem is not None:
                 return

@@ -109,6 +109,18 @@ def _telling_line(message: str) -> str:
     return first
 
 
+def cost(cost_ns: int, whole_ns: int) -> Text:
+    """What recording cost: what the user waited for because of it, of the whole time.
+
+    That is all of it: starting, noting, reading, decoding, writing files and making this report.
+    """
+    share = cost_ns / max(1, whole_ns)
+    return Text(
+        f"recording cost {wording.time(cost_ns)}, {share:.1%} of the {wording.time(whole_ns)} that "
+        "the script took"
+    )
+
+
 def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> RenderableType | None:
     """What was not measured, the same loss of several runs once; None where nothing is missing.
 

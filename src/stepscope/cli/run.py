@@ -6,8 +6,9 @@ import atexit
 import functools
 import shlex
 import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -128,6 +129,7 @@ def command(
     Everything after SCRIPT belongs to the script. So do its output and its exit code: the table
     goes to stderr, and the runs of a script that fails are written all the same.
     """
+    began = time.perf_counter_ns()
     from stepscope.cli import script_engines
     from stepscope.cli.program import Module, Script
     from stepscope.cli.recorded_runs import RecordedRuns
@@ -138,10 +140,12 @@ def command(
     runs = RecordedRuns(out or Path("stepscope-out") / found.name, limit)
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
+    # What comes next loads the engine, which the script needs in any case.
+    waiting = Waiting(began, time.perf_counter_ns() - began)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     status = found.run(arguments, chosen.failed)
     shown = f"-m {script}" if is_module else script
-    finish = functools.partial(_finish, runs, chosen, shown, trace, top, status)
+    finish = functools.partial(_finish, runs, chosen, shown, trace, top, status, waiting)
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
@@ -163,9 +167,19 @@ def _threads_left() -> bool:
     return any(not thread.daemon and thread not in here for thread in threading.enumerate())
 
 
+class Waiting(NamedTuple):
+    """What the user waits for around the script."""
+
+    began: int
+    """When the command began."""
+    before_ns: int
+    """How long it took until the script began."""
+
+
 def _finish(
-    runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any
-) -> bool:
+    runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any,
+    waiting: Waiting,
+) -> bool:  # fmt: skip
     """Write what is written at the end, and show the report; False where something failed.
 
     `status` is the script's exit status.
@@ -177,8 +191,11 @@ def _finish(
     runs.stop()
     if runs.in_child_process:
         return True
+    ended = time.perf_counter_ns()
     timeline = runs.write_timeline()
     table = op_profile(runs.runs)
+    now = time.perf_counter_ns()
+    cost = waiting.before_ns + engine.cost_ns(runs) + now - ended
     console = terminal.console(stderr=True)
     terminal.flush()
     report.show(
@@ -186,6 +203,7 @@ def _finish(
             report.heading(script, engine.name(runs), trace, table),
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs.labelled),
+            report.cost(cost, now - waiting.began) if runs.runs else None,
             report.losses(runs.runs, engine.losses(), console.width),
             report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
             report.files(runs.directory, runs.runs, timeline, METADATA_FILE) if runs.runs else None,

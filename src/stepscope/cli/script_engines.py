@@ -55,6 +55,10 @@ class ScriptEngine(ABC):
         """How many runs the script made, recorded or not, until no further one was asked for."""
         return 0
 
+    def cost_ns(self, runs: RecordedRuns) -> int:
+        """What the script waited for so far because its runs are recorded."""
+        return sum(run.overhead.ns for _, run in runs.runs) + runs.writing_ns
+
     def losses(self) -> list[str]:
         """What was not recorded and belongs to no recorded run."""
         return []
@@ -209,6 +213,10 @@ class TensorFlow(ScriptEngine):
     def made(self) -> int:
         return self._recorder.runs if self._recorder is not None else 0
 
+    def cost_ns(self, runs: RecordedRuns) -> int:
+        del runs  # writing them is part of what the recorder measured
+        return self._recorder.cost.ns if self._recorder is not None else 0
+
     def losses(self) -> list[str]:
         missed = self._recorder.missed if self._recorder is not None else 0
         if not missed:
@@ -257,6 +265,12 @@ class Whichever(ScriptEngine):
 
     def made(self) -> int:
         return self._tensorflow.made() + self._embedded.made()
+
+    def cost_ns(self, runs: RecordedRuns) -> int:
+        if not self._tensorflow.made():
+            return self._embedded.cost_ns(runs)
+        beside = (run.overhead.ns for _, run in runs.runs if run.engine == "embedded")
+        return self._tensorflow.cost_ns(runs) + sum(beside)
 
     def losses(self) -> list[str]:
         unheeded = []

@@ -161,7 +161,6 @@ class State:
         message.step_id = recording.step_id
         extras.encode_status(recording.status, message)
         extras.encode_completeness(self.completeness(), message)
-        extras.encode_overhead(self.overhead(), message)
         extras.encode_placements(self.placements(), message)
         extras.encode_sources(self.sources(), message)
         extras.encode_peaks(self.peaks(), message)
@@ -173,6 +172,8 @@ class State:
             encode_allocations(self.allocation_log(), message.allocation_log)
         if recording.out_of_memory is not None:
             encode_out_of_memory(recording.out_of_memory, message)
+        # Last: whoever waits for the message waited for all of the above.
+        extras.encode_overhead(self.overhead(), message)
 
     # -- columns ---------------------------------------------------------------------------
 

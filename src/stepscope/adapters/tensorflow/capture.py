@@ -92,7 +92,15 @@ class Capture:
         self.truncated = False
         """Whether what came last is not in the record, because there was too much before it."""
         self._data_to_come = self._to_be_judged = False
+        self.noting_ns = 0
+        """How long eager ops of the run waited until they were noted."""
+        self.first_calls: list[versions.FirstCall] = []
+        self.functions_before = versions.RegisteredFunctions() if level else None
         self._span: Any = None
+        self.asked = clock()
+        """When the caller began to wait for us."""
+        self.over_at = 0
+        """When the caller had control again; 0 as long as it has not."""
         self.entered = 0
         self.started = 0
         self.ended = 0
@@ -124,6 +132,7 @@ class Capture:
                 self._span.__enter__()
         if self.log is not None:
             self.log.enter()
+        self.noting_ns = -versions.noting.ns
         self.started = clock()
         return self
 
@@ -154,6 +163,7 @@ class Capture:
 
     def __exit__(self, *_exc: object) -> None:
         ended = clock()
+        self.noting_ns += versions.noting.ns
         if self.log is not None:
             self.log.leave()
         with self._lock:
@@ -402,25 +412,65 @@ class Capture:
                 found[i] = waiting[row.op].popleft()
         return found
 
+    # -- what it cost --------------------------------------------------------------------------
+
+    def over(self) -> None:
+        """The caller has control again: what it waited for is known from now on."""
+        self.over_at = self.over_at or clock()
+
     def overhead(self) -> Overhead:
-        """What being recorded cost: waiting for the profiler, and its events during the run."""
+        """All that the caller waited for because the run was recorded.
+
+        Before and after the run that is measured, up to `over` or, where nobody has said it yet, up
+        to now: a file that is written before the caller has control again has what came before it.
+        Inside the run it is estimated (`slowed_ns`).
+        """
+        return self.overhead_with(self.slowed_ns()) if self.level else Overhead()
+
+    def overhead_with(self, during: int) -> Overhead:
+        """The same where it is known otherwise how much longer the run itself took."""
+        cost = self.waited_ns() + during
+        return Overhead(cost, cost / max(1, self.ended - self.started - during))
+
+    def waited_ns(self) -> int:
+        """What the caller waited for before and after the run itself."""
+        return (self.started - self.asked) + ((self.over_at or clock()) - self.ended)
+
+    def slowed_ns(self) -> int:
+        """How much longer the run itself took: for events and notes, and to instantiate again."""
         if not self.level:
-            return Overhead()
-        waited = (self.started - self.entered) + (self.left - self.ended)
+            return 0
+        rows = self.rows()
+        instantiating = self._instantiating_ns(rows)
+        most = (self.ended - self.started - instantiating) * 9 // 10
+        return instantiating + max(0, min(max(0, self.noting_ns) + self._events_ns(rows), most))
+
+    def _events_ns(self, rows: Sequence[Row]) -> int:
         profile = self.profile()
         marked = profile.of_run(self.mark)
         if marked is not None and profile.is_alone(marked):
             events = profile.host_events
         else:
-            events = _EVENTS_PER_ROW * len(self.rows())
-        spent = events * _EVENT_NS
+            events = _EVENTS_PER_ROW * len(rows)
         logged = self.logged()
-        if logged is not None:
-            others = events if self.batch is not None and self.batch.level_raised else 0
-            spent = others * _EVENT_NS + len(logged.ended) * RECORD_NS
-        during = min(spent, (self.ended - self.started) // 2)
-        run = max(1, self.ended - self.started - during)
-        return Overhead(waited + during, (waited + during) / run)
+        if logged is None:
+            return events * _EVENT_NS
+        others = events if self.batch is not None and self.batch.level_raised else 0
+        return others * _EVENT_NS + len(logged.ended) * RECORD_NS
+
+    def _instantiating_ns(self, rows: Sequence[Row]) -> int:
+        """How long functions were instantiated that were ready but for the way we call them.
+
+        That is from the call, the first of its kind, to the first op. A function that was traced in
+        this very run would have been instantiated without us as well.
+        """
+        spent = 0
+        for call in self.first_calls:
+            starts = [row.start_ns for row in rows if call.began_ns <= row.start_ns]
+            first = min(starts, default=call.ended_ns)
+            if self.functions_before is not None and call.function in self.functions_before:
+                spent += min(first, call.ended_ns) - call.began_ns
+        return spent
 
 
 def _op_types(

@@ -157,8 +157,7 @@ class ClusterRun(SessionRun):
         if not rows:
             return Overhead()
         whole = self.capture.ended - self.capture.started
-        cost = min(_RUN_NS + rows * _ROW_NS, whole // 2)
-        return Overhead(cost, cost / max(1, whole - cost))
+        return self.capture.overhead_with(min(_RUN_NS + rows * _ROW_NS, whole // 2))
 
 
 def _other_level(level: int) -> Loss:

@@ -32,7 +32,7 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
-from stepscope.adapters.tensorflow.function_log import log_of_call
+from stepscope.adapters.tensorflow.function_log import is_traced, log_of_call
 from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
 from stepscope.adapters.tensorflow.interrupts import Interrupt
 from stepscope.adapters.tensorflow.memory_events import allocator_tells
@@ -69,10 +69,14 @@ def run(
     return run_step(functools.partial(callable, *args, **kwargs), function, options, run_metadata)
 
 
-def run_step(call: functools.partial[Any], function: Any, options: Any, run_metadata: Any) -> Any:
+def run_step(
+    call: functools.partial[Any], function: Any, options: Any, run_metadata: Any,
+    then: Callable[[BaseException | None], None] | None = None,
+) -> Any:  # fmt: skip
     """Make a call as one run; `function` is the TensorFlow function that it is a call of, if it is.
 
-    What is around the function (Keras has some Python there) may be part of the call.
+    What is around the function (Keras has some Python there) may be part of the call. `then` is
+    called when the metadata are there, with what the run raised: the caller waits for that, too.
     """
     resolved, asked = _resolve(options, traced=run_metadata is not None)
     engine = EAGER if function is None else FUNCTION
@@ -80,20 +84,31 @@ def run_step(call: functools.partial[Any], function: Any, options: Any, run_meta
     target = as_run_metadata_target(run_metadata)
     observed = Observed(engine, resolved, asked, _graph_of(function))
     observed.function = function
+    if function is not None and resolved.trace_level >= opts.RunOptions.FULL_TRACE:
+        # The function is instantiated anew for its graphs: for both in one.
+        node_log_build.use_if_built()
     if call.func is function:
         observed.log_nodes()
     observed.interruptible = True
     observed.memory.given((f"argument {place}", value) for place, value in enumerate(call.args))
     try:
-        with observed:
-            result = call()
-    except BaseException as error:  # noqa: BLE001 - raised again
-        raise_with(error, target.deliver(observed.failed()))
-    if target.asked_for:
-        target.deliver(observed.recording())
-    if function is not None and resolved.trace_level:
-        # Not before the first run: it would have to make the function ready for it.
-        node_log_build.use_if_built()
+        try:
+            with observed:
+                result = call()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            metadata = target.deliver(observed.failed())
+            if then is not None:
+                then(error)
+            raise_with(error, metadata)
+        if target.asked_for:
+            target.deliver(observed.recording())
+        if then is not None:
+            then(None)
+        if function is not None and resolved.trace_level:
+            # Not before the first run: it would have to make the function ready for it.
+            node_log_build.use_if_built()
+    finally:
+        observed.capture.over()
     return result
 
 
@@ -110,11 +125,14 @@ def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetada
     target = as_run_metadata_target(run_metadata)
     observed = Observed(EAGER, resolved, asked, None)
     try:
-        with observed:
-            yield target.metadata
-    except BaseException as error:  # noqa: BLE001 - raised again
-        raise_with(error, target.deliver(observed.failed()))
-    target.deliver(observed.recording())
+        try:
+            with observed:
+                yield target.metadata
+        except BaseException as error:  # noqa: BLE001 - raised again
+            raise_with(error, target.deliver(observed.failed()))
+        target.deliver(observed.recording())
+    finally:
+        observed.capture.over()
 
 
 def raise_with(error: BaseException, metadata: RunMetadata) -> Any:
@@ -168,6 +186,7 @@ class Observed:
         self._raised: BaseException | None = None
         self._deadline: Deadline | None = None
         self._interrupt: Interrupt | None = None
+        self._by_our_executor = False
         self.interruptible = False
         """Whether Control-C is to end a function that waits, and not to be waited with."""
 
@@ -176,11 +195,13 @@ class Observed:
 
         To be called before it is entered.
         """
-        level = self.capture.level
+        level, asked = self.capture.level, self.capture.asked
         log = log_of_call(self.function, outputs=level >= 3) if level else None
+        self._by_our_executor = log is not None or (level > 0 and not is_traced(self.function))
         if log is not None:
             every_event = allocator_tells() or accelerated()
             self.capture = Capture(level, log, every_event=every_event)
+            self.capture.asked = asked
 
     def __enter__(self) -> None:
         options = self._options
@@ -200,6 +221,10 @@ class Observed:
             )
         if options.timeout_in_ms > 0:
             self.capture.patience_s = options.timeout_in_ms / 1000
+        if self.capture.level:
+            stack.enter_context(
+                versions.first_calls(self.capture.first_calls, traced=self._by_our_executor)
+            )
         stack.enter_context(self.capture)
         if options.timeout_in_ms > 0:
             eager = self._engine == EAGER

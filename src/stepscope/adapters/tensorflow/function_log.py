@@ -44,6 +44,11 @@ def log_of_call(function: Any, *, outputs: bool) -> FunctionLog | None:
     return FunctionLog(function, outputs=outputs)
 
 
+def is_traced(function: Any) -> bool:
+    """Whether it is known what the function is made of."""
+    return bool(_graphs_of(function))
+
+
 def _graphs_of(function: Any) -> list[Any]:
     if versions.is_concrete_function(function):
         return [function.graph]

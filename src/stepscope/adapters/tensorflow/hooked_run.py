@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from stepscope.adapters.tensorflow.capture import Capture
 from stepscope.adapters.tensorflow.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.failures import inside_python_unknown, status_of
 from stepscope.adapters.tensorflow.function import raise_with
@@ -93,13 +94,17 @@ class StandIn:
         call = _Call(self._session, run, fetches, feed_dict, options, run_metadata)
         metadata = RunMetadata()
         try:
-            result = _recorded(call, [want.options for want in waiting], metadata)
-        except BaseException as error:
+            try:
+                result = _recorded(call, [want.options for want in waiting], metadata)
+            except BaseException as error:
+                for want in waiting:
+                    want.deliver(metadata, error)
+                raise
             for want in waiting:
-                want.deliver(metadata, error)
-            raise
-        for want in waiting:
-            want.deliver(metadata, None)
+                want.deliver(metadata, None)
+        finally:
+            if call.capture is not None:
+                call.capture.over()
         return result
 
 
@@ -120,6 +125,8 @@ class _Call:
         self.options = options if options is not None else v1.RunOptions()
         self.run_metadata = run_metadata if run_metadata is not None else v1.RunMetadata()
         self._run = run
+        self.capture: Capture | None = None
+        """The run's recording, where it is recorded."""
 
     def as_asked(self) -> Any:
         """The run as its caller and the other hooks asked for it."""
@@ -163,6 +170,7 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         session.graph, call.native_run, shared_by_runs_of(session), call.values, call.feed_dict,
         options,
     )  # fmt: skip
+    call.capture = run.capture
     try:
         values = run.execute()
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
@@ -180,6 +188,7 @@ def _recorded_on_cluster(call: _Call, options: RunOptions, metadata: RunMetadata
         call.feed_dict, options,
     )  # fmt: skip
     run.native = call.run_metadata
+    call.capture = run.capture
     try:
         result = run.execute()
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it

@@ -201,19 +201,19 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
     ) -> Any:
         metadata = RunMetadata()
         tag = f"{mode}_step_{step}"
-        try:
-            call = functools.partial(function, *args)
-            result = run_step(call, _function_in(function), self._options, metadata)
-        except (StopIteration, tf.errors.OutOfRangeError):
-            raise  # how a Keras loop learns that its data are at an end: this was no step
-        except BaseException:
-            # A step that failed is kept even where it was to be a warm-up.
-            self._log.add(step, tag, metadata)
-            raise
-        if action is Action.RECORD:
-            graph = _graph_of(function, args) if self._log.wants_graph else None
-            self._log.add(step, tag, metadata, graph)
-        return result
+
+        def keep(error: BaseException | None) -> None:
+            if isinstance(error, (StopIteration, tf.errors.OutOfRangeError)):
+                return  # how a Keras loop learns that its data are at an end: this was no step
+            if error is not None:
+                # A step that failed is kept even where it was to be a warm-up.
+                self._log.add(step, tag, metadata)
+            elif action is Action.RECORD:
+                graph = _graph_of(function, args) if self._log.wants_graph else None
+                self._log.add(step, tag, metadata, graph)
+
+        call = functools.partial(function, *args)
+        return run_step(call, _function_in(function), self._options, metadata, keep)
 
     def _warn_of_own_loop(self, mode: str) -> None:
         if not self._warned:

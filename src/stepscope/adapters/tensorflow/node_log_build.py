@@ -106,7 +106,7 @@ def use_if_built() -> None:
             found = cache.find(_name())
             odd = found.odd
             if found.path is not None:
-                _use(found.path)
+                _use(found.path, untraced=False)
         except library_cache.OddCacheError:
             return  # without a home nothing can have been prepared
         except (OSError, RuntimeError) as error:
@@ -167,12 +167,13 @@ def _make_ready(deadline: float, timeout_s: float) -> list[str]:
     return repaired
 
 
-def _use(path: Path) -> None:
+def _use(path: Path, *, untraced: bool = True) -> None:
+    """With `untraced`, functions are executed by it in untraced runs as well."""
     global _loaded, _in_use, _looked
     if _loaded is None:
         _loaded = _load(path, _kind(_name()))
     _in_use = _looked = True
-    versions.execute_functions_by(_loaded[1])
+    versions.execute_functions_by(_loaded[1], untraced=untraced)
 
 
 def _name() -> str:

@@ -50,7 +50,7 @@ class Batch:
 
     __slots__ = (
         "_decode_lock", "_decoded", "cut", "data", "done", "folder", "level_raised", "memory",
-        "problem", "running", "session", "stop_ns",
+        "problem", "running", "session", "share_ns", "stop_ns",
     )  # fmt: skip
 
     def __init__(self, session: Any, folder: str, *, level_raised: bool) -> None:
@@ -65,6 +65,8 @@ class Batch:
         self.problem = ""
         self.stop_ns = 0
         """How long stopping and exporting took."""
+        self.share_ns = 0
+        """What reading the data cost each of several runs that did not wait for it themselves."""
         self.done = threading.Event()
         self._decoded: Any = None
         self._decode_lock = threading.Lock()

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.script_columns import joined
+from stepscope.adapters.tensorflow.script_cost import ScriptCost
 from stepscope.adapters.tensorflow.source_lines import EagerSources
 from stepscope.adapters.tensorflow.support import EAGER, SESSION
 from stepscope.metadata import (
@@ -43,8 +44,12 @@ class Add(Protocol):
 class Deliveries:
     """See the module's text."""
 
-    def __init__(self, add: Add, asked: opts.RunOptions) -> None:
-        """`add` is given each run and its name; `asked` is what runs were recorded with."""
+    def __init__(self, add: Add, asked: opts.RunOptions, cost: ScriptCost) -> None:
+        """`add` is given each run and its name; `asked` is what runs were recorded with.
+
+        `cost` is told by how much runs were slowed down inside.
+        """
+        self._cost = cost
         self.given = 0
         """How many runs were handed over."""
         self._add = add
@@ -59,6 +64,7 @@ class Deliveries:
     def run(self, name: str, observed: Any, *ended: Status) -> None:
         """A run, with how it ended if it did not end well."""
         recording: Recording = observed.recording()
+        self._cost.add(observed.capture.slowed_ns())
         status = ended[0] if ended else Status()
         losses = _losses(recording)
         if not status.ok:
@@ -117,6 +123,7 @@ class Deliveries:
         )
         self._eager_sources.add(observed.eager_sources)
         self._eager_cost += observed.capture.overhead().ns
+        self._cost.add(observed.capture.slowed_ns())
         columns = recording.ops() if recording.ops is not None else None
         if columns is not None and len(columns):
             self._eager.append(columns)

@@ -74,6 +74,7 @@ class ReportedRun:
             self._target.deliver(ended)
         except Exception as problem:  # noqa: BLE001 - see above
             self._note_problem(problem)
+        self._run.capture.over()
 
 
 def naming_ours(native: Any) -> Any:

@@ -189,7 +189,8 @@ class _ServedStep(Capture):
     def __init__(self, batch: Batch, rows: list[Row], length_ns: int) -> None:
         super().__init__(_SOFTWARE)
         self.batch = batch
-        self.ended = self.left = length_ns
+        self.asked = 0
+        self.ended = self.left = self.over_at = length_ns
         self._own = rows
 
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:  # noqa: ARG002

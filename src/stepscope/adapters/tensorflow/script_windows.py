@@ -119,6 +119,7 @@ class Windows(SharedProfiler):
     def read(self) -> None:
         """Read the window, whatever is under way in it, and hand over the runs that ended."""
         with self._deliveries:
+            began = clock()
             with self._state:
                 window, self._window = self._window, None
                 pending, self._pending = self._pending, []
@@ -128,6 +129,12 @@ class Windows(SharedProfiler):
                 self._reopen()
             if pending:
                 functions.flush()
+            if pending and window is not None:
+                try:
+                    window.decoded(Profile)
+                except Exception as error:  # noqa: BLE001 - the script goes on
+                    self.note_problem(error)
+                window.share_ns = (clock() - began) // len(pending)
             for deliver in pending:
                 try:
                     deliver()
@@ -196,6 +203,7 @@ class WindowCapture(Capture):
         self._rows: tuple[Nodes, list[Row]] | None = None
         self.on_ended: Deliver = lambda: None
         """Called when the data are there."""
+        self._handed_over_from = 0
 
     def __enter__(self) -> WindowCapture:
         self.entered = clock()
@@ -205,11 +213,13 @@ class WindowCapture(Capture):
         if self.batch is not None:
             self._span = versions.trace_me(self.mark)
             self._span.__enter__()
+        self.noting_ns = -versions.noting.ns
         self.started = clock()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.ended = clock()
+        self.noting_ns += versions.noting.ns
         if self._span is not None:
             self._span.__exit__(None, None, None)
         batch = self.batch
@@ -217,7 +227,14 @@ class WindowCapture(Capture):
             self.losses.append(_CUT)
         self.left = clock()
 
+    def waited_ns(self) -> int:
+        """Before and after the run, its share of reading the window, and handing it over."""
+        around = (self.started - self.asked) + (self.left - self.ended)
+        share = self.batch.share_ns if self.batch is not None else 0
+        return around + share + (clock() - self._handed_over_from)
+
     def _deliver(self) -> None:
+        self._handed_over_from = clock()
         if self.batch is not None:
             self._note_problems(self.batch)
         self.on_ended()

@@ -35,6 +35,7 @@ from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.function import Observed
 from stepscope.adapters.tensorflow.graphs import TAG, functions
+from stepscope.adapters.tensorflow.script_cost import ScriptCost
 from stepscope.adapters.tensorflow.script_deliveries import EAGER_CODE, Add, Deliveries
 from stepscope.adapters.tensorflow.script_served import serve
 from stepscope.adapters.tensorflow.script_windows import LentProfiler, WindowCapture, Windows
@@ -79,7 +80,11 @@ class ScriptRecorder:
         self._numbers = itertools.count()
         self._main = threading.main_thread()
         self._segment: _Segment | None = None
-        self._deliveries = Deliveries(add, self._asked)
+        self.cost = ScriptCost()
+        """What the script waited for because it is recorded."""
+        self._deliveries = Deliveries(add, self._asked, self.cost)
+        self._plain_ns: dict[str, int] = {}
+        """By name, how long a run took that was last made without recording it."""
         self._last_wanted = self._wants(0)
         self._ready = False
         capture_module.shared = LentProfiler(self.windows)  # type: ignore[attr-defined]
@@ -95,9 +100,10 @@ class ScriptRecorder:
         self.active = False
         if threading.current_thread() is not self._main:
             return
-        self._end_segment()
-        self.windows.close()
-        self._deliveries.eager_code()
+        with self.cost.ours():
+            self._end_segment()
+            self.windows.close()
+            self._deliveries.eager_code()
 
     def _after_fork(self) -> None:
         self.active = False
@@ -179,21 +185,21 @@ class ScriptRecorder:
             return call()  # Python inside an op, on a thread of TensorFlow's: part of that run
         here.depth += 1
         main = thread is self._main
-        try:
-            if main:
-                self._end_segment()
-            if self._next_wanted():
-                return self._observed(name(), prepare, call)
-            with self._before_recording():
-                return call()
-        finally:
-            here.depth -= 1
-            given = self._deliveries.given + self.windows.pending
-            if self._limit is not None and given >= self._limit:
-                self.windows.read()
-            self.windows.read_if_due()
-            if main:
-                self._begin_segment(EAGER_CODE)
+        with self.cost.ours():
+            try:
+                if main:
+                    self._end_segment()
+                if self._next_wanted():
+                    return self._observed(name(), prepare, call)
+                return self._unrecorded(name, call)
+            finally:
+                here.depth -= 1
+                given = self._deliveries.given + self.windows.pending
+                if self._limit is not None and given >= self._limit:
+                    self.windows.read()
+                self.windows.read_if_due()
+                if main:
+                    self._begin_segment(EAGER_CODE)
 
     def _observed(self, name: str, prepare: Callable[[], Prepared], call: Callable[[], Any]) -> Any:
         try:
@@ -210,7 +216,8 @@ class ScriptRecorder:
         if traced and capture.batch is None:
             self.missed += 1
         try:
-            return recorded_call()
+            with self.cost.theirs():
+                return recorded_call()
         except BaseException as error:
             status.append(status_of(error))
             observed.memory.failed(error, changes_error=False)
@@ -218,8 +225,27 @@ class ScriptRecorder:
         finally:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
+            capture.left = capture_module.clock()
             if not traced:
                 capture.on_ended()
+
+    def _unrecorded(self, name: Callable[[], str], call: Callable[[], Any]) -> Any:
+        """A run that is not recorded.
+
+        Where functions are made anew in it for the recorded one that comes next, what it takes
+        longer than the run of that name before it is part of the cost.
+        """
+        anew: list[versions.FirstCall] = []
+        prepares = self._before_recording(anew)
+        began = capture_module.clock()
+        with prepares or nullcontext(), self.cost.theirs():
+            result = call()
+        took = capture_module.clock() - began
+        if prepares is None:
+            self._plain_ns[name()] = took
+        elif anew:
+            self.cost.add(max(0, took - self._plain_ns.get(name(), took)))
+        return result
 
     def _traced_alone(self, call: Callable[[], Any], deliver: Callable[[Status], bool]) -> Any:
         """A run that the script itself asks to be told of: the profiler is not ours meanwhile."""
@@ -227,24 +253,26 @@ class ScriptRecorder:
         here.depth += 1
         main = threading.current_thread() is self._main
         status = Status()
-        try:
-            if main:
-                self._end_segment()
-            wanted = self._next_wanted()
-            self.windows.lend()
+        with self.cost.ours():
             try:
-                return call()
-            except BaseException as error:
-                status = status_of(error)
-                raise
+                if main:
+                    self._end_segment()
+                wanted = self._next_wanted()
+                self.windows.lend()
+                try:
+                    with self.cost.theirs():
+                        return call()
+                except BaseException as error:
+                    status = status_of(error)
+                    raise
+                finally:
+                    self.windows.give_back()
+                    if wanted and not deliver(status):
+                        self.missed += 1
             finally:
-                self.windows.give_back()
-                if wanted and not deliver(status):
-                    self.missed += 1
-        finally:
-            here.depth -= 1
-            if main:
-                self._begin_segment(EAGER_CODE)
+                here.depth -= 1
+                if main:
+                    self._begin_segment(EAGER_CODE)
 
     def serve(self, join: Callable[[], Any]) -> Any:
         """The script waits for its server: on the main thread, what that executes is recorded."""
@@ -273,18 +301,22 @@ class ScriptRecorder:
                 self.stop()
         return wanted
 
-    def _before_recording(self) -> AbstractContextManager[Any]:
+    def _before_recording(
+        self, anew: list[versions.FirstCall]
+    ) -> AbstractContextManager[Any] | None:
         """For the run before recorded ones, if their functions have to be made anew: not in them.
 
-        At full level functions run under a tag of ours, so that their graphs are known.
+        At full level functions run under a tag of ours, so that their graphs are known. `anew` gets
+        the calls in which they are made.
         """
         if self._options.trace_level < opts.RunOptions.FULL_TRACE or not self._wants(self.runs):
-            return nullcontext()
+            return None
         if not versions.tensorflow().executing_eagerly():
-            return nullcontext()
+            return None
         stack = ExitStack()
         stack.enter_context(functions.collect())
         stack.enter_context(versions.function_options(TAG))
+        stack.enter_context(versions.first_calls(anew, traced=False))
         return stack
 
     def _wants(self, number: int) -> bool:
@@ -294,20 +326,21 @@ class ScriptRecorder:
 
     def tape_entered(self) -> None:
         """A gradient tape opens: on the main thread, outside of runs, a training step begins."""
-        here = self.here
-        if threading.current_thread() is not self._main:
-            return
-        if here.depth == 0:
-            if not versions.tensorflow().executing_eagerly():
+        with self.cost.ours():
+            here = self.here
+            if threading.current_thread() is not self._main:
                 return
-            self._end_segment()
-            self.windows.read_if_due()
-            self._next_wanted()
-            self._begin_segment(TAPE)
-        elif not here.tapes:
-            return
-        here.tapes += 1
-        here.depth += 1
+            if here.depth == 0:
+                if not versions.tensorflow().executing_eagerly():
+                    return
+                self._end_segment()
+                self.windows.read_if_due()
+                self._next_wanted()
+                self._begin_segment(TAPE)
+            elif not here.tapes:
+                return
+            here.tapes += 1
+            here.depth += 1
 
     def tape_left(self) -> None:
         """The tape closes; what follows (gradients, the optimizer) is still of its step."""
@@ -323,27 +356,31 @@ class ScriptRecorder:
 
     def initialized(self) -> None:
         """TensorFlow's eager context is there: eager ops come from now on."""
-        self._ready = True
-        if threading.current_thread() is self._main and not self.here.depth:
-            self._begin_segment(EAGER_CODE)
+        with self.cost.ours():
+            self._ready = True
+            if threading.current_thread() is self._main and not self.here.depth:
+                self._begin_segment(EAGER_CODE)
 
     def thread_starts(self) -> None:
         """The main thread may soon wait for another: what it did so far is closed."""
-        if threading.current_thread() is self._main and self._segment and not self.here.depth:
-            self._end_segment()
-            self._begin_segment(EAGER_CODE)
+        with self.cost.ours():
+            if threading.current_thread() is self._main and self._segment and not self.here.depth:
+                self._end_segment()
+                self._begin_segment(EAGER_CODE)
 
     def profiler_starts(self) -> None:
         """The script starts the profiler: it is free when this returns."""
-        if threading.current_thread() is self._main:
-            self._end_segment()
-        self.windows.lend()
+        with self.cost.ours():
+            if threading.current_thread() is self._main:
+                self._end_segment()
+            self.windows.lend()
 
     def profiler_stopped(self) -> None:
         """The script has stopped it."""
-        self.windows.give_back()
-        if threading.current_thread() is self._main and not self.here.depth:
-            self._begin_segment(EAGER_CODE)
+        with self.cost.ours():
+            self.windows.give_back()
+            if threading.current_thread() is self._main and not self.here.depth:
+                self._begin_segment(EAGER_CODE)
 
     def _begin_segment(self, name: str) -> None:
         if not (self.active and self._ready and self._last_wanted and self._options.trace_level):

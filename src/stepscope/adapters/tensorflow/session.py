@@ -62,11 +62,14 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         target = as_run_metadata_target(run_metadata)
         run = self._new_run(fetches, feed_dict, asked)
         try:
-            result = run.execute()
-        except BaseException as error:  # noqa: BLE001 - raised again
-            raise_with(error, target.deliver(run.failed(error)))
-        if target.asked_for:
-            target.deliver(run.recording(None))
+            try:
+                result = run.execute()
+            except BaseException as error:  # noqa: BLE001 - raised again
+                raise_with(error, target.deliver(run.failed(error)))
+            if target.asked_for:
+                target.deliver(run.recording(None))
+        finally:
+            run.capture.over()
         return result
 
     def _new_run(self, fetches: Any, feed_dict: Any, asked: opts.RunOptions | None) -> SessionRun:

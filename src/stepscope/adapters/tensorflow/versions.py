@@ -10,10 +10,11 @@ import ctypes
 import functools
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _TRACE_LEVEL_SYMBOL: Final = "_ZN3tsl8profiler8internal13g_trace_levelE"
 
@@ -81,49 +82,126 @@ def function_options(tag: str) -> Iterator[None]:
     context.function_call_options = eager_context.FunctionCallOptions(
         executor_type=previous.executor_type, config_proto=config
     )
+    tagged, _calls_here.tag = _calls_here.tag, tag
     try:
         yield
     finally:
+        _calls_here.tag = tagged
         context.function_call_options = previous
 
 
+class FirstCall(NamedTuple):
+    """A call of a function that was the first under the options it was made with."""
+
+    function: str
+    began_ns: int
+    """By the wall clock, as the times of ops are."""
+    ended_ns: int
+
+
+class _CallsHere(threading.local):
+    """How this thread calls functions."""
+
+    tag = ""
+    traced = False
+    first: list[FirstCall] | None = None
+    """Where first calls are noted, if they are."""
+
+
+_calls_here = _CallsHere()
+_called: set[tuple[str, str, str]] = set()
+"""The functions that were called, each with the tag and the executor type it was called under."""
 _function_executor = ""
+_executes_all = False
 _function_calls_wrapped = False
 
 
-def execute_functions_by(executor_type: str) -> None:
-    """Have all functions that are called from now on executed by that type; "" for TensorFlow's.
+def execute_functions_by(executor_type: str, *, untraced: bool = True) -> None:
+    """Have functions that are called from now on executed by that type; "" for TensorFlow's.
 
-    The type stands in the call alone. In the graphs that are traced, and in what is saved of them,
-    it does not: others may not know it. Nor do the servers of a cluster.
+    All of them or, without `untraced`, those called in a traced run: TensorFlow instantiates a
+    function once per type, and untraced calls are not to wait for that. The type stands in the call
+    alone. In the graphs that are traced, and in what is saved of them, it does not: others may not
+    know it. Nor do the servers of a cluster.
     """
-    global _function_executor, _function_calls_wrapped
+    global _function_executor, _executes_all
+    with _patch_lock:
+        _function_executor, _executes_all = executor_type, untraced
+    if executor_type:
+        _wrap_function_calls()
+
+
+@contextmanager
+def first_calls(found: list[FirstCall], *, traced: bool) -> Iterator[None]:
+    """Note the calls of functions that are the first under their options: they instantiate them.
+
+    With `traced`, functions inside are executed by the type for traced runs.
+    """
+    _wrap_function_calls()
+    previous = _calls_here.traced, _calls_here.first
+    _calls_here.traced, _calls_here.first = traced, found
+    try:
+        yield
+    finally:
+        _calls_here.traced, _calls_here.first = previous
+
+
+class RegisteredFunctions:
+    """The functions that TensorFlow can call at this moment: those that were traced so far."""
+
+    def __init__(self) -> None:
+        from tensorflow.python.eager.polymorphic_function import atomic_function
+
+        self._keys = frozenset(getattr(atomic_function, "RUNTIME_FUNCTION_REFS", ()))
+
+    def __contains__(self, name: str) -> bool:
+        names = (key[-1] if isinstance(key, tuple) else key for key in self._keys)
+        return name in map(_text, names)
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _wrap_function_calls() -> None:
+    global _function_calls_wrapped
     from tensorflow.python.eager import context as eager_context
 
     with _patch_lock:
-        _function_executor = executor_type
-        if _function_calls_wrapped or not executor_type:
+        if _function_calls_wrapped:
             return
         original = eager_context.Context.call_function
 
         @functools.wraps(original)
-        def call_function(context: Any, *args: Any, **kwargs: Any) -> Any:
-            kind = _function_executor
-            if not kind or not _takes_executor(context):
-                return original(context, *args, **kwargs)
+        def call_function(context: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+            here = _calls_here
+            kind = _function_executor if _executes_all or here.traced else ""
+            if kind and not _takes_executor(context):
+                kind = ""
+            if not kind and here.first is None:
+                return original(context, name, *args, **kwargs)
+            called = _text(name), here.tag, kind
+            first = here.first if called not in _called else None
+            _called.add(called)
             options = context.function_call_options  # of this thread alone
-            options.executor_type = kind
+            previous = options.executor_type
+            if kind:
+                options.executor_type = kind
+            began = time.time_ns() if first is not None else 0
             try:
-                return original(context, *args, **kwargs)
+                return original(context, name, *args, **kwargs)
             finally:
-                options.executor_type = ""
+                if kind:
+                    options.executor_type = previous
+                if first is not None:
+                    first.append(FirstCall(called[0], began, time.time_ns()))
 
         eager_context.Context.call_function = call_function
         _function_calls_wrapped = True
 
 
 def executes_functions_here_by(executor_type: str) -> bool:
-    """Whether a function that this thread calls now is executed by that type, from this thread."""
+    """Whether a function that a traced run of this thread calls now is executed by that type."""
     from tensorflow.python.eager import context as eager_context
 
     context = eager_context.context()
@@ -275,9 +353,19 @@ class PythonCallLog:
 python_calls: Final = PythonCallLog()
 
 
+class _Noting(threading.local):
+    ns = 0
+
+
+noting: Final = _Noting()
+"""How long this thread was in callbacks of eager ops so far, in `ns`: its ops waited for that."""
+_CALLBACK_NS: Final = 3_000
+"""What it costs to be called back, beside what is done then."""
+
+
 @contextmanager
 def op_callback(callback: Any) -> Iterator[None]:
-    """Call back with type and outputs of each eager op of this thread."""
+    """Call back with type and outputs of each eager op of this thread; `noting` counts the time."""
     from tensorflow.python.framework import op_callbacks
 
     def only_eager(
@@ -286,8 +374,12 @@ def op_callback(callback: Any) -> Iterator[None]:
     ) -> None:  # fmt: skip
         del op_name
         if graph is None:
+            began = time.perf_counter_ns()
             name = op_type.decode() if isinstance(op_type, bytes) else op_type
-            callback(name, outputs)
+            try:
+                callback(name, outputs)
+            finally:
+                noting.ns += time.perf_counter_ns() - began + _CALLBACK_NS
 
     op_callbacks.add_op_callback(only_eager)
     try:

@@ -1,0 +1,150 @@
+"""`metadata.overhead`: all that the user waited for because a run was recorded.
+
+Nothing here depends on how fast the machine is: what was said is compared with what the same call
+was seen to take, from outside and inside.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import stepscope
+from stepscope.adapters import tensorflow as adapter
+
+FULL = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
+SOFTWARE = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
+
+
+@pytest.fixture(params=["profiler", "executor"])
+def traced_by(request: Any, tensorflow: Any) -> Any:
+    """Both ways of tracing."""
+    del tensorflow
+    from stepscope.adapters.tensorflow import node_log_build
+
+    node_log_build.turn_off()
+    if request.param == "executor":
+        problem = adapter.prepare()
+        if problem:
+            pytest.skip(problem)
+    yield request.param
+    node_log_build.turn_off()
+
+
+def large_function(tf: Any) -> Any:
+    """Takes long to instantiate, and no time to run."""
+
+    def body(x: Any) -> Any:
+        for _ in range(150):
+            x = tf.tanh(tf.matmul(x, x) + 1.0)
+        return x
+
+    return tf.function(body, autograph=False)
+
+
+def timed(function: Any, x: Any, **kwargs: Any) -> tuple[int, stepscope.RunMetadata]:
+    """How long a traced call took, and what was recorded."""
+    metadata = stepscope.RunMetadata()
+    began = time.perf_counter_ns()
+    stepscope.run(function, x, run_metadata=metadata, **kwargs)
+    return time.perf_counter_ns() - began, metadata
+
+
+def ops_took(metadata: stepscope.RunMetadata) -> int:
+    """From the first op's start to the last one's end: the run itself."""
+    return int(metadata.ops.end_ns.max() - metadata.ops.start_ns.min())
+
+
+def test_instantiating_again_counts(tensorflow: Any, traced_by: str) -> None:
+    tf = tensorflow
+    function, x = large_function(tf), tf.eye(4)
+    function(x)
+    first, recorded = timed(function, x, options=FULL)
+    later, again = timed(function, x, options=FULL)
+    # Instantiating lies between the call and the first op: what is neither is ours.
+    assert recorded.overhead.ns == pytest.approx(first - ops_took(recorded), rel=0.3), traced_by
+    assert again.overhead.ns < later
+    fraction = recorded.overhead.ns / (first - recorded.overhead.ns)
+    assert recorded.overhead.fraction == pytest.approx(fraction, rel=0.5)
+
+
+def test_instantiating_for_the_first_time_is_the_programs_own(tensorflow: Any) -> None:
+    function, x = large_function(tensorflow), tensorflow.eye(4)
+    took, metadata = timed(function, x, options=FULL)
+    traced_before = large_function(tensorflow)
+    traced_before(x)
+    again, other = timed(traced_before, x, options=FULL)
+    assert metadata.overhead.ns / took < other.overhead.ns / again
+
+
+def test_an_untraced_call_does_not_wait_for_our_executor(tensorflow: Any, monkeypatch: Any) -> None:
+    from stepscope.adapters.tensorflow import node_log_build, versions
+
+    if problem := adapter.prepare():
+        pytest.skip(problem)
+    node_log_build.turn_off()
+    # As in a program that only finds the executor on its machine.
+    monkeypatch.setattr(node_log_build, "_looked", False)
+    monkeypatch.delenv(node_log_build.SWITCH)
+    function, x = large_function(tensorflow), tensorflow.eye(4)
+    function(x)
+    instantiated: list[Any] = []
+    try:
+        for _ in range(2):
+            stepscope.run(function, x, options=FULL, run_metadata=stepscope.RunMetadata())
+            with versions.collecting_graphs(instantiated):
+                function(x)
+        assert node_log_build.executor_type()
+    finally:
+        node_log_build.turn_off()
+    # TensorFlow tells of the graphs that it instantiated.
+    assert [len(found.function_graphs) for found in instantiated] == [0, 0]
+
+
+def test_reading_and_decoding_for_tensorflows_message_count(tensorflow: Any) -> None:
+    function, x = large_function(tensorflow), tensorflow.eye(4)
+    function(x)
+    timed(function, x, options=FULL)
+    message = tensorflow.compat.v1.RunMetadata()
+    began = time.perf_counter_ns()
+    stepscope.run(function, x, options=FULL, run_metadata=message)
+    took = time.perf_counter_ns() - began
+    told = stepscope.RunMetadata.FromString(message.SerializeToString())
+    # Most of it was decoding and encoding, which are done before control comes back.
+    assert told.overhead.ns > 0.5 * (took - ops_took(told))
+    assert told.overhead.ns < took
+
+
+def test_eager_ops_pay_for_what_is_noted_of_them(tensorflow: Any) -> None:
+    x = tensorflow.ones([2])
+
+    def step(_: Any) -> Any:
+        y = x
+        for _ in range(300):
+            y = y + x
+        return y
+
+    took, metadata = timed(step, None, options=FULL)
+    # At least the call back after each op.
+    assert 300 * 4_000 < metadata.overhead.ns < took
+
+
+def test_a_session_that_is_traced_by_step_stats_says_what_they_cost(tf: Any) -> None:
+    graph = tf.Graph()
+    with graph.as_default():
+        y = tf.constant(1.0)
+        for _ in range(100):
+            y = tf.tanh(y) + tf.random.normal([])
+    metadata = stepscope.RunMetadata()
+    with adapter.Session(graph=graph) as session:
+        session.run(y)
+        import tensorflow
+
+        tensorflow.profiler.experimental.start("ram://own-profile-of-overhead")
+        try:
+            session.run(y, options=SOFTWARE, run_metadata=metadata)
+        finally:
+            tensorflow.profiler.experimental.stop(save=False)
+    assert metadata.overhead.ns > 3_000 * len(metadata.ops)

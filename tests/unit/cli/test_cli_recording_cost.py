@@ -1,0 +1,79 @@
+"""The report of `stepscope run` says what recording cost, all of it."""
+
+import re
+import time
+
+import pytest
+
+import stepscope as stepscope_module
+
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "min": 60.0}
+
+STEPS = """
+import time
+import tensorflow as tf
+
+@tf.function
+def step(x):
+    for _ in range(30):
+        x = tf.tanh(tf.matmul(x, x))
+    return x
+
+x = tf.eye(8)
+step(x)
+began = time.perf_counter()
+for _ in range(39):
+    step(x)
+with open("steps", "w") as file:
+    file.write(str(time.perf_counter() - began))
+"""
+
+GRAPH = """
+import tensorflow.compat.v1 as tf
+
+x = tf.placeholder(tf.float32, [])
+y = x + 1.0
+with tf.Session() as session:
+    for _ in range(5):
+        session.run(y, {x: 1.0})
+"""
+
+
+def said(stderr):
+    """The cost in seconds, and the whole time."""
+    match = re.search(r"recording cost ([\d.,]+) (\S+), ([\d.]+)% of the ([\d.,]+) (\S+) ", stderr)
+    assert match is not None, stderr
+    cost, unit, share, whole, whole_unit = match.groups()
+    cost, whole = float(cost) * UNITS[unit], float(whole) * UNITS[whole_unit]
+    assert float(share) / 100 == pytest.approx(cost / whole, abs=0.01)
+    return cost, whole
+
+
+def test_all_that_a_script_waits_for_is_said(stepscope, script, tmp_path, tensorflow):
+    del tensorflow
+    began = time.perf_counter()
+    done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(STEPS))
+    took = time.perf_counter() - began
+    assert done.returncode == 0, done.stderr
+    cost, whole = said(done.stderr)
+    runs = stepscope_module.load(tmp_path / "out")
+    steps = [run for run in runs if run.engine == "tensorflow function"]
+    assert len(steps) == 40
+    # Recorded, a step waits for far more than its ops take: nearly all of the loop is ours.
+    loop = float((tmp_path / "steps").read_text())
+    ops = sum(int(run.ops.end_ns.max() - run.ops.start_ns.min()) for run in steps[1:]) / 1e9
+    assert cost > 0.5 * (loop - ops)
+    assert cost < whole < took
+    # Each run has its share; files, the timeline and the report are no single run's.
+    assert 0 < sum(run.overhead.ns for run in runs) / 1e9 < cost
+
+
+def test_the_embedded_engine_says_it_too(embedded, script):
+    done = embedded("--out", "out", script(GRAPH))
+    cost, whole = said(done.stderr)
+    assert 0 < cost < whole
+
+
+def test_a_script_without_runs_has_no_cost_to_tell_of(embedded, script):
+    done = embedded("--out", "out", script("print(1)"))
+    assert "recording cost" not in done.stderr
