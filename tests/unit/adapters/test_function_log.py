@@ -79,7 +79,10 @@ def test_a_warm_call_has_what_the_profiler_shows_of_a_cold_one(tensorflow, compi
     assert np.all(ops.scheduled_ns <= ops.start_ns)
     assert np.all(ops.start_ns <= ops.end_ns)
     assert set(ops.thread.tolist()) <= set(ops.thread_names)
-    assert logged.sources == profiled.sources
+    # What loops are lowered to is numbered anew each time a function is instantiated.
+    shared = logged.sources.keys() & profiled.sources.keys()
+    assert set(logged.ops.name) & set(profiled.ops.name) <= shared | {"_SOURCE"}
+    assert all(logged.sources[name] == profiled.sources[name] for name in shared)
     assert len(logged.function_graphs) == len(profiled.function_graphs) == 1
     assert logged.overhead.ns > 0
 

@@ -299,6 +299,11 @@ class Capture:
         claimed = {step for other in profile.marked.values() for step in other.steps}
         return list(profile.unclaimed(claimed))
 
+    def eager_types(self) -> set[str]:
+        """The types, which are also the names, of the ops that were called one by one."""
+        marked = self.marked()
+        return {row.name for row in marked.eager} if marked is not None else set()
+
     def step_names(self) -> list[set[str]]:
         """The nodes that ran in each function or graph that the run executed.
 

@@ -33,7 +33,12 @@ from stepscope.adapters.tensorflow.failures import (
     status_of,
 )
 from stepscope.adapters.tensorflow.function_log import is_traced, log_of_call
-from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions, sources_of
+from stepscope.adapters.tensorflow.graph_lines import (
+    executed_lines,
+    missing_lines,
+    written_lines,
+)
+from stepscope.adapters.tensorflow.graphs import TAG, NodeInfo, functions
 from stepscope.adapters.tensorflow.interrupts import Interrupt
 from stepscope.adapters.tensorflow.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.node_log import accelerated
@@ -53,6 +58,10 @@ from stepscope.metadata import (
 
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""
+NO_LINES = (
+    "TensorFlow keeps no line of them: they are of input pipelines, of functions that eager code "
+    "called or that were loaded, or made by an optimizer under names that do not tell from what"
+)
 _RUN_RESULT = "_retval_RetVal"
 _step_ids = itertools.count(1)
 
@@ -296,6 +305,7 @@ class Observed:
                     *(capture.cut_off(nodes()) if traced else ()),
                     *memory_losses(),
                     *self.eager_sources.losses(),
+                    *self._without_lines(),
                     *self._compiled(),
                 )
             ),
@@ -326,8 +336,22 @@ class Observed:
         graphs = [self.graph] if self.graph is not None else versions.traced_graphs(self.function)
         found = self.eager_sources.sources()
         for graph in graphs:
-            found |= sources_of(graph)
+            found |= written_lines(graph)
+        if graphs:
+            interface = versions.function_interface(self.function)
+            found |= executed_lines(found, {row.name for row in self.capture.rows()}, interface)
         return found
+
+    def _without_lines(self) -> list[Loss]:
+        """Ops whose lines are not known: of functions always, eager ones where lines are noted."""
+        if not self._options.trace_level:
+            return []
+        full = self._options.trace_level >= opts.RunOptions.FULL_TRACE
+        others = set(self.eager_sources.several())
+        if not full:
+            others |= self.capture.eager_types()
+        executed = ((row.name, row.op) for row in self.capture.rows() if row.name not in others)
+        return missing_lines(executed, self._sources(), NO_LINES)
 
     def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
         """The graphs that this run executed, as far as they were ever collected, and their nodes.

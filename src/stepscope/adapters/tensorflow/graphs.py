@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.source_lines import innermost_of_user
 
 TAG: Final = "stepscope"
 _KEPT: Final = 4096
@@ -160,17 +159,3 @@ class FunctionGraphs:
 
 
 functions = FunctionGraphs()
-
-
-def sources_of(graph: Any, names: Iterable[str] | None = None) -> dict[str, str]:
-    """`file:line` of the user's code per op of a TensorFlow graph, where TensorFlow knows it."""
-    wanted = None if names is None else set(names)
-    found: dict[str, str] = {}
-    for op in graph.get_operations():
-        if wanted is not None and op.name not in wanted:
-            continue
-        frames: Sequence[Any] = op.traceback or ()
-        line = innermost_of_user((f.filename, f.lineno) for f in reversed(list(frames)))
-        if line:
-            found[op.name] = line
-    return found

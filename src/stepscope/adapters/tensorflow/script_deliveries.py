@@ -81,9 +81,14 @@ class Deliveries:
             return False
         # Not before there is TensorFlow.
         from stepscope.adapters.tensorflow.failures import inside_python_unknown
-        from stepscope.adapters.tensorflow.graphs import sources_of
+        from stepscope.adapters.tensorflow.graph_lines import executed_lines, written_lines
 
         found = RunMetadata.FromString(run_metadata.SerializeToString())
+
+        def sources() -> dict[str, str]:
+            written = written_lines(graph)
+            return written | executed_lines(written, set(found.ops.name.tolist()), {})
+
         self._hand_over(
             Recording(
                 engine=SESSION,
@@ -91,7 +96,7 @@ class Deliveries:
                 completeness=Completeness(tuple(inside_python_unknown(graph))),
                 ops=lambda: found.ops,
                 partition_graphs=lambda: list(found.partition_graphs),
-                sources=lambda: sources_of(graph),
+                sources=sources,
                 run_options=opts.as_run_options(options),
             ),
             "Session.run",

@@ -30,7 +30,8 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
-from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, runs_other_graphs, sources_of
+from stepscope.adapters.tensorflow.graph_lines import executed_lines, written_lines
+from stepscope.adapters.tensorflow.graphs import NodeInfo, nodes_of, runs_other_graphs
 from stepscope.adapters.tensorflow.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.node_log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.python_ops import PythonCalls
@@ -422,7 +423,10 @@ class SessionRun:
 
     def _sources(self) -> dict[str, str]:
         known = self._shared.sources
-        return known() if known is not None else sources_of(self.graph)
+        if known is not None:
+            return known()
+        found = written_lines(self.graph)
+        return found | executed_lines(found, {row.name for row in self.capture.rows()}, {})
 
     def _missing(self, status: Status) -> list[Loss]:
         """What a run that ended early did not come to."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,10 +46,10 @@ def innermost_of_user(frames: Iterable[tuple[str, int]]) -> str:
 
 
 class EagerSources:
-    """The lines from which eager ops were called, by op type."""
+    """The lines from which eager ops were called, by op type, and how often."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, set[tuple[str, int]]] = {}
+        self._lines: dict[str, Counter[tuple[str, int]]] = {}
 
     def note(self, op: str) -> None:
         """An op of this type was just called by the code on this thread's stack."""
@@ -58,14 +59,14 @@ class EagerSources:
         while frame is not None:
             filename = frame.f_code.co_filename
             if is_users(filename):
-                self._lines.setdefault(op, set()).add((filename, frame.f_lineno))
+                self._lines.setdefault(op, Counter())[filename, frame.f_lineno] += 1
                 return
             frame = frame.f_back  # type: ignore[assignment]
 
     def add(self, other: EagerSources) -> None:
         """What another stretch of code noted, too."""
         for op, lines in other._lines.items():
-            self._lines.setdefault(op, set()).update(lines)
+            self._lines.setdefault(op, Counter()).update(lines)
 
     def sources(self) -> dict[str, str]:
         """`file:line` by op type, of the types that were called from one line alone."""
@@ -75,10 +76,15 @@ class EagerSources:
             if len(lines) == 1
         }
 
+    def several(self) -> list[str]:
+        """The types that were called from several lines, and have none for it."""
+        return sorted(op for op, lines in self._lines.items() if len(lines) > 1)
+
     def losses(self) -> list[Loss]:
-        """The types that were called from several lines."""
-        several = sorted(op for op, lines in self._lines.items() if len(lines) > 1)
+        """The executions of types that were called from several lines."""
+        several = self.several()
         if not several:
             return []
+        count = sum(self._lines[op].total() for op in several)
         reason = f"eager ops are named by their types, and these have several: {', '.join(several)}"
-        return [Loss("source lines of eager ops", len(several), reason)]
+        return [Loss("source lines of eager ops", count, reason)]

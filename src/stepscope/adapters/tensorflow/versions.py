@@ -242,6 +242,38 @@ def traced_graphs(function: Any) -> list[Any]:
     return [trace.graph for trace in traces]
 
 
+def function_interface(function: Any) -> dict[str, str]:
+    """By the name of each argument and result of a function, the op of its graph that it is."""
+    if is_concrete_function(function):
+        traces = [function]
+    else:
+        traces = getattr(function, "_list_all_concrete_functions", list)()
+    found: dict[str, str] = {}
+    for trace in traces:
+        signature, graph = trace.function_def.signature, trace.graph
+        for names, tensors in (
+            (signature.input_arg, graph.inputs), (signature.output_arg, graph.outputs)
+        ):  # fmt: skip
+            for argument, tensor in zip(names, tensors, strict=False):
+                found.setdefault(argument.name, tensor.op.name)
+    return found
+
+
+def functions_called_by(op: Any) -> list[tuple[str, str]]:
+    """The functions that an op of a graph runs: (which part of it, name).
+
+    The part is "" for a call, else the attribute: `body`, `then_branch`, `branch0`.
+    """
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return [("", op.get_attr("f").name)]
+    if op.type in ("While", "StatelessWhile", "If", "StatelessIf"):
+        parts = ("cond", "body") if "While" in op.type else ("then_branch", "else_branch")
+        return [(part, op.get_attr(part).name) for part in parts]
+    if op.type in ("Case", "StatelessCase"):
+        return [(f"branch{i}", found.name) for i, found in enumerate(op.get_attr("branches"))]
+    return []
+
+
 def is_concrete_function(value: Any) -> bool:
     return hasattr(value, "structured_input_signature") and hasattr(value, "graph")
 
