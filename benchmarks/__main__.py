@@ -19,6 +19,7 @@ def main(wanted: list[str]) -> int:
         engine,
         memory,
         memory_tensorflow,
+        overhead,
         reading,
         timeline,
         training,
@@ -29,8 +30,8 @@ def main(wanted: list[str]) -> int:
     tf = tensorflow.compat.v1
     # Training comes before the group that gives each product one BLAS thread: that is for good.
     rooms = (
-        *(training, engine, memory, adapter, memory_tensorflow, reading, timeline, workers),
-        analyses,
+        *(training, engine, memory, adapter, memory_tensorflow, overhead, reading, timeline),
+        *(workers, analyses),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
