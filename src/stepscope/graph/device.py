@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-_PART = re.compile(r"^(?:(job):(\w+)|(replica|task):(\d+|\*)|device:(\w+):(\d+|\*)|(cpu|gpu|tpu):(\d+|\*))$", re.I)  # fmt: skip  # noqa: E501
+_PART = re.compile(
+    r"(?:(job):([^:/]+)|(replica|task):(\d+|\*)|device:(\w+):(\d+|\*)|(cpu|gpu|tpu)(?::(\d+|\*))?)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,14 @@ class DeviceSpec:
 
     @classmethod
     def parse(cls, text: str) -> DeviceSpec:
-        """Read a device name; ValueError that says what is wrong with it."""
+        """Read a device name; ValueError that says what is wrong with it.
+
+        >>> DeviceSpec.parse("/job:worker/cpu")
+        DeviceSpec(job='worker', replica=None, task=None, device_type='CPU', device_index=None)
+        """
         spec = cls()
         for part in filter(None, text.split("/")):
-            match = _PART.match(part)
+            match = _PART.fullmatch(part)
             if match is None:
                 raise ValueError(
                     f"Unknown part {part!r} in the device name {text!r}; "
@@ -40,11 +47,13 @@ class DeviceSpec:
                 else:
                     spec = replace(spec, task=value)
             else:
+                if spec.device_type is not None:
+                    raise ValueError(f"More than one device is named in {text!r}.")
                 raw = index if kind else legacy_index
                 spec = replace(
                     spec,
                     device_type=(kind or legacy).upper(),
-                    device_index=None if raw == "*" else int(raw),
+                    device_index=None if raw in (None, "*") else int(raw),
                 )
         return spec
 
@@ -58,7 +67,7 @@ class DeviceSpec:
             task=self.task if self.task is not None else outer.task,
             device_type=self.device_type if self.device_type is not None else outer.device_type,
             device_index=(
-                self.device_index if self.device_type is not None else outer.device_index
+                self.device_index if self.device_index is not None else outer.device_index
             ),
         )
 
