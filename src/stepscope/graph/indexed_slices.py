@@ -24,11 +24,39 @@ class IndexedSlicesValue(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class IndexedSlices:
-    """`values[i]` belongs at row `indices[i]` of a tensor of `dense_shape`; equal ones add up."""
+    """`values[i]` belongs at row `indices[i]` of a tensor of `dense_shape`; equal ones add up.
+
+    It stands wherever a tensor may: there it becomes that tensor, if it has a `dense_shape`.
+    """
 
     values: Tensor
     indices: Tensor
     dense_shape: Tensor | None = None
+
+    def parts(self) -> list[Tensor]:
+        """Its tensors, in order."""
+        known = [] if self.dense_shape is None else [self.dense_shape]
+        return [self.values, self.indices, *known]
+
+    def _as_tensor(self, dtype: DType | None = None) -> Tensor:
+        from stepscope.graph.build import apply_op
+
+        if dtype is not None and self.dtype.base_dtype is not dtype.base_dtype:
+            raise ValueError(
+                f"Tensor conversion requested dtype {dtype.name} for IndexedSlices with dtype "
+                f"{self.dtype.name}"
+            )
+        if self.dense_shape is None:
+            raise ValueError(
+                f"Tensor conversion requested for IndexedSlices without dense_shape: {self!r}"
+            )
+        rows = self.dense_shape[0]
+        dense = apply_op("UnsortedSegmentSum", self.values, self.indices, rows).values()[0]
+        dense.set_shape(self.shape)
+        return dense
+
+    def __neg__(self) -> IndexedSlices:
+        return IndexedSlices(-self.values, self.indices, self.dense_shape)
 
     @property
     def dtype(self) -> DType:
@@ -58,4 +86,5 @@ class IndexedSlices:
         return self.values.device
 
     def __repr__(self) -> str:
-        return f"IndexedSlices(indices={self.indices.name!r}, values={self.values.name!r})"
+        shape = "" if self.dense_shape is None else f", dense_shape={self.dense_shape}"
+        return f"IndexedSlices(indices={self.indices}, values={self.values}{shape})"

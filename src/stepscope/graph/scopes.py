@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from stepscope.graph import device as device_names
+from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.operation import Operation, Tensor
 
 _VALID_NAME: Final = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
@@ -132,6 +133,8 @@ class Scoped:
         else:
             ops: list[Operation] = []
             for item in inputs:
+                if isinstance(item, IndexedSlices):
+                    item = item.op  # noqa: PLW2901
                 element = self.as_graph_element(item)
                 op = element.op if isinstance(element, Tensor) else element
                 if op not in ops:

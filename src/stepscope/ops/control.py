@@ -6,7 +6,7 @@ import builtins
 import itertools
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, ValuesView
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import control_dependencies, graph_of, name_scope
+from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import (
     Kernel,
@@ -74,7 +75,7 @@ def _collect(ops: Sequence[Operation], device: str, name: str | None) -> Operati
 
 
 def _flatten(value: Any) -> Iterable[Any]:
-    if isinstance(value, (list, builtins.tuple, set)):
+    if isinstance(value, (list, builtins.tuple, set, ValuesView)):
         for item in value:
             yield from _flatten(item)
     elif isinstance(value, dict):
@@ -88,7 +89,7 @@ def _as_op(item: Any) -> Operation:
     element = item._as_graph_element() if hasattr(item, "_as_graph_element") else item
     if isinstance(element, Operation):
         return element
-    if isinstance(element, Tensor):
+    if isinstance(element, (Tensor, IndexedSlices)):
         return element.op
     raise TypeError(
         "'inputs' should be zero or more (nested) Tensors. "
@@ -126,6 +127,9 @@ def tuple(
                 result.append(group(item, gate))
             elif item is None:
                 result.append(None)
+            elif isinstance(item, IndexedSlices):
+                values = with_dependencies([gate], item.values)
+                result.append(IndexedSlices(values, item.indices, item.dense_shape))
             else:
                 result.append(with_dependencies([gate], item))
         return result

@@ -11,6 +11,7 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import as_dtype, float32, float64, int32, int64
 from stepscope.graph.graph import name_scope
+from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import (
     Kernel,
@@ -21,6 +22,7 @@ from stepscope.graph.registry import (
     register,
 )
 from stepscope.graph.shapes import TensorShape, as_shape
+from stepscope.ops import structures
 
 
 def _pass_on(x: Any) -> Any:
@@ -81,7 +83,9 @@ def _refuse_gradient(op: Operation, _grad: Tensor) -> Tensor:
 
 
 def identity(input: Any, name: str | None = None) -> Tensor:
-    """The same value under a name of its own."""
+    """The same value under a name of its own; IndexedSlices of IndexedSlices."""
+    if isinstance(input, IndexedSlices):
+        return structures.mapped(lambda part: identity(part, name), input)  # type: ignore[no-any-return]
     return apply_op("Identity", input, name=name).values()[0]
 
 

@@ -5,7 +5,7 @@ Division and remainders are in `division`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
@@ -230,7 +230,8 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
 
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of tensors of one shape and dtype."""
-    items = list(inputs) if isinstance(inputs, (list, tuple)) else []
+    several = isinstance(inputs, Iterable) and not isinstance(inputs, Tensor)
+    items = list(inputs) if several else []
     if not items:
         raise ValueError(
             "add_n needs a list of at least one tensor, all of the same dtype and shape; got "

@@ -7,19 +7,20 @@ is only the way back: which ops lie between, in which order, and how gradients t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, ValuesView
 from contextlib import nullcontext
 from typing import Any
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import convert_to_tensor
+from stepscope.graph.dtypes import string
 from stepscope.graph.graph import name_scope
 from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.ops import constants, control, elementwise, joining, segments
+from stepscope.ops import constants, control, elementwise, joining
 from stepscope.ops.control_flow import EXITS
 
-__all__ = ["as_dense", "gated", "gradients"]
+__all__ = ["as_dense", "gradients"]
 
 Part = Tensor | IndexedSlices
 
@@ -42,6 +43,7 @@ def gradients(
 ) -> list[Part | None]:
     """The derivative of the sum of `ys` with respect to each of `xs`; None where there is none.
 
+    Nothing goes through integers: with respect to what is behind them there is no gradient.
     `grad_ys` weighs the elements of `ys` (ones if left out); `stop_gradients` are taken for
     constants; with `unconnected_gradients="zero"` zeros come in the place of None. With
     `gate_gradients` the gradients of one op's inputs are available all at once: none is used, say
@@ -69,7 +71,7 @@ def gradients(
 
 
 def _tensors(values: Any, what: str) -> list[Tensor]:
-    items = list(values) if isinstance(values, (list, tuple)) else [values]
+    items = list(values) if isinstance(values, (list, tuple, ValuesView)) else [values]
     tensors = []
     for item in items:
         # A variable is differentiated through what it is, not through one read of it.
@@ -78,19 +80,21 @@ def _tensors(values: Any, what: str) -> list[Tensor]:
     return tensors
 
 
-def _seeds(results: Sequence[Tensor], given: Any) -> list[Tensor]:
+def _seeds(results: Sequence[Tensor], given: Any) -> list[Part]:
     weights = [None] * len(results) if given is None else list(_as_list(given))
     if len(weights) != len(results):
         raise ValueError(f"grad_ys has {len(weights)} entries for {len(results)} ys")
-    seeds = []
+    seeds: list[Part] = []
     for number, (y, weight) in enumerate(zip(results, weights, strict=True)):
-        if not _differentiable(y):
+        if y.dtype.base_dtype is string:
             raise TypeError(
-                f"Gradients of {y.name} cannot be taken: it is of type {y.dtype.name}, "
-                "only floating-point and complex tensors have gradients"
+                f"Gradients of {y.name} cannot be taken: it is of type string, and only numbers "
+                "have gradients"
             )
         if weight is None:
             seeds.append(constants.ones_like(y, name=f"grad_ys_{number}"))
+        elif isinstance(weight, IndexedSlices):
+            seeds.append(weight)
         else:
             seeds.append(convert_to_tensor(weight, y.dtype.base_dtype, f"grad_ys_{number}"))
     return seeds
@@ -121,7 +125,7 @@ class _Backward:
         self._causes = causes
         self._results = results
         self._stopped = {t.op for t in stops}
-        between = _reachable_from(causes) & _leading_to(results)
+        between = _leading_to(results, _reachable_from(causes))
         self._between = between
         # How many uses of an op's outputs have not yet sent their gradient.
         self._open = dict.fromkeys(between, 0)
@@ -131,7 +135,7 @@ class _Backward:
                     self._open[tensor.op] += 1
         self._parts: dict[Tensor, list[Part]] = {}
 
-    def run(self, seeds: Sequence[Tensor]) -> list[Part | None]:
+    def run(self, seeds: Sequence[Part]) -> list[Part | None]:
         """The gradient of each cause."""
         for y, seed in zip(self._results, seeds, strict=True):
             self._parts.setdefault(y, []).append(seed)
@@ -193,7 +197,7 @@ class _Backward:
         needed = [g if t.op in self._open else None for t, g in zip(op.inputs, given, strict=True)]
         if self._gated and sum(g is not None for g in needed) > 1:
             with name_scope(f"{op.name}_grad/"):
-                needed = gated(needed)
+                needed = control.tuple(needed)
         for tensor, gradient in zip(op.inputs, needed, strict=True):
             if gradient is None:
                 continue
@@ -213,14 +217,15 @@ class _Backward:
 
 
 def _reachable_from(causes: Sequence[Tensor]) -> set[Operation]:
-    """The ops that depend on the causes, and those that make them."""
+    """The ops that depend on the causes by numbers that can vary, and those that make them."""
     found: set[Operation] = set()
     queue = deque(x.op for x in causes)
     consumers: dict[Operation, list[Operation]] = {}
     if causes:
         for op in causes[0].graph.get_operations():
             for tensor in op.inputs:
-                consumers.setdefault(tensor.op, []).append(op)
+                if _differentiable(tensor):
+                    consumers.setdefault(tensor.op, []).append(op)
     while queue:
         op = queue.popleft()
         if op not in found:
@@ -229,12 +234,13 @@ def _reachable_from(causes: Sequence[Tensor]) -> set[Operation]:
     return found
 
 
-def _leading_to(results: Sequence[Tensor]) -> set[Operation]:
+def _leading_to(results: Sequence[Tensor], among: set[Operation]) -> set[Operation]:
+    """The ops from which a way goes to the results that never leaves `among`."""
     found: set[Operation] = set()
     queue = deque(y.op for y in results)
     while queue:
         op = queue.popleft()
-        if op not in found:
+        if op not in found and op in among:
             found.add(op)
             queue.extend(t.op for t in op.inputs)
     return found
@@ -256,27 +262,6 @@ def _total(parts: Sequence[Part]) -> Part | None:
     return elementwise.add_n([as_dense(part) for part in parts])
 
 
-def gated(parts: Sequence[Part | None], name: str | None = None) -> list[Part | None]:
-    """The same gradients, none of them available before all of them are."""
-    values = [part.values if isinstance(part, IndexedSlices) else part for part in parts]
-    ready = control.tuple(values, name=name)
-    return [
-        IndexedSlices(value, part.indices, part.dense_shape)
-        if isinstance(part, IndexedSlices)
-        else value
-        for part, value in zip(parts, ready, strict=True)
-    ]
-
-
 def as_dense(part: Part) -> Tensor:
     """A gradient as one tensor: rows that are not in it become zeros."""
-    if isinstance(part, Tensor):
-        return part
-    if part.dense_shape is None:
-        raise ValueError(f"{part!r} has no dense_shape, so it cannot become a tensor")
-    rows = part.dense_shape[0]
-    dense = segments.unsorted_segment_sum(part.values, part.indices, rows)
-    known = part.shape
-    if known.rank is not None:
-        dense.set_shape(known)
-    return dense
+    return convert_to_tensor(part)

@@ -13,8 +13,8 @@ from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.graph import Graph, GraphKeys, name_scope
 from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.ops import control, conversion, segments
-from stepscope.ops.gradients import gated, gradients
+from stepscope.ops import control, conversion, segments, structures
+from stepscope.ops.gradients import gradients
 from stepscope.ops.initializers import zeros_initializer
 from stepscope.ops.signatures import output_of
 from stepscope.ops.variable import Variable, assign_add
@@ -108,7 +108,7 @@ class Optimizer:
                 "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
                 f"Optimizer.GATE_GRAPH. Not {gate_gradients}"
             )
-        variables = trainable_variables() if var_list is None else _flat(var_list)
+        variables = trainable_variables() if var_list is None else structures.leaves(var_list)
         if not variables:
             raise ValueError("No variables to optimize.")
         for var in variables:
@@ -124,7 +124,7 @@ class Optimizer:
             aggregation_method=aggregation_method,
         )  # fmt: skip
         if gate_gradients == self.GATE_GRAPH:
-            found = gated(found)
+            found = control.tuple(found)
         return list(zip(found, variables, strict=True))
 
     def apply_gradients(
@@ -236,12 +236,6 @@ def hyperparameter(value: Any, var: Variable) -> Tensor:
 
 def as_hyperparameter(value: Any, name: str) -> Tensor:
     return convert_to_tensor(value() if callable(value) else value, name=name)
-
-
-def _flat(var_list: Any) -> list[Any]:
-    if not isinstance(var_list, (list, tuple)):
-        return [var_list]
-    return [item for part in var_list for item in _flat(part)]
 
 
 def _as_gradient(grad: Any, var: Any) -> Tensor | IndexedSlices:

@@ -1,13 +1,15 @@
 """Nested structures of values, as loops and conditionals take and give them.
 
-Lists, tuples, named tuples and dicts (in the order of their sorted keys) are taken apart; anything
-else is a leaf.
+Lists, tuples, named tuples, dicts (in the order of their sorted keys), what their `values()` give
+and the tensors of `IndexedSlices` are taken apart; anything else is a leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Any
+
+from stepscope.graph.indexed_slices import IndexedSlices
 
 __all__ = ["check_same", "leaves", "mapped", "packed"]
 
@@ -21,9 +23,11 @@ def _walk(structure: Any) -> Iterator[Any]:
     if isinstance(structure, Mapping):
         for key in sorted(structure):
             yield from _walk(structure[key])
-    elif isinstance(structure, (list, tuple)):
+    elif isinstance(structure, (list, tuple, ValuesView)):
         for item in structure:
             yield from _walk(item)
+    elif isinstance(structure, IndexedSlices):
+        yield from structure.parts()
     else:
         yield structure
 
@@ -46,6 +50,10 @@ def _fill(structure: Any, values: Iterator[Any]) -> Any:
         return type(structure)(*[_fill(item, values) for item in structure])
     if isinstance(structure, (list, tuple)):
         return type(structure)([_fill(item, values) for item in structure])
+    if isinstance(structure, ValuesView):
+        return [_fill(item, values) for item in structure]
+    if isinstance(structure, IndexedSlices):
+        return IndexedSlices(*[next(values) for _ in structure.parts()])
     return next(values)
 
 
@@ -61,6 +69,8 @@ def check_same(first: Any, second: Any, what: str) -> None:
 def _shape_of(structure: Any) -> Any:
     if isinstance(structure, Mapping):
         return {key: _shape_of(structure[key]) for key in sorted(structure)}
-    if isinstance(structure, (list, tuple)):
+    if isinstance(structure, (list, tuple, ValuesView)):
         return [_shape_of(item) for item in structure]
+    if isinstance(structure, IndexedSlices):
+        return {"IndexedSlices": ["."] * len(structure.parts())}
     return "."

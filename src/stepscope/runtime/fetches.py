@@ -11,6 +11,7 @@ from stepscope.graph import Graph, Operation, Tensor
 from stepscope.graph.dtypes import Array, string
 from stepscope.graph.indexed_slices import IndexedSlices, IndexedSlicesValue
 from stepscope.graph.tensor_proto import as_bytes
+from stepscope.ops import structures
 
 Build = Callable[[Sequence[Any]], Any]
 
@@ -206,20 +207,45 @@ def _string_array(value: Any) -> Array:
 
 
 def flatten_feeds(graph: Graph, feed_dict: Any) -> list[tuple[Tensor, Any]]:
-    """(tensor, value) pairs of a feed dictionary; keys may be tensors, names or tuples of them."""
+    """(tensor, value) pairs of a feed dictionary.
+
+    Keys may be tensors, names, IndexedSlices, and (nested) tuples of these. The value of a tuple
+    is nested as its key is, or else has as many leaves; arrays are leaves.
+    """
     if not isinstance(feed_dict, Mapping):
         raise TypeError(
             f"feed_dict must be a dictionary of tensors to values, not {type(feed_dict).__name__}."
         )
     pairs: list[tuple[Tensor, Any]] = []
     for key, value in feed_dict.items():
-        if isinstance(key, tuple):
-            if len(key) != len(value):
-                raise ValueError(f"The feed {key!r} takes {len(key)} values, not {len(value)}.")
-            pairs.extend((feed_tensor(graph, k), v) for k, v in zip(key, value, strict=True))
-        else:
-            pairs.append((feed_tensor(graph, key), value))
+        found = _side_by_side(key, value)
+        if found is None:
+            keys, values = structures.leaves(key), structures.leaves(value)
+            if len(keys) != len(values):
+                raise ValueError(f"The feed {key!r} takes {len(keys)} values, not {len(values)}.")
+            found = list(zip(keys, values, strict=True))
+        pairs.extend((feed_tensor(graph, k), v) for k, v in found)
     return pairs
+
+
+def _side_by_side(key: Any, value: Any) -> list[tuple[Any, Any]] | None:
+    """Each key of a nested tuple with its value; None if that is nested in another way."""
+    if isinstance(key, IndexedSlices):
+        parts = key.parts()
+        if isinstance(value, IndexedSlicesValue) and key.dense_shape is None:
+            value = value[:2]
+        key = tuple(parts)
+    if not isinstance(key, tuple):
+        return [(key, value)]
+    if not isinstance(value, (list, tuple)) or len(key) != len(value):
+        return None
+    found: list[tuple[Any, Any]] = []
+    for part, of_part in zip(key, value, strict=True):
+        inner = _side_by_side(part, of_part)
+        if inner is None:
+            return None
+        found += inner
+    return found
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:

@@ -198,8 +198,7 @@ def test_what_cannot_be_trained_says_why() -> None:
             optimizer.minimize(tf1.reduce_sum(v), var_list=[tf1.Variable(1, trainable=False)])
         with pytest.raises(LookupError, match=r"TruncateMod.*test_training"):
             tf1.gradients(tf1.truncatemod(v, 2.0), v)
-        with pytest.raises(TypeError, match="int32"):
-            tf1.gradients(tf1.constant([1]), v)
+        assert tf1.gradients(tf1.constant([1]), v) == [None]
         train = optimizer.minimize(tf1.reduce_sum(v))
         with pytest.raises(FailedPreconditionError, match="uninitialized value"):
             session.run(train)
