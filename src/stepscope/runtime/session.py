@@ -276,8 +276,9 @@ class BaseSession:
         self._compiled.clear()
         self._allocator.give_back()
 
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+    def __del__(self, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the end of the program worker threads stand still: none could be waited for.
+        if not getattr(self, "_closed", True) and not _ending():
             self.close()
 
     def as_default(self) -> Any:
