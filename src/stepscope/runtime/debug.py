@@ -101,6 +101,11 @@ class Debugger:
             self._losses.append(
                 Loss("debug ops", skipped, "could not be created, which the watch tolerates")
             )
+        unheard = sum(not watch.targets for watch in watches)
+        if unheard:
+            self._losses.append(
+                Loss("debug watches", unheard, "name no debug_urls, so that nobody gets the values")
+            )
         self._callbacks = {
             key: _Callback(key, registered[key]) for key in _addresses(watches, MEMORY)
         }

@@ -204,13 +204,7 @@ def _whole_graph(graph: ExecGraph) -> Graph | None:
 
 
 def _targets(request: Any, callback_keys: Collection[str]) -> list[Target]:
-    if not request.debug_urls:
-        raise InvalidArgumentError(
-            None,
-            None,
-            f"The watch of {_of(request)} names no debug_urls: give {FILE}<directory> or "
-            f"{MEMORY}<key>.",
-        )
+    """Who gets what a watch finds: nobody if it names no URLs, as in TensorFlow."""
     return [_target(url, callback_keys) for url in request.debug_urls]
 
 

@@ -565,8 +565,13 @@ def test_urls_that_nobody_serves(session, url, kind, words):
 def test_a_watch_without_urls(session):
     options = stepscope.RunOptions()
     options.debug_options.debug_tensor_watch_opts.add(node_name="mm", debug_ops=["DebugIdentity"])
-    with pytest.raises(errors.InvalidArgumentError, match="mm:0 names no debug_urls"):
-        session.run("z:0", FEED, options=options)
+    metadata = stepscope.RunMetadata()
+    plain = session.run("z:0", FEED)
+    watched = session.run("z:0", FEED, options=options, run_metadata=metadata)
+    np.testing.assert_array_equal(watched, plain)
+    (loss,) = metadata.completeness.losses
+    assert (loss.what, loss.count) == ("debug watches", 1)
+    assert "debug_urls" in loss.reason
 
 
 def test_tolerated_failures_are_declared(session, debug_data, tmp_path):
