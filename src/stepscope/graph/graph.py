@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from stepscope.graph import device as device_names
@@ -19,7 +19,7 @@ from stepscope.graph.defaults import get_default_graph, graph_as_default
 from stepscope.graph.dtypes import as_dtype
 from stepscope.graph.operation import Operation, Tensor, places
 from stepscope.graph.registry import REQUIRED, OpType, ShapeContext, infer_shapes, lookup
-from stepscope.graph.scopes import Scoped
+from stepscope.graph.scopes import Reentrant, Scoped
 from stepscope.graph.shapes import TensorShape, as_shape
 
 
@@ -345,14 +345,22 @@ def _normalise(kind: str, value: Any) -> Any:
     return value
 
 
-@contextmanager
 def name_scope(
     name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None
-) -> Iterator[str]:
-    """TensorFlow 1's `tf.name_scope`: `name`, else `default_name`, in the graph of `values`."""
-    graph = graph_of(values or ())
-    with graph.as_default(), graph.name_scope(name if name is not None else default_name) as scope:
-        yield scope
+) -> AbstractContextManager[str]:
+    """TensorFlow 1's `tf.name_scope`: `name`, else `default_name`, in the graph of `values`.
+
+    Each time the block is entered, the name is made unique anew.
+    """
+    own = name if name is not None else default_name
+
+    @contextmanager
+    def entered() -> Iterator[str]:
+        graph = graph_of(values or ())
+        with graph.as_default(), graph.name_scope(own) as scope:
+            yield scope
+
+    return Reentrant(entered)
 
 
 def graph_of(values: Iterable[Any]) -> Graph:

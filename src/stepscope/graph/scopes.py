@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
 
 from stepscope.graph import device as device_names
 from stepscope.graph.indexed_slices import IndexedSlices
@@ -46,6 +47,34 @@ class FlowContext(Protocol):
     def add_op(self, op: Operation) -> None:
         """Make an operation that was just made part of it: its inputs and what it waits for."""
         ...
+
+
+Entered_co = TypeVar("Entered_co", covariant=True)
+
+
+class Reentrant(AbstractContextManager[Entered_co]):
+    """A block that may be entered any number of times, as TensorFlow's scopes may.
+
+    `block()` makes what is entered each time; blocks that are open at once end in turn.
+    """
+
+    def __init__(self, block: Callable[[], AbstractContextManager[Entered_co]]) -> None:
+        self._block = block
+        self._open: list[AbstractContextManager[Entered_co]] = []
+
+    def __enter__(self) -> Entered_co:
+        opened = self._block()
+        entered = opened.__enter__()
+        self._open.append(opened)
+        return entered
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._open.pop().__exit__(kind, error, traceback)
 
 
 class Scoped:
@@ -133,9 +162,9 @@ class Scoped:
         else:
             ops: list[Operation] = []
             for item in inputs:
-                if isinstance(item, IndexedSlices):
-                    item = item.op  # noqa: PLW2901
-                element = self.as_graph_element(item)
+                element = (
+                    item.op if isinstance(item, IndexedSlices) else self.as_graph_element(item)
+                )
                 op = element.op if isinstance(element, Tensor) else element
                 if op not in ops:
                     ops.append(op)

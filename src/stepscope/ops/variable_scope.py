@@ -8,17 +8,20 @@ variable scope opens for ops is.
 from __future__ import annotations
 
 import enum
+import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
+from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import DType, as_dtype, float32
 from stepscope.graph.graph import GraphKeys, graph_of
 from stepscope.graph.operation import Tensor
+from stepscope.graph.scopes import Reentrant
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.initializers import GlorotUniform, Zeros
 from stepscope.ops.variable import Variable
@@ -36,7 +39,7 @@ class VariableScope:
     """The names and defaults of the variables made inside it."""
 
     def __init__(
-        self, name: str, reuse: Any = None, initializer: Any = None, dtype: Any = float32,
+        self, name: str, reuse: Any = False, initializer: Any = None, dtype: Any = float32,
         use_resource: bool | None = None, original_name_scope: str = "",
         regularizer: Any = None, constraint: Any = None, custom_getter: Any = None,
     ) -> None:  # fmt: skip
@@ -103,7 +106,6 @@ def get_variable_scope() -> VariableScope:
     return _store().scope
 
 
-@contextmanager
 def variable_scope(
     name_or_scope: str | VariableScope | None,
     default_name: str | None = None,
@@ -118,57 +120,80 @@ def variable_scope(
     use_resource: bool | None = None,
     constraint: Any = None,
     auxiliary_name_scope: bool = True,
-) -> Iterator[VariableScope]:
+) -> AbstractContextManager[VariableScope]:
     """Prefix the names of variables, and set how `get_variable` finds or makes them.
 
-    A scope object is entered again under its own name. `default_name` is made unique, and used
-    where no name is given. `reuse=True` finds variables, AUTO_REUSE finds or makes them.
-    `custom_getter` is called in place of `get_variable`, which it gets as its first argument.
+    A scope object is entered again under its own name: only what is given here takes the place of
+    what it has. `default_name` is made unique, and used where no name is given. `reuse=True` finds
+    variables, AUTO_REUSE finds or makes them. `custom_getter` is called in place of `get_variable`,
+    which it gets as its first argument. The block may be entered any number of times, and then is
+    the same variable scope.
     """
     del caching_device
     _refuse_partitions("variable_scope", partitioner)
-    graph = graph_of(values or ())
-    with graph.as_default():
-        store = _store()
-        outer, opened = store.scope, store.opened
-        if isinstance(name_or_scope, VariableScope):
-            base, full = name_or_scope, name_or_scope.name
-            own = full.rpartition("/")[2]
-        else:
-            own = name_or_scope if name_or_scope is not None else _unique(store, default_name)
-            base, full = outer, f"{outer.name}/{own}" if outer.name and own else own or outer.name
-        scope = VariableScope(
-            full,
-            reuse or base.reuse or outer.reuse,
-            base.initializer if initializer is None else initializer,
-            base.dtype if dtype is None else dtype,
-            base.use_resource if use_resource is None else use_resource,
-            base.original_name_scope,
-            base.regularizer if regularizer is None else regularizer,
-            base.constraint if constraint is None else constraint,
-            _both_getters(base.custom_getter, custom_getter),
-        )
-        store.scope = scope
-        opened[full] += 1
-        try:
-            # A scope that is entered again keeps the name scope it had first.
+    if name_or_scope is None and default_name is None:
+        raise TypeError("If default_name is None then name_or_scope is required")
+    first: list[VariableScope] = []
+
+    @contextmanager
+    def entered() -> Iterator[VariableScope]:
+        graph = graph_of(values or ())
+        with graph.as_default():
+            store = _store()
+            outer = store.scope
             again = isinstance(name_or_scope, VariableScope)
-            if own and auxiliary_name_scope:
-                with graph.name_scope(own) as name_scope:
-                    scope.original_name_scope = (
-                        base.original_name_scope if again else name_scope or ""
-                    )
-                    yield scope
+            if isinstance(name_or_scope, VariableScope):
+                base, full = name_or_scope, name_or_scope.name
+                own = full.rpartition("/")[2]
             else:
-                if not again:
-                    current = graph.get_name_scope()
-                    scope.original_name_scope = f"{current}/" if current else ""
-                yield scope
-        finally:
-            store.scope = outer
-            # Inner scopes start counting anew when this one is entered again.
-            for key in [k for k in opened if k.startswith(f"{full}/")]:
-                del opened[key]
+                base = outer
+                own = name_or_scope if name_or_scope is not None else default_name or ""
+                part = own if name_or_scope is not None or first else _unique(store, own)
+                if first:
+                    full = first[0].name
+                else:
+                    full = f"{outer.name}/{part}" if outer.name and part else part or outer.name
+            scope = VariableScope(
+                full,
+                reuse or base.reuse,
+                base.initializer if initializer is None else initializer,
+                base.dtype if dtype is None else dtype,
+                base.use_resource if use_resource is None else use_resource,
+                first[0].original_name_scope if first else base.original_name_scope,
+                base.regularizer if regularizer is None else regularizer,
+                base.constraint if constraint is None else constraint,
+                _both_getters(base.custom_getter, custom_getter),
+            )
+            store.scope = scope
+            store.opened[full] += 1
+            before = Counter(store.opened)
+            try:
+                with graph.name_scope(_name_scope_of(graph, own, auxiliary_name_scope)) as prefix:
+                    if not again and not first:
+                        scope.original_name_scope = prefix
+                    first[:] = first or [scope]
+                    yield scope
+            finally:
+                store.scope = outer
+                # Inner scopes are counted anew when this one is opened by its name once more;
+                # whoever entered it by the object leaves the counts as they were.
+                store.opened = (
+                    before
+                    if again
+                    else Counter(
+                        {k: n for k, n in store.opened.items() if not k.startswith(f"{full}/")}
+                    )
+                )
+
+    return Reentrant(entered)
+
+
+def _name_scope_of(graph: Any, own: str, opens: bool) -> str:
+    """What `graph.name_scope` takes for a new scope, or for the one that is there already."""
+    if own and opens:
+        return own
+    current = graph.get_name_scope()
+    return f"{current}/" if current else ""
 
 
 def _refuse_partitions(what: str, partitioner: Any) -> None:
@@ -183,9 +208,7 @@ def _both_getters(outer: Any, inner: Any) -> Any:
     return lambda getter, *args, **more: inner(partial(outer, getter), *args, **more)
 
 
-def _unique(store: _Store, default_name: str | None) -> str:
-    if default_name is None:
-        raise TypeError("If default_name is None then name_or_scope is required")
+def _unique(store: _Store, default_name: str) -> str:
     prefix = f"{store.scope.name}/" if store.scope.name else ""
     candidate, number = default_name, 0
     while store.opened[prefix + candidate]:
@@ -217,24 +240,48 @@ def get_variable(
     scope's, or Glorot's for floats and zeros for other types. What `regularizer` (or the scope's)
     makes of a new variable joins the regularization losses.
     """
-    del caching_device, synchronization, aggregation
     _refuse_partitions("get_variable", partitioner)
     scope = _store().scope
     full = f"{scope.name}/{name}" if scope.name else name
-    getter = _both_getters(scope.custom_getter, custom_getter)
-    make = _get_variable if getter is None else partial(getter, _get_variable)
-    return make(
-        full,
-        shape=shape,
-        dtype=dtype,
-        initializer=scope.initializer if initializer is None else initializer,
-        regularizer=scope.regularizer if regularizer is None else regularizer,
-        trainable=trainable,
-        collections=collections,
-        validate_shape=validate_shape,
-        use_resource=scope.use_resource if use_resource is None else use_resource,
-        constraint=scope.constraint if constraint is None else constraint,
-    )
+    if dtype is not None and _is_value(initializer):
+        _check_dtype(initializer, as_dtype(dtype).base_dtype)
+    arguments = {
+        "name": full,
+        "shape": shape,
+        "dtype": scope.dtype if dtype is None else as_dtype(dtype).base_dtype,
+        "initializer": scope.initializer if initializer is None else initializer,
+        "regularizer": scope.regularizer if regularizer is None else regularizer,
+        "reuse": scope.reuse,
+        "trainable": True if trainable is None else trainable,
+        "collections": collections,
+        "caching_device": caching_device,
+        "partitioner": partitioner,
+        "validate_shape": validate_shape,
+        "use_resource": scope.use_resource if use_resource is None else use_resource,
+        "constraint": scope.constraint if constraint is None else constraint,
+        "synchronization": synchronization,
+        "aggregation": aggregation,
+    }
+    getter = scope.custom_getter if custom_getter is None else custom_getter
+    if getter is None:
+        return _get_variable(**arguments)
+    if not _takes(getter, "constraint"):
+        del arguments["constraint"]
+    return getter(_get_variable, **arguments)
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of that name, or takes any."""
+    parameters = inspect.signature(function).parameters.values()
+    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _check_dtype(value: Any, dtype: DType) -> None:
+    found = convert_to_tensor(value).dtype.base_dtype
+    if found is not dtype:
+        raise ValueError(
+            f"Initializer type '{found!r}' and explicit dtype '{dtype!r}' don't match."
+        )
 
 
 def get_local_variable(
@@ -262,54 +309,60 @@ def get_local_variable(
 
 
 def _get_variable(
-    full: str,
-    *,
+    name: str,
     shape: Any = None,
-    dtype: Any = None,
+    dtype: Any = float32,
     initializer: Any = None,
     regularizer: Callable[[Tensor], Tensor | None] | None = None,
+    reuse: Any = None,
     trainable: bool | None = None,
     collections: Collection[str] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
     validate_shape: bool = True,
     use_resource: bool | None = None,
     constraint: Callable[[Tensor], Tensor] | None = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
 ) -> Variable:
     """By its full name; this is what a custom getter gets."""
+    del caching_device, synchronization, aggregation
+    _refuse_partitions("get_variable", partitioner)
     store = _store()
-    scope = store.scope
-    wanted = scope.dtype if dtype is None else as_dtype(dtype).base_dtype
-    found = store.variables.get(full)
+    wanted = as_dtype(dtype).base_dtype
+    found = store.variables.get(name)
     if found is not None:
-        return _found(found, scope, shape, dtype if dtype is None else wanted)
-    if scope.reuse is True:
+        return _found(found, reuse, shape, wanted)
+    if reuse is True:
         raise ValueError(
-            f"Variable {full} does not exist, or was not created with tf.get_variable(). "
+            f"Variable {name} does not exist, or was not created with tf.get_variable(). "
             "Did you mean to set reuse=tf.AUTO_REUSE in VarScope?"
         )
+    value, of_dtype = _initial_value(name, initializer, shape, wanted)
     with get_default_graph().name_scope(None):
         variable = Variable(
-            _initial_value(full, initializer, shape, wanted),
+            value,
             trainable=trainable,
             collections=collections,
             validate_shape=validate_shape,
-            name=full,
-            dtype=None if dtype is None and _is_value(initializer) else wanted,
+            name=name,
+            dtype=of_dtype,
             use_resource=use_resource,
             constraint=constraint,
         )
-    store.variables[full] = variable
+    store.variables[name] = variable
     if regularizer is not None:
         graph = get_default_graph()
-        with graph.name_scope(f"{full}/Regularizer/"):
+        with graph.name_scope(f"{name}/Regularizer/"):
             loss = regularizer(variable.value())
         if loss is not None:
             graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
     return variable
 
 
-def _found(found: Variable, scope: VariableScope, shape: Any, dtype: DType | None) -> Variable:
+def _found(found: Variable, reuse: Any, shape: Any, dtype: DType) -> Variable:
     name = found.op.name
-    if not scope.reuse:
+    if reuse is False:
         raise ValueError(
             f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or "
             f"reuse=tf.AUTO_REUSE in VarScope? Originally defined at: {found.op.source}"
@@ -319,7 +372,7 @@ def _found(found: Variable, scope: VariableScope, shape: Any, dtype: DType | Non
             f"Trying to share variable {name}, but specified shape {TensorShape(shape)} and found "
             f"shape {found.shape}."
         )
-    if dtype is not None and dtype is not found.dtype.base_dtype:
+    if dtype is not found.dtype.base_dtype:
         raise ValueError(
             f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype "
             f"{found.dtype.base_dtype.name}."
@@ -331,21 +384,36 @@ def _is_value(initializer: Any) -> bool:
     return initializer is not None and not callable(initializer)
 
 
-def _initial_value(name: str, initializer: Any, shape: Any, dtype: DType) -> Any:
+def _initial_value(
+    name: str, initializer: Any, shape: Any, dtype: DType
+) -> tuple[Any, DType | None]:
+    """What a new variable starts with, and its dtype; None where the value decides that."""
     if _is_value(initializer):
         if shape is not None:
             raise ValueError("If initializer is a constant, do not specify shape.")
-        return initializer
-    if shape is None:
+        return initializer, None
+    if initializer is None and shape is None:
         raise ValueError(
-            f"Shape of a new variable ({name}) must be fully defined, but instead was <unknown>."
+            f"Variable {name} did not get an initializer, so its `shape` argument must be "
+            "specified."
         )
     if isinstance(initializer, type):
         initializer = initializer()
     make = initializer or (GlorotUniform() if dtype.is_floating else Zeros())
     axes = TensorShape(shape)
-    if not axes.is_fully_defined():
-        raise ValueError(
-            f"Shape of a new variable ({name}) must be fully defined, but instead was {axes}."
-        )
-    return lambda: make(axes.as_list(), dtype=dtype)
+    if axes.is_fully_defined():
+        return lambda: make(axes.as_list(), dtype=dtype), dtype
+    if _needs_no_arguments(make):
+        return make, None
+    raise ValueError(
+        f"Shape of a new variable ({name}) must be fully defined, but instead was {axes}. Without "
+        "one its initializer is a value, or can be called without arguments."
+    )
+
+
+def _needs_no_arguments(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -132,12 +132,14 @@ class QueueRunner:
             self._errors = []
         threads = [
             threading.Thread(
-                target=self._fill, args=(sess, op, coord), name=f"QueueRunner-{op.name}"
+                target=self._fill,
+                args=(sess, op, coord),
+                name=f"QueueRunnerThread-{self.name}-{op.name}",
             )
             for op in self._enqueue_ops
         ]
         if coord is not None:
-            name = f"QueueRunner-cancel-{self.name}"
+            name = f"QueueRunnerThread-{self.name}-close_on_stop"
             threads.append(
                 threading.Thread(target=self._cancel_on_stop, args=(sess, coord), name=name)
             )

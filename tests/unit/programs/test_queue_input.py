@@ -169,3 +169,20 @@ def test_wrong_arguments(graph):
         tf1.train.batch([tf1.placeholder(tf1.float32)], 2)
     with pytest.raises(UnimplementedError, match="PaddingFIFOQueue"):
         tf1.train.batch([tf1.constant(1)], 2, dynamic_pad=True)
+
+
+@pytest.mark.tensorflow
+def test_names_of_threads(both):
+    def program(tf):
+        queue = tf.FIFOQueue(10, tf.float32, [[]], name="mine")
+        runner = tf.train.QueueRunner(queue, [queue.enqueue(1.0), queue.enqueue(2.0)])
+        tf.train.batch([tf.train.string_input_producer(["a"]).dequeue()], 2)
+        with tf.Session() as session:
+            coord = tf.train.Coordinator()
+            own = runner.create_threads(session, coord)
+            found = tf.train.start_queue_runners(session, coord, start=False)
+            return [(thread.name, thread.daemon) for thread in (*own, *found)]
+
+    ours, theirs = both(program)
+    assert ours == theirs
+    assert ours[0] == ("QueueRunnerThread-mine-mine_enqueue", False)
