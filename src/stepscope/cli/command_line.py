@@ -9,6 +9,7 @@ import sys
 import traceback
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -149,6 +150,8 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
+        if _is_nowhere():
+            return _fail("the working directory was removed; change to one that is there")
         if not _is_of_output(error):
             return _fail_unforeseen()
         _drop_output()
@@ -161,6 +164,15 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
 def _is_of_output(error: OSError) -> bool:
     """Whether writing to standard output failed: commands say themselves what file they cannot."""
     return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF)
+
+
+def _is_nowhere() -> bool:
+    """Whether the directory that we were called in is gone: no relative path means anything."""
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
 
 
 def _drop_output() -> None:

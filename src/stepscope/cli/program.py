@@ -83,7 +83,8 @@ class Program(ABC):
         exec(code, main.__dict__)
 
     def _show(self, error: BaseException) -> None:
-        sys.stdout.flush()
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
         trace = without_ours(_below_this_module(error.__traceback__))
         sys.excepthook(type(error), error.with_traceback(trace), trace)
 
@@ -178,11 +179,16 @@ def _read(path: Path) -> bytes:
         with io.open_code(str(path.absolute())) as file:
             return file.read()
     except FileNotFoundError:
-        raise StepscopeError(
-            f"there is no script {path} (looked in {path.absolute().parent})"
-        ) from None
+        raise StepscopeError(f"there is no script {path} (looked in {_folder(path)})") from None
     except OSError as error:
         raise StepscopeError(f"the script {path} cannot be read: {error.strerror}") from error
+
+
+def _folder(path: Path) -> str:
+    try:
+        return str(path.absolute().parent)
+    except FileNotFoundError:
+        return "the working directory, which was removed"
 
 
 def _below_this_module(trace: TracebackType | None) -> TracebackType | None:

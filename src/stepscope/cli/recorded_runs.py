@@ -72,8 +72,8 @@ class RecordedRuns:
         self._lock = threading.Lock()
         self._source = ExitStack()
         self._process = os.getpid()
-        self._absolute = Path.cwd() / directory
         try:
+            self._absolute = directory.absolute()
             self._absolute.mkdir(parents=True, exist_ok=True)
             _remove_earlier(self._absolute)
             self._worker = WorkerFile.of_environment(self._absolute)

@@ -32,7 +32,8 @@ def _user_stack() -> tuple[tuple[CodeType, int], ...]:
     while current is not None and len(stack) < _MAX_FRAMES:
         code = current.f_code
         if not is_ours(current):
-            stack.append((code, current.f_lineno))
+            # Code may have no line numbers, or none for what runs at its very beginning.
+            stack.append((code, current.f_lineno or code.co_firstlineno))
             if code.co_name == "<module>" and current.f_globals.get("__name__") == "__main__":
                 break
         current = current.f_back

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from stepscope.metadata.memory import check_lengths, object_column
+from stepscope.metadata.memory import check_lengths, object_column, times_in_range
 from stepscope.metadata.readable import number
 from stepscope.metadata.strings import StringColumn
 
@@ -71,7 +71,7 @@ class AllocationColumns:
 
         Without `event`, the sign of `bytes` tells an allocation from a free.
         """
-        times = np.asarray(time_ns, dtype=np.int64)
+        times = times_in_range(time_ns)
         count = len(times)
         size = np.asarray(bytes, dtype=np.int64)
         if event is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.metadata.labels import make_label
-from stepscope.metadata.memory import MemoryColumns, TensorColumns
+from stepscope.metadata.memory import MemoryColumns, TensorColumns, times_in_range
 from stepscope.metadata.readable import number
 from stepscope.metadata.row_groups import rows_alike
 from stepscope.metadata.strings import StringColumn, writable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OpColumns"]
 
 
-def _times(values: ArrayLike) -> NDArray[np.int64]:
+def _numbers(values: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(values, dtype=np.int64)
 
 
@@ -94,21 +94,22 @@ class OpColumns:
     ) -> OpColumns:
         """From plain sequences, one entry per execution; `step` may be one number for all.
 
-        Text that UTF-8 cannot hold has "?" there, so that every run can be written.
+        Text that UTF-8 cannot hold has escapes there, so that every run can be written; times are
+        as `times_in_range` has them, so that they can be compared.
         """
         self = cls.__new__(cls)
         self.names = StringColumn.of(name).writable()
         self.ops = StringColumn.of(op).writable()
         self.devices = StringColumn.of(device).writable()
         self.labels = None if label is None else StringColumn.of(label).writable()
-        self.thread = _times(thread)
-        self.scheduled_ns = _times(scheduled_ns)
-        self.start_ns = _times(start_ns)
-        self.end_ns = _times(end_ns)
-        self.op_start_ns = self.start_ns if op_start_ns is None else _times(op_start_ns)
-        self.op_end_ns = self.end_ns if op_end_ns is None else _times(op_end_ns)
+        self.thread = _numbers(thread)
+        self.scheduled_ns = times_in_range(scheduled_ns)
+        self.start_ns = times_in_range(start_ns)
+        self.end_ns = times_in_range(end_ns)
+        self.op_start_ns = self.start_ns if op_start_ns is None else times_in_range(op_start_ns)
+        self.op_end_ns = self.end_ns if op_end_ns is None else times_in_range(op_end_ns)
         rows = len(self.names)
-        self.step = np.full(rows, step, np.int64) if np.ndim(step) == 0 else _times(step)
+        self.step = np.full(rows, step, np.int64) if np.ndim(step) == 0 else _numbers(step)
         self.thread_names = {
             thread: writable(name) for thread, name in (thread_names or {}).items()
         }

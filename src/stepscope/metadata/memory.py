@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MemoryColumns", "TensorColumns", "check_lengths", "object_column"]
+__all__ = ["MemoryColumns", "TensorColumns", "check_lengths", "object_column", "times_in_range"]
+
+_EARLIEST_NS = -(1 << 60)
+_LATEST_NS = (1 << 63) - 1 + _EARLIEST_NS
 
 
 def object_column(values: Iterable[Any]) -> NDArray[Any]:
@@ -29,6 +32,18 @@ def object_column(values: Iterable[Any]) -> NDArray[Any]:
 
 def _int64(values: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(values, dtype=np.int64)
+
+
+def times_in_range(values: ArrayLike) -> NDArray[np.int64]:
+    """Times in nanoseconds, of which any two have a difference that is a number of 64 bits.
+
+    Those before 1933 or after 2225, which no clock shows and only damaged files hold, are put at
+    that limit. Arithmetic on columns wraps around in silence, or fails, beyond it.
+    """
+    times = _int64(values)
+    if len(times) and (times.min() < _EARLIEST_NS or times.max() > _LATEST_NS):
+        return np.clip(times, _EARLIEST_NS, _LATEST_NS)
+    return times
 
 
 def _strings(values: Sequence[str] | StringColumn | str, length: int) -> StringColumn:

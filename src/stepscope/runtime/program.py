@@ -177,17 +177,19 @@ class Program:
         """The step whose line an exception came from (back=0), or the one before it (back=1)."""
         while traceback is not None:
             if traceback.tb_frame.f_globals is self._globals:
-                return self._step_at(traceback.tb_lineno - back)
+                return self._step_at(traceback.tb_lineno, back)
             traceback = traceback.tb_next
         return None
 
     def current_step(self, frame: FrameType) -> Step | None:
         """The step that a run is executing right now, by the frame that it left with its state."""
-        line: int | None = frame.f_lineno
-        return None if line is None else self._step_at(line)
+        return self._step_at(frame.f_lineno)
 
-    def _step_at(self, line: int) -> Step | None:
-        index = line - _FIRST_LINE
+    def _step_at(self, line: int | None, back: int = 0) -> Step | None:
+        if line is None:
+            # Before its first line, where a function can be interrupted as well.
+            return None
+        index = line - back - _FIRST_LINE
         return self.steps[index] if 0 <= index < len(self.steps) else None
 
     # -- writing the function ------------------------------------------------------------------

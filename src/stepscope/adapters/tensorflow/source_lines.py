@@ -59,7 +59,8 @@ class EagerSources:
         while frame is not None:
             filename = frame.f_code.co_filename
             if is_users(filename):
-                self._lines.setdefault(op, Counter())[filename, frame.f_lineno] += 1
+                line = frame.f_lineno or frame.f_code.co_firstlineno
+                self._lines.setdefault(op, Counter())[filename, line] += 1
                 return
             frame = frame.f_back  # type: ignore[assignment]
 
