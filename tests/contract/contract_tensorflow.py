@@ -130,6 +130,7 @@ class TensorFlowCluster(TensorFlowSession):
 
     name = "tensorflow cluster"
     always_lost = frozenset({"threads", "sends"})
+    may_be_lost = frozenset({"ops inside Python functions"})
     gaps = GAPS
     _server: Any = None
 
