@@ -6,8 +6,12 @@ help. To add one, add the file and its line in `COMMANDS` (in `command_line.py`)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NoReturn
+
+LOADED_FROM_NS = time.perf_counter_ns()
+"""When loading the command began: `stepscope run` counts it among what recording costs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -129,11 +129,12 @@ def command(
     Everything after SCRIPT belongs to the script. So do its output and its exit code: the table
     goes to stderr, and the runs of a script that fails are written all the same.
     """
-    began = time.perf_counter_ns()
     from stepscope.cli import script_engines
+    from stepscope.cli.command_line import LOADING_NS
     from stepscope.cli.program import Module, Script
     from stepscope.cli.recorded_runs import RecordedRuns
 
+    began = time.perf_counter_ns() - LOADING_NS
     schedule = _schedule(steps, every_n)
     found = Module(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
