@@ -152,7 +152,7 @@ class GraphsPage:
         until it says what it should, going to another node and back in between.
         """
         said = {}
-        for _ in range(PATIENCE // 500):
+        for _ in range(int(PATIENCE // 500)):
             self.node(name).locator("> g.nodeshape").first.dispatch_event("click")
             self.page.wait_for_timeout(250)
             lines = self.page.locator("tf-node-info .node-stats .sub-list-table-row").all()

@@ -251,7 +251,7 @@ def serve(engine, runs, workers=1):
 def test_runs_are_served_by_priority_and_then_oldest_first(session_engine):
     """In a process of its own: the first session settles how many threads TensorFlow has."""
     script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"import sys; sys.path[:0] = {[str(p) for p in Path(__file__).parents[:2]]!r}\n"
         "from contract_tensorflow import ENGINES\n"
         "from test_contract_thread_pools import serve\n"
         f"engine = ENGINES[{session_engine.key or session_engine.name!r}]()\n"

@@ -79,7 +79,7 @@ def project(tmp_path):
     def run(*texts, check="true", options="-p no:xdist"):
         (folder / "test_small.py").write_text("\n".join(texts))
         command = f".venv/bin/python -m pytest -q -p no:cacheprovider {options}"
-        (folder / "Makefile").write_text(f"test:\n\t{check}\n\t{command}\n")
+        (folder / "Makefile").write_text(f"smoke-lowest:\ntest:\n\t{check}\n\t{command}\n")
         return subprocess.run(
             [folder / ".ci" / "run"],
             cwd=tmp_path,

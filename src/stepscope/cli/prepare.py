@@ -41,7 +41,7 @@ def command(timeout_s: float) -> None:
     if prepared.problem:
         raise click.ClickException(f"traces stay with TensorFlow's profiler: {prepared.problem}")
     for odd in prepared.repaired:
-        click.echo(f"Repaired: {odd}.")
+        terminal.echo(f"Repaired: {odd}.")
     version = versions.tensorflow().__version__
     terminal.echo(
         f"Sessions and functions of TensorFlow {version} are traced by Stepscope's "

@@ -73,7 +73,9 @@ def public_name(module: str) -> str:
 
 def close_to(module: str, name: str) -> str:
     """`close: ...`: names that `name` may be a slip of, and where else that very name is; or ""."""
-    found = difflib.get_close_matches(name, _names(module), n=_MOST_SHOWN, cutoff=_A_SLIP)
+    spelled = {known.lower(): known for known in _names(module)}
+    slips = difflib.get_close_matches(name.lower(), spelled, n=_MOST_SHOWN, cutoff=_A_SLIP)
+    found = [spelled[slip] for slip in slips]
     known = {id(value) for value in (getattr(sys.modules.get(module), n, None) for n in found)}
     for place, names in _public_modules():
         if place != module and name in names:

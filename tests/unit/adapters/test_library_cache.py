@@ -8,8 +8,10 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,14 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as 
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def reachable(folder):
+    """Let every user come to it: pytest's own folders are closed, and a worker has one more."""
+    temporary = Path(tempfile.gettempdir())
+    for path in (folder, *folder.parents):
+        if path != temporary and path.is_relative_to(temporary):
+            path.chmod(0o755)
 
 
 @contextlib.contextmanager
@@ -123,9 +133,7 @@ def test_what_belongs_to_another_user_is_not_given(cache, installed, what):
 @needs_root
 def test_root_may_have_made_the_directories_above(tmp_path):
     (tmp_path / "home").mkdir()
-    tmp_path.chmod(0o755)
-    tmp_path.parent.chmod(0o755)
-    tmp_path.parent.parent.chmod(0o755)
+    reachable(tmp_path)
     os.chown(tmp_path / "home", NOBODY, -1)
     with acting_as(NOBODY):
         cache = LibraryCache(tmp_path / "home" / "stepscope")
@@ -274,8 +282,7 @@ def program(tensorflow, monkeypatch, tmp_path):
     monkeypatch.delenv(node_log_build.SWITCH)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for path in (tmp_path.parent.parent, tmp_path.parent, tmp_path):
-        path.chmod(0o755)
+    reachable(tmp_path)
     made = LibraryCache(tmp_path / "home" / ".cache" / "stepscope")
     yield made
     node_log_build.turn_off()

@@ -93,7 +93,7 @@ def test_it_is_for_tensorflow_alone(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print('never')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "stepscope", "run", "--memory", str(script)],
+        [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", "--memory", str(script)],
         cwd=tmp_path, capture_output=True, text=True, timeout=patient(60),
     )  # fmt: skip
     assert done.returncode == 2
