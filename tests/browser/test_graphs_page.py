@@ -171,7 +171,7 @@ class GraphsPage:
 
     def is_redder(self, one, other, by):
         """Whether that is so, or becomes so: colours come a moment after they were chosen."""
-        for _ in range(PATIENCE // 250):
+        for _ in range(int(PATIENCE // 250)):
             self.page.wait_for_timeout(250)
             if redness(self.fill(one)) > redness(self.fill(other)) + by:
                 return True

@@ -345,6 +345,9 @@ def entries_of(data: bytes, begin: int, end: int, number: int) -> tuple[Ints, In
                 else:
                     length, start = _varint(data, at + 1, end)
             at = start + length
+            if at > end:
+                # At once: a length of 64 bits is no place that a column can hold.
+                raise WireDamageError(start)
             begins.append(start)
             ends.append(at)
             continue
@@ -357,6 +360,4 @@ def entries_of(data: bytes, begin: int, end: int, number: int) -> tuple[Ints, In
             ends.append(at)
         else:
             others.append(other)
-    if at > end:
-        raise WireDamageError(begins[-1] if begins else begin)
     return np.array(begins, np.int64), np.array(ends, np.int64), others

@@ -99,7 +99,7 @@ def test_one_row_is_no_selection():
         three_ops()[0]
 
 
-def test_names_that_utf8_cannot_hold_are_written_with_their_bytes_shown(tmp_path):
+def test_names_that_utf8_cannot_hold_are_written_with_escapes(tmp_path):
     # As `os.fsdecode` gives the name of a file that is not UTF-8.
     odd = os.fsdecode(b"caf\xe9")
     ops = OpColumns.build(

@@ -23,3 +23,9 @@ def test_broken_files_are_read_in_part_or_refused(first, tmp_path):
 def test_the_files_before_they_are_broken(tmp_path):
     for name, data in corpus.seeds():
         assert fuzz_readers.outcome(name, data, tmp_path) == "read"
+
+
+@pytest.mark.parametrize("number", [18544, 63764, 68083])
+def test_inputs_that_once_failed(number, tmp_path):
+    name, data = corpus.mutated(number)
+    assert fuzz_readers.tried(number, name, data, tmp_path)

