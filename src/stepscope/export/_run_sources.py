@@ -176,9 +176,9 @@ class RunStore:
         if last is not None and last.end - self.base_ns > LONGEST_NS:
             raise TimesTooFarApartError(
                 f"the ops of these runs are {(last.end - self.base_ns) / _YEAR_NS:,.0f} years "
-                f"apart, which no trace can show (up to {LONGEST_NS / _YEAR_NS:,.0f}); the times "
-                f"of {last.name!r} or of a run before it are damaged: leave it out, or select "
-                "those of its ops that are in order"
+                f"apart or more, which no trace can show (up to {LONGEST_NS / _YEAR_NS:,.0f}); the "
+                f"times of {last.name!r} or of a run before it are damaged: leave it out, or "
+                "select those of its ops that are in order"
             )
         self.spans = sorted(found, key=lambda span: span.start if span.rows else self.base_ns)
 
