@@ -79,7 +79,7 @@ class OnTensorFlow(Engine):
     """What they have in common."""
 
     always_lost = frozenset({MEMORY_OF_KERNELS, "memory from before the run"})
-    may_be_lost = frozenset({"source lines of eager ops"})
+    may_be_lost = frozenset({"source lines of eager ops", "source lines"})
     stress = 12, 6  # of profiled runs those at once wait for each other
 
     def __init__(self) -> None:

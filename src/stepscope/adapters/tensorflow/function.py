@@ -59,8 +59,9 @@ from stepscope.metadata import (
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""
 NO_LINES = (
-    "TensorFlow keeps no line of them: they are of input pipelines, of functions that eager code "
-    "called or that were loaded, or made by an optimizer under names that do not tell from what"
+    "TensorFlow keeps no line of them: they are of input pipelines, values that eager code turned "
+    "into tensors, of functions that eager code called or that were loaded, or made by an "
+    "optimizer under names that do not tell from what"
 )
 _RUN_RESULT = "_retval_RetVal"
 _step_ids = itertools.count(1)

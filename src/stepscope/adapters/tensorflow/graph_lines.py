@@ -33,6 +33,8 @@ _BRANCHES: Final = {"then_branch": "then", "else_branch": "else", "cond": "cond"
 """By the attribute that names a function, what lowering calls the part that it becomes."""
 _FED: Final = re.compile(r"_(?:arg|retval)_(.+)_\d+_\d+\Z")
 _RESULT: Final = re.compile(r"(?:_retval)?_RetVal\Z")
+_NUMBER: Final = re.compile(r"_\d+\Z")
+"""What a node gets whose name is that of a result as well."""
 _BOUNDARY: Final = "Func/"
 """What inlining puts before the names of a call's inputs and outputs."""
 _DEEPEST: Final = 20
@@ -104,9 +106,10 @@ def _line_of(name: str, written: Mapping[str, str], interface: Mapping[str, str]
     for candidate in (path, *sources_of_name(path)):
         if candidate in written:
             return written[candidate]
-    known = interface.get(_RESULT.sub("", name))
-    if known is not None:
-        return written.get(known, "")
+    for renamed in (_RESULT, _NUMBER):
+        known = interface.get(renamed.sub("", name))
+        if known is not None:
+            return written.get(known, "")
     while "/" in path:
         path = path.rpartition("/")[0]
         if path in written:
