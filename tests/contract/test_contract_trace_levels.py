@@ -141,7 +141,8 @@ def test_full_records_what_ops_allocated_and_says_what_it_cannot_know(engine, ne
     ]
     assert 32 in made
     assert metadata.peak_bytes() >= 32
-    assert {loss.what for loss in metadata.completeness.losses} == engine.always_lost
+    lost = {loss.what for loss in metadata.completeness.losses}
+    assert lost - engine.may_be_lost == engine.always_lost
 
 
 def test_what_the_embedded_engine_says_of_memory(embedded):
