@@ -154,6 +154,23 @@ class StepCounter:
         self._read_after = 1
         self._read = read
         self._at = -1 if read is None else int(read()) - 1
+        self._over = False
+        """Whether the schedule has no further step."""
+
+    def wanted(self, schedule: Schedule) -> tuple[int, Action] | None:
+        """The step of the next run and what the schedule wants of it; None: nothing.
+
+        To be called once before each run, in place of `next`. A step that others made since the
+        last run, and that the schedule wants, is wanted of this one.
+        """
+        steps = None if self._over else self.next(schedule)
+        if steps is None:
+            return None
+        if schedule.ended(steps[0]):
+            self._over = True
+            return None
+        action = schedule.among(steps)
+        return None if action is Action.SKIP else (steps[-1], action)
 
     def next(self, schedule: Schedule) -> range | None:
         """The steps the next run stands for; to be called once before each run.

@@ -59,19 +59,12 @@ class TraceHook(RecordedLoop, SessionRunHook):
         if session is not self._session:
             self._session = session
             self._counter = _step_counter(session)
-        if self._counter is None:
+        wanted = self._counter.wanted(self._schedule) if self._counter is not None else None
+        if wanted is None:
             return None
-        steps = self._counter.next(self._schedule)
-        if steps is None:
-            return None
-        if self._schedule.ended(steps[0]):
-            self._counter = None
-            return None
-        action = self._schedule.among(steps)
-        if action is Action.SKIP:
-            return None
+        step, action = wanted
         if action is Action.RECORD:
-            self._step = steps[-1]
+            self._step = step
         return SessionRunArgs(None, options=self._options)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

@@ -62,18 +62,10 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
             # The first, the next of Estimator's, or one after a recovery.
             self._session = session
             self._counter = step_counter(session)
-        if self._counter is None:
+        wanted = self._counter.wanted(self._schedule) if self._counter is not None else None
+        if wanted is None:
             return None
-        steps = self._counter.next(self._schedule)
-        if steps is None:
-            return None
-        if self._schedule.ended(steps[0]):
-            self._counter = None
-            return None
-        action = self._schedule.among(steps)
-        if action is Action.SKIP:
-            return None
-        step = steps[-1]
+        step, action = wanted
 
         def deliver(metadata: RunMetadata, error: BaseException | None) -> None:
             self._take(step, action, metadata, error)
