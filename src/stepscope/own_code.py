@@ -41,9 +41,10 @@ def files_of(package: ModuleType) -> frozenset[str]:
     return frozenset(file for file in found if file is not None)
 
 
-def without_ours(trace: TracebackType | None) -> TracebackType | None:
+def without_ours(trace: TracebackType | None, *, raised: bool = True) -> TracebackType | None:
     """The traceback without our frames, but for those at its end, where we raised the error.
 
+    With `raised` false, also without those: somebody else raised it, and has hidden where.
     The frames that stay are those of the traceback itself: its links are changed.
     """
     kept: list[TracebackType] = []
@@ -55,7 +56,7 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
             kept.append(trace)
             ours.clear()
         trace = trace.tb_next
-    kept += ours
+    kept += ours if raised else []
     for place, one in enumerate(kept):
         one.tb_next = kept[place + 1] if place + 1 < len(kept) else None
     return kept[0] if kept else None

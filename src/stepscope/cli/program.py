@@ -85,7 +85,9 @@ class Program(ABC):
     def _show(self, error: BaseException) -> None:
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()
-        trace = without_ours(_below_this_module(error.__traceback__))
+        # TensorFlow leaves its own frames out, and so may end its tracebacks with one of ours.
+        theirs = type(error).__module__.partition(".")[0] in ("tensorflow", "keras")
+        trace = without_ours(_below_this_module(error.__traceback__), raised=not theirs)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 

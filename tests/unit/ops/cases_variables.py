@@ -218,5 +218,5 @@ CASES += [
     Case("get_variable/shape", (), found([3]), fails="build",
          match="specified shape (3,) and found shape (2,)"),
     Case("get_variable/no shape", (), lambda tf: tf.get_variable("w", use_resource=False),
-         fails="build", match="must be fully defined"),
+         fails="build", match="did not get an initializer, so its `shape` argument must be"),
 ]  # fmt: skip
