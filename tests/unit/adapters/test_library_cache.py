@@ -283,6 +283,9 @@ def program(tensorflow, monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     reachable(tmp_path)
+    # Another user may not be able to read this repository, which the name is made from.
+    name = node_log_build._name()
+    monkeypatch.setattr(node_log_build, "_name", lambda: name)
     made = LibraryCache(tmp_path / "home" / ".cache" / "stepscope")
     yield made
     node_log_build.turn_off()
