@@ -48,9 +48,12 @@ def what_to_do(module: str, name: str, reasons: Mapping[str, str] | None = None)
     close = "" if instead else close_to(module, name)
     if close:
         return f"{close}. {listed}"
+    said = f"{instead or 'nothing it has is close'}. {listed}"
+    if "contrib" in (*module.split("."), name):
+        return f"{said}; TensorFlow 2 has no contrib either"
     return (
-        f"{instead or 'nothing it has is close'}. {listed}; where TensorFlow is installed, "
-        "`stepscope run --engine tensorflow` runs the program on it"
+        f"{said}; where TensorFlow is installed, `stepscope run --engine tensorflow` runs the "
+        "program on it"
     )
 
 
