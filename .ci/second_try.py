@@ -4,7 +4,7 @@
 
 OUTCOME is what `tests/session_outcome.py` wrote of the first run. Exit code 0: at most three tests
 failed, nothing else did, and each of them passes alone. They are defects all the same, and are
-named at the end. Else 1.
+named at the end. The test that a worker was at when it died is one that failed. Else 1.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def main(outcome: Path) -> int:
     for node in first["failed"]:
         say(f"Again, alone: {node}")
         (passed if passes_alone(node) else failed).append(node)
+    for crash in first["crashed"]:
+        say(f"{crash.upper()}: A DEFECT TO MEND NEXT")
     for node in failed:
         say(f"FAILED TWICE: {node}")
     for node in passed:
@@ -43,6 +45,8 @@ def hopeless(first: dict[str, Any]) -> str:
     """Why a second try would say nothing; "" where it would."""
     if first["broken"]:
         return "; ".join(first["broken"])
+    if len(first["crashed"]) > len(first["failed"]):
+        return "; ".join(first["crashed"])
     if first["exit"] != 1 or not first["failed"]:
         return f"pytest ended with {first['exit']} and {len(first['failed'])} failed tests"
     if len(first["failed"]) > MOST:

@@ -29,7 +29,9 @@ class SessionOutcome:
         self._passed: dict[str, None] = {}
         self._failed: dict[str, None] = {}
         self._broken: list[str] = []
-        """What went wrong besides tests: files that cannot be collected, workers that crashed."""
+        """What went wrong besides tests: files that cannot be collected."""
+        self._crashed: list[str] = []
+        """Workers that died; the test that each was at counts as failed."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -49,7 +51,7 @@ class SessionOutcome:
         """xdist: a worker has ended, with an error if it died."""
         if error:
             name = getattr(getattr(node, "gateway", None), "id", node)
-            self._broken.append(f"worker {name} crashed: {error}")
+            self._crashed.append(f"worker {name} crashed: {error}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
@@ -59,6 +61,7 @@ class SessionOutcome:
             "passed": passed,
             "failed": list(self._failed),
             "broken": self._broken,
+            "crashed": self._crashed,
         }
         part = self._path.with_suffix(".part")
         part.write_text(json.dumps(said))

@@ -147,8 +147,9 @@ def test_what_is_no_failure_of_a_test_is_not_tried_again(project, texts, how):
     assert "Again, alone" not in done.stdout
 
 
-def test_nor_is_a_worker_that_crashed(project):
+def test_the_test_that_a_worker_crashed_in_is_tried_again_and_both_are_named(project):
     done = project(SMALL, CRASH, options="-n 1 --dist loadfile")
-    assert done.returncode != 0, done.stdout
-    assert "No second try: worker gw0 crashed" in done.stdout
+    assert done.returncode == 0, done.stdout
+    assert "WORKER GW0 CRASHED" in done.stdout
+    assert "TEST_CRASH FAILED AND PASSED THE SECOND TIME: A DEFECT TO MEND NEXT" in done.stdout
     assert " passed in " in done.stdout
