@@ -99,7 +99,7 @@ def session(tests: Sequence[str], patience: float, before: Sequence[str] = ()) -
             found = json.loads(outcome.read_bytes())
         except FileNotFoundError:
             return [f"(the session did not come to its end: exit code {code})"]
-    wrong = [*found["failed"], *found["broken"]]
+    wrong = [*found["failed"], *found["broken"], *found["crashed"]]
     return wrong if wrong or code == 0 else [f"(pytest ended with exit code {code})"]
 
 
