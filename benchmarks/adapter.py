@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.engine import OPS, chain
 from benchmarks.harness import Result, at_most, clock, compare
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow.node_log_build import turn_off
+from stepscope.adapters.tensorflow.node_log.build import turn_off
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 

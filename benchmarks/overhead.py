@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.engine import OPS, chain
 from benchmarks.harness import Result, clock
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow.node_log_build import turn_off
+from stepscope.adapters.tensorflow.node_log.build import turn_off
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 
@@ -154,7 +154,7 @@ def keras_fit(rounds: int) -> dict[str, Position]:
     """Recorded steps of a fit beside those in between; a model has only one first one."""
     import tensorflow as tf
 
-    from stepscope.adapters.tensorflow.keras import TraceCallback
+    from stepscope.adapters.tensorflow.training.keras import TraceCallback
 
     class Steps(tf.keras.callbacks.Callback):  # type: ignore[misc]
         """Times each step, from the last callback before it to the first one after it."""

@@ -20,7 +20,7 @@ def TraceHook(
 
     TensorFlow's where the program has imported that, the embedded engine's otherwise. The arguments
     and what comes of them are the same; `stepscope.programs.trace_hook` and
-    `stepscope.adapters.tensorflow.hooks` describe them.
+    `stepscope.adapters.tensorflow.training.session_hook` describe them.
 
         estimator.train(input_fn, hooks=[stepscope.TraceHook("10:15", logdir=estimator.model_dir)])
     """

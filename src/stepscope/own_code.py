@@ -8,7 +8,7 @@ their files alone (TensorFlow does) are files needed, and those are the modules'
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator
 from pkgutil import iter_modules
 from types import FrameType, ModuleType, TracebackType
 
@@ -35,10 +35,20 @@ def files_of(package: ModuleType) -> frozenset[str]:
         for name, module in list(sys.modules.items())
         if is_own_module(name)
     }
-    for module in iter_modules(package.__path__):
-        spec = find_spec(f"{package.__name__}.{module.name}")
-        found.add(spec.origin if spec is not None else None)
+    found.update(_files_in(package.__path__, package.__name__))
     return frozenset(file for file in found if file is not None)
+
+
+def _files_in(folders: Iterable[str], name: str) -> Iterator[str | None]:
+    """The files of a package's modules and of the packages in it; none of them is loaded."""
+    for module in iter_modules(folders):
+        finder = module.module_finder
+        spec = finder.find_spec(f"{name}.{module.name}", None)
+        if spec is None:
+            continue
+        yield spec.origin
+        if spec.submodule_search_locations is not None:
+            yield from _files_in(spec.submodule_search_locations, spec.name)
 
 
 def without_ours(trace: TracebackType | None, *, raised: bool = True) -> TracebackType | None:

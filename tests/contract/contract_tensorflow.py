@@ -147,20 +147,21 @@ class Prepared(OnTensorFlow):
     """With our own executor, which logs what nodes do, in the place of the profiler."""
 
     def __init__(self) -> None:
-        from stepscope.adapters.tensorflow import node_log_build, prepare
+        from stepscope.adapters.tensorflow import prepare
+        from stepscope.adapters.tensorflow.node_log import build
 
         import_tensorflow()
         reason = prepare()
-        if reason == node_log_build.NO_COMPILER:
+        if reason == build.NO_COMPILER:
             pytest.skip(reason)
         assert not reason
         super().__init__()
 
     def finish(self) -> None:
-        from stepscope.adapters.tensorflow import node_log_build
+        from stepscope.adapters.tensorflow.node_log import build
 
         super().finish()
-        node_log_build.turn_off()
+        build.turn_off()
 
 
 class PreparedSession(Prepared, TensorFlowSession):

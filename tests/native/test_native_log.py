@@ -15,7 +15,7 @@ import pytest
 import stepscope
 
 HERE = Path(__file__).parent
-NATIVE = Path(stepscope.__file__).parent / "adapters" / "tensorflow" / "native"
+NATIVE = Path(stepscope.__file__).parent / "adapters" / "tensorflow" / "node_log" / "native"
 COMPILER = shutil.which("g++")
 ROUNDS = os.environ.get("STEPSCOPE_ROUNDS", "20")
 

@@ -35,9 +35,10 @@ def command(timeout_s: float) -> None:
         )
     for name, value in (("TF_CPP_MIN_LOG_LEVEL", "3"), ("TF_ENABLE_ONEDNN_OPTS", "0")):
         os.environ.setdefault(name, value)  # TensorFlow has much to say when it is imported
-    from stepscope.adapters.tensorflow import node_log_build, versions
+    from stepscope.adapters.tensorflow import versions
+    from stepscope.adapters.tensorflow.node_log import build
 
-    prepared = node_log_build.make_ready(timeout_s)
+    prepared = build.make_ready(timeout_s)
     if prepared.problem:
         raise click.ClickException(f"traces stay with TensorFlow's profiler: {prepared.problem}")
     for odd in prepared.repaired:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from stepscope.adapters.tensorflow.scripts import ScriptRecorder
+    from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
     from stepscope.cli.program import Program
     from stepscope.cli.recorded_runs import Add, RecordedRuns
     from stepscope.metadata import RunMetadata
@@ -74,9 +74,9 @@ def choose(engine: str | None, program: Program, tf1: bool | None) -> ScriptEngi
     Nothing of the program is read for that: TensorFlow is used when the program imports it, in
     whichever of its modules. Where it is not installed, the embedded engine stands in its place.
     """
-    from stepscope.adapters.tensorflow import script_patches
+    from stepscope.adapters.tensorflow.script import patches
 
-    there = script_patches.installed()
+    there = patches.installed()
     if engine == "embedded" or (engine is None and not there):
         if tf1 is False:
             raise StepscopeError("--no-tf1: the embedded engine has TensorFlow 1's names only")
@@ -157,20 +157,20 @@ class TensorFlow(ScriptEngine):
         self._memory = False
 
     def follow_memory(self, limit_mb: int | None) -> None:
-        from stepscope.adapters.tensorflow.memory_events import set_environment
+        from stepscope.adapters.tensorflow.memory.memory_events import set_environment
 
         set_environment(limit_mb)
         self._memory = True
 
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
-        from stepscope.adapters.tensorflow import script_patches
-        from stepscope.adapters.tensorflow.scripts import ScriptRecorder
+        from stepscope.adapters.tensorflow.script import patches
+        from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
 
         @contextmanager
         def source(add: Any) -> Iterator[None]:
             recorder = ScriptRecorder(add, level, schedule, runs.limit, memory=self._memory)
             self._recorder = recorder
-            script_patches.install(
+            patches.install(
                 recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package
             )
             try:
@@ -182,7 +182,7 @@ class TensorFlow(ScriptEngine):
 
     def _as_tensorflow1(self) -> bool:
         """TensorFlow was imported: whether the program wants version 1's names."""
-        from stepscope.adapters.tensorflow.script_patches import is_library
+        from stepscope.adapters.tensorflow.script.patches import is_library
 
         if self._tf1 is None:
             program = self._program
@@ -193,11 +193,11 @@ class TensorFlow(ScriptEngine):
         return wanted
 
     def name(self, runs: RecordedRuns) -> str:
-        from stepscope.adapters.tensorflow import script_patches
+        from stepscope.adapters.tensorflow.script import patches
 
         kinds = {run.engine.removeprefix("tensorflow ") for _, run in runs.runs}
         shown = [kind for kind in ("session", "function", "eager", "server") if kind in kinds]
-        text = f"tensorflow {script_patches.version()}"
+        text = f"tensorflow {patches.version()}"
         if shown:
             text += f" ({', '.join(shown)})"
         if self._tf1:

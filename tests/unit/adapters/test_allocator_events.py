@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from stepscope.adapters.tensorflow.allocator_events import CPU, Ledger
+from stepscope.adapters.tensorflow.memory.allocator_events import CPU, Ledger
 from stepscope.metadata.xplane import XSpace
 
 START = 1_700_000_000_000_000_000

@@ -294,7 +294,7 @@ def test_runs_side_by_side_each_have_their_own_rows(session):
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_a_script_s_own_session_is_recorded_and_gets_what_it_asked_for(servers, graph, tf, level):
-    from stepscope.adapters.tensorflow.script_sessions import SessionCall
+    from stepscope.adapters.tensorflow.script.session_calls import SessionCall
 
     with tf.Session(servers.target, graph=graph) as session:
         session.run("init")

@@ -6,8 +6,9 @@ import pytest
 
 import stepscope
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow import capture, events, node_log
-from stepscope.adapters.tensorflow.profiler import SharedProfiler
+from stepscope.adapters.tensorflow.capture import capture, events
+from stepscope.adapters.tensorflow.capture.profiler import SharedProfiler
+from stepscope.adapters.tensorflow.node_log import log as node_log
 
 ENDLESS = 10**9
 IN_TIME = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE, timeout_in_ms=300)
@@ -112,7 +113,7 @@ def test_a_run_with_a_deadline_does_not_wait_until_an_earlier_one_is_read(call, 
 
 
 def test_a_record_too_large_to_be_read_is_declared(tensorflow, monkeypatch):
-    monkeypatch.setattr("stepscope.adapters.tensorflow.profiler.MOST_BYTES", 100)
+    monkeypatch.setattr("stepscope.adapters.tensorflow.capture.profiler.MOST_BYTES", 100)
     metadata = stepscope.RunMetadata()
     function = tensorflow.function(lambda x: x + 1)
     adapter.run(function, tensorflow.constant(1), run_metadata=metadata)

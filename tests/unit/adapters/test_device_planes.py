@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow import capture, profiler
+from stepscope.adapters.tensorflow.capture import capture, profiler
 from stepscope.export.timeline import Timeline
 from stepscope.metadata import RunMetadata
 from stepscope.metadata.xplane import XSpace

@@ -14,8 +14,8 @@ from output_shapes import shapes_of
 import stepscope
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow import node_log_build
-from stepscope.adapters.tensorflow.function_log import log_of_call
+from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
 from stepscope.options import RunOptions
 
 FULL = RunOptions(trace_level=RunOptions.FULL_TRACE)
@@ -69,7 +69,7 @@ def test_a_warm_call_has_what_the_profiler_shows_of_a_cold_one(tensorflow, compi
         model(x)
     logged = traced(model, x)
     short = traced(model, x, options=SOFTWARE)
-    node_log_build.turn_off()
+    build.turn_off()
     assert executed(logged) == executed(profiled)
     assert Counter(short.ops.name) == Counter(profiled.ops.name)
     ours, theirs = shapes_of(logged), shapes_of(profiled)
@@ -242,7 +242,7 @@ AUTOMATIC = """
     import tensorflow as tf
     import stepscope
     from stepscope.adapters import tensorflow as adapter
-    from stepscope.adapters.tensorflow.function_log import log_of_call
+    from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
 
     function = tf.function(lambda x: x * 2.0 + 1.0)
     options = stepscope.RunOptions(trace_level=3)
@@ -262,7 +262,7 @@ AUTOMATIC = """
 def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(AUTOMATIC)],
-        env=os.environ | {node_log_build.SWITCH: switch},
+        env=os.environ | {build.SWITCH: switch},
         capture_output=True, text=True, timeout=patient(100), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

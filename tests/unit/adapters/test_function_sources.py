@@ -13,7 +13,7 @@ def test_a_function_has_source_lines_and_so_have_its_errors(tensorflow: Any) -> 
     import tensorflow as tf
 
     from stepscope.adapters import tensorflow as adapter
-    from stepscope.adapters.tensorflow.memory_report import source_in
+    from stepscope.adapters.tensorflow.memory.report import source_in
 
     def inverse(x: Any) -> Any:
         return tf.linalg.inv(x, name="inv")
@@ -101,7 +101,7 @@ def test_inlined_calls_loops_and_branches_have_the_lines_that_made_them(
 def test_the_steps_of_a_keras_fit_have_lines(tensorflow: Any) -> None:
     import numpy as np
 
-    from stepscope.adapters.tensorflow.keras import TraceCallback
+    from stepscope.adapters.tensorflow.training.keras import TraceCallback
 
     keras = tensorflow.keras
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, "relu"),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def TraceCallback(tensorflow):
-    from stepscope.adapters.tensorflow.keras import TraceCallback
+    from stepscope.adapters.tensorflow.training.keras import TraceCallback
 
     return TraceCallback
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow import library_cache, node_log_build
-from stepscope.adapters.tensorflow.library_cache import Found, LibraryCache, OddCacheError
+from stepscope.adapters.tensorflow.node_log import build, library_cache
+from stepscope.adapters.tensorflow.node_log.library_cache import Found, LibraryCache, OddCacheError
 
 STEM = "node_log-2.21.0-0123456789abcdef"
 CONTENT = b"\x7fELF" + bytes(range(256)) * 40
@@ -183,7 +183,7 @@ def test_on_a_full_disk_nothing_is_left_behind(cache):
 INSTALLS = """
     import sys
     from pathlib import Path
-    from stepscope.adapters.tensorflow.library_cache import Found, LibraryCache
+    from stepscope.adapters.tensorflow.node_log.library_cache import Found, LibraryCache
 
     cache = LibraryCache(Path(sys.argv[1]))
     for i in range(40):
@@ -269,7 +269,7 @@ def test_a_user_without_a_home_is_told_so(monkeypatch, home):
 @pytest.fixture(scope="session")
 def library(compiled):
     """The content of the library for this TensorFlow."""
-    found = LibraryCache(library_cache.folder()).find(node_log_build._name())
+    found = LibraryCache(library_cache.folder()).find(build._name())
     return found.path.read_bytes()
 
 
@@ -278,17 +278,17 @@ def program(tensorflow, monkeypatch, tmp_path):
     """As when a program begins; gives its cache. What this process has loaded stays loaded."""
     adapter.Session(graph=tensorflow.Graph()).close()  # whatever a session imports is there
     for name in ("_in_use", "_looked"):
-        monkeypatch.setattr(node_log_build, name, False)
-    monkeypatch.delenv(node_log_build.SWITCH)
+        monkeypatch.setattr(build, name, False)
+    monkeypatch.delenv(build.SWITCH)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     reachable(tmp_path)
     # Another user may not be able to read this repository, which the name is made from.
-    name = node_log_build._name()
-    monkeypatch.setattr(node_log_build, "_name", lambda: name)
+    name = build._name()
+    monkeypatch.setattr(build, "_name", lambda: name)
     made = LibraryCache(tmp_path / "home" / ".cache" / "stepscope")
     yield made
-    node_log_build.turn_off()
+    build.turn_off()
 
 
 def sessions(tensorflow):
@@ -298,7 +298,7 @@ def sessions(tensorflow):
         for _ in range(2):
             with adapter.Session(graph=tensorflow.Graph()) as session:
                 assert not session._stepscope.logs_nodes
-    assert node_log_build.executor_type() == ""
+    assert build.executor_type() == ""
     assert all(warning.filename == __file__ for warning in said)
     return [str(warning.message) for warning in said]
 
@@ -324,7 +324,7 @@ def in_a_process(cache):
 @pytest.mark.parametrize("damage", ["", "cut"])
 def test_a_library_cut_short_ends_no_program(library, program, damage):
     program.make_private()
-    path = program.install(node_log_build._name(), library)
+    path = program.install(build._name(), library)
     if damage:
         os.truncate(path, 40_000)  # loading it, a process is killed by SIGBUS
     done = in_a_process(program)
@@ -335,7 +335,7 @@ def test_a_library_cut_short_ends_no_program(library, program, damage):
 
 def test_one_line_says_what_was_found_and_what_to_do(tensorflow, program):
     program.make_private()
-    path = program.install(node_log_build._name(), CONTENT)
+    path = program.install(build._name(), CONTENT)
     path.write_bytes(CONTENT[:-1])
     (said,) = sessions(tensorflow)
     assert "\n" not in said
@@ -346,25 +346,25 @@ def test_one_line_says_what_was_found_and_what_to_do(tensorflow, program):
 
 def test_nothing_is_said_where_it_is_switched_off(tensorflow, program, monkeypatch):
     program.make_private()
-    program.install(node_log_build._name(), CONTENT).write_bytes(b"damaged")
-    monkeypatch.setenv(node_log_build.SWITCH, "off")
+    program.install(build._name(), CONTENT).write_bytes(b"damaged")
+    monkeypatch.setenv(build.SWITCH, "off")
     assert sessions(tensorflow) == []
 
 
 def test_a_file_that_is_no_library_of_ours_is_said(tensorflow, program, monkeypatch):
     """Whole, and this user's own; but not what is to be loaded."""
-    monkeypatch.setattr(node_log_build, "_loaded", None)
+    monkeypatch.setattr(build, "_loaded", None)
     program.make_private()
-    program.install(node_log_build._name(), CONTENT)
+    program.install(build._name(), CONTENT)
     (said,) = sessions(tensorflow)
-    assert node_log_build._name() in said
+    assert build._name() in said
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason=node_log_build.NO_COMPILER)
+@pytest.mark.skipif(shutil.which("g++") is None, reason=build.NO_COMPILER)
 def test_a_library_that_lacks_a_function_is_said(tensorflow, program, monkeypatch, tmp_path):
-    monkeypatch.setattr(node_log_build, "_loaded", None)
+    monkeypatch.setattr(build, "_loaded", None)
     program.make_private()
-    program.install(node_log_build._name(), compiled_alone(tmp_path, "int x;"))
+    program.install(build._name(), compiled_alone(tmp_path, "int x;"))
     (said,) = sessions(tensorflow)
     assert "undefined symbol: stepscope_register" in said
 
@@ -384,7 +384,7 @@ def test_nothing_is_loaded_from_where_a_program_was_started(
     monkeypatch.setenv("XDG_CACHE_HOME", ".")
     planted = LibraryCache(tmp_path / "stepscope")
     planted.make_private()
-    planted.install(node_log_build._name(), CONTENT)
+    planted.install(build._name(), CONTENT)
     assert sessions(tensorflow) == []
 
 
@@ -396,7 +396,7 @@ def test_nothing_is_loaded_that_another_user_planted(tensorflow, program):
     ):
         path.chmod(bits)
     with acting_as(NOBODY):
-        planted = program.folder / f"{node_log_build._name()}.{library_cache._checksum(CONTENT)}.so"
+        planted = program.folder / f"{build._name()}.{library_cache._checksum(CONTENT)}.so"
         planted.write_bytes(CONTENT)
     (said,) = sessions(tensorflow)
     assert f"{program.folder} can be written to by others (mode 0777)" in said
@@ -414,7 +414,7 @@ def test_a_user_without_a_home_makes_sessions(tensorflow, program, monkeypatch):
 def test_a_user_in_anothers_home_makes_sessions(tensorflow, program):
     """As under `sudo -u` without -H, or in a container: in a home that they cannot read."""
     program.make_private()
-    program.install(node_log_build._name(), CONTENT)
+    program.install(build._name(), CONTENT)
     program.folder.parent.parent.chmod(0o700)
     with acting_as(NOBODY):
         (said,) = sessions(tensorflow)
@@ -426,7 +426,7 @@ def test_a_user_in_anothers_home_makes_sessions(tensorflow, program):
 def test_a_cache_that_belongs_to_root_is_not_its_users(tensorflow, program):
     """What `sudo stepscope prepare` leaves in a user's home: root's, and readable."""
     program.make_private()
-    path = program.install(node_log_build._name(), CONTENT)
+    path = program.install(build._name(), CONTENT)
     for place in (program.folder.parent, program.folder.parent.parent):
         os.chown(place, NOBODY, -1)
     program.folder.chmod(0o755)
@@ -470,7 +470,7 @@ def test_options_may_stand_behind_the_compiler(compiler, monkeypatch):
     monkeypatch.setenv("CXX", f"'{path}' -pipe '-DX=a b'")
     assert "called: -pipe,-DX=a b,-shared" in adapter.prepare()
     monkeypatch.setenv("CXX", "no-such-compiler -pipe")
-    assert adapter.prepare() == node_log_build.NO_COMPILER
+    assert adapter.prepare() == build.NO_COMPILER
     monkeypatch.setenv("CXX", "'")
     assert "No closing quotation" in adapter.prepare()
 
@@ -480,7 +480,7 @@ def test_prepare_repairs_and_says_what(library, program, compiler, capsys, odd, 
     from stepscope.cli.command_line import run_command_line
 
     program.make_private()
-    path = program.install(node_log_build._name(), library)
+    path = program.install(build._name(), library)
     if odd == "damaged":
         os.truncate(path, 40_000)
         said = f"Repaired: {path} is damaged"
@@ -494,13 +494,13 @@ def test_prepare_repairs_and_says_what(library, program, compiler, capsys, odd, 
     assert said in out
     assert out.count("Repaired") == 1
     assert "are traced by Stepscope's own executor from now on" in out
-    assert program.find(node_log_build._name()) == Found(path, "")
+    assert program.find(build._name()) == Found(path, "")
     assert mode(program.folder) == 0o700
     assert run_command_line(["prepare"]) == 0
     assert "Repaired" not in capsys.readouterr().out
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason=node_log_build.NO_COMPILER)
+@pytest.mark.skipif(shutil.which("g++") is None, reason=build.NO_COMPILER)
 def test_a_library_that_ends_its_process_is_never_kept(program, compiler, tmp_path):
     source = "#include <signal.h>\n__attribute__((constructor)) void f() { raise(SIGSEGV); }"
     compiled_alone(tmp_path, source)
@@ -511,9 +511,9 @@ def test_a_library_that_ends_its_process_is_never_kept(program, compiler, tmp_pa
 
 
 def test_another_build_of_one_version_has_a_library_of_its_own(tensorflow, monkeypatch, tmp_path):
-    here = node_log_build._name()
+    here = build._name()
     for binary in (b"\x7fELF built today", b"\x7fELF built again"):
         (tmp_path / "libtensorflow_framework.so.2").write_bytes(binary)
         monkeypatch.setattr(tensorflow.sysconfig, "get_lib", lambda: str(tmp_path))
-        assert node_log_build._name() != here
-        here = node_log_build._name()
+        assert build._name() != here
+        here = build._name()

@@ -11,7 +11,7 @@ from output_shapes import shapes_of
 import stepscope
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow import node_log_build
+from stepscope.adapters.tensorflow.node_log import build
 from stepscope.options import RunOptions
 
 FULL = RunOptions(trace_level=RunOptions.FULL_TRACE)
@@ -96,7 +96,7 @@ def test_a_warm_run_has_what_step_stats_of_tensorflow_have(tensorflow, session, 
 
 def test_without_it_a_run_has_the_same_ops(session, program):
     logged = traced(session, program, SOFTWARE)
-    node_log_build.turn_off()
+    build.turn_off()
     with adapter.Session(graph=program[0]) as other:
         assert not logs(other)
         profiled = traced(other, program, SOFTWARE)
@@ -134,7 +134,7 @@ def of_training(training):
 
 def test_a_training_step_is_the_same_as_in_a_cold_profile(training, prepared):
     logged = of_training(training)
-    node_log_build.turn_off()
+    build.turn_off()
     profiled = of_training(training)
     assert Counter(zip(logged.ops.name, logged.ops.op, logged.ops.device, strict=True)) == Counter(
         zip(profiled.ops.name, profiled.ops.op, profiled.ops.device, strict=True)
@@ -281,18 +281,18 @@ def test_the_executor_type_that_a_program_chose_stays(tensorflow, prepared, prog
 @pytest.fixture
 def not_built(tensorflow, monkeypatch, tmp_path):
     """As on a machine where nothing was ever built; gives the cache's folder."""
-    monkeypatch.setattr(node_log_build, "_loaded", None)
-    monkeypatch.setattr(node_log_build, "_in_use", False)
-    monkeypatch.setattr(node_log_build, "_looked", False)
-    monkeypatch.delenv(node_log_build.SWITCH)
+    monkeypatch.setattr(build, "_loaded", None)
+    monkeypatch.setattr(build, "_in_use", False)
+    monkeypatch.setattr(build, "_looked", False)
+    monkeypatch.delenv(build.SWITCH)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "stepscope"
 
 
 def test_without_a_compiler_it_is_said(not_built, monkeypatch):
     monkeypatch.setenv("CXX", str(not_built / "no-such-compiler"))
-    assert adapter.prepare() == node_log_build.NO_COMPILER
-    assert node_log_build.executor_type() == ""
+    assert adapter.prepare() == build.NO_COMPILER
+    assert build.executor_type() == ""
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def test_what_the_compiler_says_is_told_and_nothing_is_left_behind(compiler, not
     compiler("echo no such header; exit 1")
     assert adapter.prepare().endswith("no such header\n")
     assert list(not_built.iterdir()) == []
-    assert node_log_build.executor_type() == ""
+    assert build.executor_type() == ""
 
 
 def test_a_compiler_that_takes_too_long_is_stopped(compiler, not_built):
@@ -327,4 +327,4 @@ def test_a_library_that_cannot_be_loaded_is_not_kept(compiler, not_built):
     assert "of no use and not kept" in reason
     assert "file too short" in reason
     assert list(not_built.iterdir()) == []
-    assert node_log_build.executor_type() == ""
+    assert build.executor_type() == ""

@@ -22,15 +22,15 @@ SOFTWARE = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
 def traced_by(request: Any, tensorflow: Any) -> Any:
     """Both ways of tracing."""
     del tensorflow
-    from stepscope.adapters.tensorflow import node_log_build
+    from stepscope.adapters.tensorflow.node_log import build
 
-    node_log_build.turn_off()
+    build.turn_off()
     if request.param == "executor":
         problem = adapter.prepare()
         if problem:
             pytest.skip(problem)
     yield request.param
-    node_log_build.turn_off()
+    build.turn_off()
 
 
 def large_function(tf: Any) -> Any:
@@ -80,14 +80,15 @@ def test_instantiating_for_the_first_time_is_the_programs_own(tensorflow: Any) -
 
 
 def test_an_untraced_call_does_not_wait_for_our_executor(tensorflow: Any, monkeypatch: Any) -> None:
-    from stepscope.adapters.tensorflow import node_log_build, versions
+    from stepscope.adapters.tensorflow import versions
+    from stepscope.adapters.tensorflow.node_log import build
 
     if problem := adapter.prepare():
         pytest.skip(problem)
-    node_log_build.turn_off()
+    build.turn_off()
     # As in a program that only finds the executor on its machine.
-    monkeypatch.setattr(node_log_build, "_looked", False)
-    monkeypatch.delenv(node_log_build.SWITCH)
+    monkeypatch.setattr(build, "_looked", False)
+    monkeypatch.delenv(build.SWITCH)
     function, x = large_function(tensorflow), tensorflow.eye(4)
     function(x)
     instantiated: list[Any] = []
@@ -96,9 +97,9 @@ def test_an_untraced_call_does_not_wait_for_our_executor(tensorflow: Any, monkey
             stepscope.run(function, x, options=FULL, run_metadata=stepscope.RunMetadata())
             with versions.collecting_graphs(instantiated):
                 function(x)
-        assert node_log_build.executor_type()
+        assert build.executor_type()
     finally:
-        node_log_build.turn_off()
+        build.turn_off()
     # TensorFlow tells of the graphs that it instantiated.
     assert [len(found.function_graphs) for found in instantiated] == [0, 0]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 import stepscope
-from stepscope.adapters.tensorflow import profiler
-from stepscope.adapters.tensorflow.events import Profile
+from stepscope.adapters.tensorflow.capture import profiler
+from stepscope.adapters.tensorflow.capture.events import Profile
 from stepscope.metadata.xplane import Space, XSpace
 
 BASE = 1_700_000_000_000_000_000

@@ -16,7 +16,8 @@ WRONG = [
 @pytest.fixture(params=["hooks.TraceHook", "keras.TraceCallback"])
 def recorder(request, tensorflow):
     """The class of each recorder of loops."""
-    from stepscope.adapters.tensorflow import hooks, keras
+    from stepscope.adapters.tensorflow.training import keras
+    from stepscope.adapters.tensorflow.training import session_hook as hooks
 
     module, _, name = request.param.partition(".")
     return getattr({"hooks": hooks, "keras": keras}[module], name)

@@ -8,7 +8,7 @@ from stepscope.options import as_run_options
 
 @pytest.fixture
 def named(tf):
-    from stepscope.adapters.tensorflow.script_reports import naming_ours
+    from stepscope.adapters.tensorflow.script.reports import naming_ours
 
     return naming_ours(tf.RunOptions)
 
@@ -22,7 +22,7 @@ def test_options_of_tensorflows_are_tensorflows(named, tf):
 
 
 def test_our_names_travel_in_tensorflows_message(named, tf):
-    from stepscope.adapters.tensorflow.script_reports import asks_for_memory
+    from stepscope.adapters.tensorflow.script.reports import asks_for_memory
 
     made = named(report_allocations_on_oom=True, allocation_log_buffer_size=7, timeout_in_ms=5)
     assert isinstance(made, named)

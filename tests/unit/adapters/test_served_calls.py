@@ -11,8 +11,8 @@ import json
 import pytest
 from test_profile_decoding import BASE, Host, done, kernel, process
 
-from stepscope.adapters.tensorflow import script_served
-from stepscope.adapters.tensorflow.profiler import Batch
+from stepscope.adapters.tensorflow.capture.profiler import Batch
+from stepscope.adapters.tensorflow.script import served
 from stepscope.analysis import WorkerRuns, network, workers_at
 from stepscope.metadata import RunMetadata
 
@@ -78,7 +78,7 @@ def recorded(tmp_path):
         batch = Batch(None, "", level_raised=True)
         batch.data = host.space.SerializeToString()
         given = []
-        script_served._Served(given.append).hand_over(batch, (BASE, BASE + END))
+        served._Served(given.append).hand_over(batch, (BASE, BASE + END))
         folder = tmp_path / "tasks" / task.replace(":", "")
         for number, recording in enumerate(given):
             metadata = RunMetadata()
@@ -112,5 +112,5 @@ def test_a_receive_whose_end_nobody_saw_says_nothing_of_clocks(recorded):
 
 def test_a_call_with_such_an_op_says_that_it_was_cut_however_long_the_window_was_silent(recorded):
     whole, cut = recorded("worker:0", worker())
-    assert script_served._CUT in cut
-    assert script_served._CUT not in whole
+    assert served._CUT in cut
+    assert served._CUT not in whole

@@ -21,7 +21,7 @@ from stepscope.scheduling import Action, every, parse_steps, schedule
 
 @pytest.fixture(scope="module")
 def TraceHook(tensorflow):
-    from stepscope.adapters.tensorflow.hooks import TraceHook
+    from stepscope.adapters.tensorflow.training.session_hook import TraceHook
 
     return TraceHook
 
@@ -453,7 +453,7 @@ ESTIMATOR = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-from stepscope.adapters.tensorflow.hooks import TraceHook
+from stepscope.adapters.tensorflow.training.session_hook import TraceHook
 from stepscope.scheduling import every
 
 v1, folder = tf.compat.v1, sys.argv[1]

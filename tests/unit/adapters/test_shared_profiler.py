@@ -8,7 +8,7 @@ import pytest
 import stepscope
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow import profiler
+from stepscope.adapters.tensorflow.capture import profiler
 from stepscope.metadata.xplane import XSpace
 
 

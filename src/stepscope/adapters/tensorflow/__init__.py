@@ -5,11 +5,11 @@ Importing this package does not import TensorFlow; the first call of anything in
 
 from typing import Any
 
-from stepscope.adapters.tensorflow.function import observe, run
-from stepscope.adapters.tensorflow.memory_events import enable_memory_events
-from stepscope.adapters.tensorflow.node_log_build import prepare
-from stepscope.adapters.tensorflow.python_ops import annotate
-from stepscope.adapters.tensorflow.targets import SESSION_TARGETS
+from stepscope.adapters.tensorflow.capture.python_ops import annotate
+from stepscope.adapters.tensorflow.memory.memory_events import enable_memory_events
+from stepscope.adapters.tensorflow.node_log.build import prepare
+from stepscope.adapters.tensorflow.runs.function import observe, run
+from stepscope.adapters.tensorflow.runs.targets import SESSION_TARGETS
 
 __all__ = [
     "SESSION_TARGETS", "Session", "TraceHook", "annotate", "enable_memory_events", "observe",
@@ -19,11 +19,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Session":
-        from stepscope.adapters.tensorflow.session import Session
+        from stepscope.adapters.tensorflow.runs.session import Session
 
         return Session
     if name == "TraceHook":
-        from stepscope.adapters.tensorflow.hooks import TraceHook
+        from stepscope.adapters.tensorflow.training.session_hook import TraceHook
 
         return TraceHook
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

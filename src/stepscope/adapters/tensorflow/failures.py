@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope import errors
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.graphs import runs_python
+from stepscope.adapters.tensorflow.capture.graphs import runs_python
 from stepscope.metadata import InFlight, Loss, Status
 
 _lock = threading.Lock()

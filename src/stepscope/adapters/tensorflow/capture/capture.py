@@ -1,0 +1,510 @@
+"""One traced run: profiled, marked, and turned into columns when somebody looks."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
+from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
+from stepscope.adapters.tensorflow.capture.liveness import lowered_nodes, silent_op
+from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
+from stepscope.adapters.tensorflow.capture.steps import Described
+from stepscope.adapters.tensorflow.capture.tensors import output_tensors
+from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog, dropped_from
+from stepscope.metadata import Loss, OpColumns, Overhead
+
+clock = time.perf_counter_ns
+LOCAL_CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
+_EVENT_NS: Final = 240
+"""What one event costs the run, about: measured as dilation of warm runs of a thousand ops."""
+_EVENTS_PER_ROW: Final = 3
+_numbers = itertools.count(1)
+
+Nodes = Mapping[str, NodeInfo]
+FindNodes = Callable[[], Nodes]
+_NO_ROWS: Final[tuple[tuple[Any, ...], ...]] = ((),) * len(Row._fields)
+_IN_TIME: Final = itemgetter(2, 3)
+"""Sorts rows by start and end."""
+
+
+_INSIDE_ANOTHER: Final = (
+    "this run lies inside another traced run of its thread: what it did can be read once that ended"
+)
+
+
+_CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
+_TOO_MANY: Final = "the run had more of them than are kept"
+_PROFILER_TAKEN: Final = "the profiler is in use by the program itself"
+_STILL_READ: Final = (
+    "the profiler was still being read for an earlier run, and this one, which has a deadline, did "
+    "not wait for it"
+)
+
+
+class _OpenCaptures(threading.local):
+    """The captures this thread is inside of."""
+
+    def __init__(self) -> None:
+        self.stack: list[Capture] = []
+
+    def innermost(self) -> Capture | None:
+        return self.stack[-1] if self.stack else None
+
+
+_open_captures = _OpenCaptures()
+
+
+class Capture:
+    """The recording of one run. Use as a context manager around it, on the thread that runs it.
+
+    Leaving waits for the data of all runs that were profiled together (see `profiler`), except
+    where the run is out of time: then nothing is read before somebody looks. What the nodes of its
+    graphs did comes from a log of the executor's, where there is one, else from the profiler; all
+    else from the profiler.
+    """
+
+    def __init__(self, level: int, log: NodeLog | None = None, *, every_event: bool = True) -> None:
+        """With a log, and without `every_event`, the run is not profiled: the log has it all."""
+        self.level = level
+        self.log = log if level else None
+        self._every_event = every_event or log is None
+        self._logged: bytes | LoggedNodes | None = None
+        self.mark = f"{MARK}{next(_numbers)}"
+        self.batch: Batch | None = None
+        self.losses: list[Loss] = []
+        self.eager_outputs: list[tuple[str, list[Described]]] = []
+        """At full level, the outputs of eager ops in order: (op type, descriptions)."""
+        self.patience_s: float | None = None
+        """How long it may wait for its turn; without one it is not profiled. None is for ever."""
+        self.out_of_time = False
+        """Whether whoever runs it wants control back: set before leaving."""
+        self.profiler_taken = False
+        """Whether the profiler is the program's own."""
+        self.truncated = False
+        """Whether what came last is not in the record, because there was too much before it."""
+        self._data_to_come = self._to_be_judged = False
+        self.noting_ns = 0
+        """How long eager ops of the run waited until they were noted."""
+        self.first_calls: list[versions.FirstCall] = []
+        self.functions_before = versions.RegisteredFunctions() if level else None
+        self._span: Any = None
+        self.asked = clock()
+        """When the caller began to wait for us."""
+        self.over_at = 0
+        """When the caller had control again; 0 as long as it has not."""
+        self.entered = 0
+        self.started = 0
+        self.ended = 0
+        self.left = 0
+        self.thread = 0
+        self.thread_name = ""
+        self.abandoned = False
+        self.nested = False
+        """Whether this thread was being recorded already: the data come when the outer run ends."""
+        self.failed = False
+        """Whether the run ended early: executions that did not come to their end are left out."""
+        self.failed_eager_op = ""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Capture:
+        self.entered = clock()
+        self.thread = threading.get_native_id()
+        self.thread_name = threading.current_thread().name
+        if self.level:
+            outer = _open_captures.innermost()
+            self.nested = outer is not None
+            if outer is not None:
+                self.batch = outer.batch
+            elif self._every_event:
+                self.batch = self._enter_profiler()
+            _open_captures.stack.append(self)
+            if self.batch is not None:
+                self._span = versions.trace_me(self.mark)
+                self._span.__enter__()
+        if self.log is not None:
+            self.log.enter()
+        self.noting_ns = -versions.noting.ns
+        self.started = clock()
+        return self
+
+    def _enter_profiler(self) -> Batch | None:
+        try:
+            batch = shared.enter(self.patience_s)
+            reason = _PROFILER_TAKEN
+            self.profiler_taken = batch is None
+        except TimeoutError:
+            batch, reason = None, _STILL_READ
+        if batch is None:
+            what = "op executions" if self.log is None else "annotations, input pipelines"
+            self.losses.append(Loss(what, 0, reason))
+        return batch
+
+    def abandon(self) -> None:
+        """The run goes on and is not waited for: take what it did up to now. From any thread."""
+        with self._lock:
+            if self.abandoned or self.left:
+                return
+            self.abandoned = True
+            self.ended = clock()
+            self._take_log()
+            self._data_to_come = self._to_be_judged = self.batch is not None
+        if self.batch is not None:
+            shared.leave(self.batch, wait=False)
+        self.left = clock()
+
+    def __exit__(self, *_exc: object) -> None:
+        ended = clock()
+        self.noting_ns += versions.noting.ns
+        if self.log is not None:
+            self.log.leave()
+        with self._lock:
+            if not self.abandoned:
+                self.ended = self.left = ended
+                profiled = self.batch is not None and not self.nested
+                self._data_to_come = self._to_be_judged = profiled
+                if not self.out_of_time:
+                    self._take_log()
+            if self.log is not None and (self.abandoned or not self.out_of_time):
+                self.log.release()
+            if self.abandoned:
+                return
+        if self.level:
+            _open_captures.stack.remove(self)
+        if self._span is not None:
+            self._span.__exit__(None, None, None)
+        if self.nested:
+            if self.log is None:
+                self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
+        elif self.batch is not None:
+            shared.leave(self.batch, wait=not self.out_of_time)
+            if not self.out_of_time:
+                self.finish()
+        self.left = clock()
+
+    def finish(self) -> None:
+        """Take what leaving left to be taken later. To be called before `losses` are looked at."""
+        self.logged()
+        with self._lock:
+            to_be_judged, self._to_be_judged = self._to_be_judged, False
+        if self.batch is not None and to_be_judged:
+            self.batch.done.wait()
+            self._note_problems(self.batch)
+
+    def _take_log(self) -> None:
+        data = self.log.read() if self.log is not None else None
+        if data is not None:
+            self._logged = data
+            dropped = dropped_from(data)
+            if dropped:
+                self.truncated = True
+                self.losses.append(Loss("op executions", dropped, _TOO_MANY))
+
+    def _note_problems(self, batch: Batch) -> None:
+        what = "op executions" if self.log is None else "annotations, input pipelines"
+        if batch.cut and batch.decoded(Profile).of_run(self.mark) is None:
+            self.losses.append(Loss(what, 0, _CUT))
+        if batch.problem:
+            self.truncated = True
+            self.losses.append(Loss(what, 0, batch.problem))
+        elif self._every_event and not batch.level_raised:
+            self.losses.append(
+                Loss(
+                    "executions of cheap ops",
+                    0,
+                    "too cheap for the profiler's level, which could not be raised",
+                )
+            )
+
+    # -- decoding ------------------------------------------------------------------------------
+
+    def profile(self) -> Profile:
+        if self.batch is None:
+            return Profile(b"")
+        if self._data_to_come:
+            self.batch.done.wait()
+        elif not self.batch.done.is_set():
+            return Profile(b"")
+        decoded: Profile = self.batch.decoded(Profile)
+        return decoded
+
+    def marked(self) -> Marked | None:
+        return self.profile().of_run(self.mark)
+
+    def logged(self) -> LoggedNodes | None:
+        """What the executor noted; None where there is no log."""
+        with self._lock:
+            if self._logged is None and self.log is not None and self.out_of_time and self.left:
+                self._take_log()
+                self.log.release()
+            if isinstance(self._logged, bytes):
+                self._logged = LoggedNodes(self._logged)
+            return self._logged
+
+    def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
+        """Everything the run executed, in order of time; `nodes` is what is known of its graph."""
+        rows = self._begun(nodes)
+        if not self.failed:
+            return rows
+        for place in range(len(rows) - 1, -1, -1):
+            if rows[place].name == self.failed_eager_op:
+                del rows[place]
+                break
+        unfinished = set(self.unfinished())
+        return [row for row in rows if row not in unfinished]
+
+    def _begun(self, nodes: Nodes) -> list[Row]:
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        logged = self.logged()
+        if marked is None:
+            if logged is not None:
+                return sorted(logged.ended, key=_IN_TIME)
+            left_open = self.abandoned or (self.batch is not None and self.batch.cut)
+            return self._unmarked_rows(profile, nodes) if left_open else []
+        if logged is not None:
+            executed = logged.with_others(profile, marked.steps)
+        else:
+            executed = profile.rows_of(marked.steps, nodes)
+        rows = [*marked.eager, *executed, *marked.spans]
+        if profile.is_alone(marked):
+            # Nobody else was profiled: what no run started (input pipelines, devices) is ours.
+            claimed = set(marked.steps)
+            rows += [
+                row
+                for row in profile.rows_of(list(profile.pipelines(claimed)))
+                if marked.start_ns <= row.start_ns <= marked.end_ns
+            ]
+            rows += profile.device_rows
+        rows.sort(key=_IN_TIME)
+        return rows
+
+    def _unmarked_rows(self, profile: Profile, nodes: Nodes) -> list[Row]:
+        """The rows of a run whose mark is still open: of the steps that no other run started."""
+        rows = list(profile.rows_of(self._steps(profile), nodes))
+        return sorted(rows, key=_IN_TIME)
+
+    def _steps(self, profile: Profile) -> list[int]:
+        marked = profile.of_run(self.mark)
+        if marked is not None:
+            return marked.steps
+        claimed = {step for other in profile.marked.values() for step in other.steps}
+        return list(profile.unclaimed(claimed))
+
+    def eager_types(self) -> set[str]:
+        """The types, which are also the names, of the ops that were called one by one."""
+        marked = self.marked()
+        return {row.name for row in marked.eager} if marked is not None else set()
+
+    def step_names(self) -> list[set[str]]:
+        """The nodes that ran in each function or graph that the run executed.
+
+        A log does not tell one from another: of a run with one they come as one.
+        """
+        logged = self.logged()
+        if logged is not None:
+            return [{row.name for row in logged.ended}] if logged.ended else []
+        profile = self.profile()
+        return [names for names in profile.names_in(self._steps(profile)) if names]
+
+    def done(self) -> set[str]:
+        """The nodes that came to their end."""
+        logged = self.logged()
+        if logged is not None:
+            return logged.done
+        profile = self.profile()
+        return profile.done_in(self._steps(profile))
+
+    def unfinished(self) -> list[Row]:
+        """The executions that began and did not come to their end."""
+        logged = self.logged()
+        if logged is not None:
+            return logged.unfinished
+        profile = self.profile()
+        if not profile.saw_executor_marks:
+            return []
+        return profile.unfinished_in(self._steps(profile))
+
+    def cut_off(self, nodes: Nodes = NO_NODES) -> list[Loss]:
+        """What is lost of a run that went well as the profiler was stopped right behind it."""
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        if self.failed or marked is None or self.logged() is not None:
+            return []
+        lost = profile.cut_off_in(marked.steps, nodes)
+        if not lost:
+            return []
+        reason = (
+            "the profiler was stopped before threads had left them, though they were done (or they "
+            f"were not executed): {', '.join(lost)}; what they called may be missing with them"
+        )
+        return [Loss("op executions", len(lost), reason)]
+
+    def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
+        """The run as columns; `find_nodes` says what is known of the nodes of its graphs."""
+        profile = self.profile()
+        nodes = find_nodes()
+        rows = self.rows(nodes)
+        columns = zip(*rows, strict=True) if rows else _NO_ROWS
+        names, said, starts, ends, lines, _, devices, ready, _ = columns
+        known = [nodes.get(name) for name in names] if nodes else [None] * len(names)
+        ops = _op_types(names, said, known)
+        numbers, thread_names = self._threads(profile)
+        full = self.level >= 3
+        return OpColumns.build(
+            name=names,
+            op=ops,
+            device=[
+                device or (info.device if info is not None else "") or LOCAL_CPU
+                for device, info in zip(devices, known, strict=True)
+            ],
+            label=[
+                f"{name} = {op}()" if info is None else f"{name} = {info.call}"
+                for name, op, info in zip(names, ops, known, strict=True)
+            ],
+            thread=[numbers.get(line, 0) for line in lines],
+            scheduled_ns=np.minimum(
+                ready if all(ready) else _ready_times(names, starts, ends, known), starts
+            ),
+            start_ns=starts,
+            end_ns=ends,
+            step=step_id,
+            thread_names=thread_names,
+            tensors=output_tensors(rows, nodes, self._eager_descriptions(rows)) if full else None,
+        )
+
+    def _threads(self, profile: Profile) -> tuple[dict[int, int], dict[int, str]]:
+        """Thread numbers by line, and their names; the caller's own number is the system's."""
+        marked = profile.of_run(self.mark)
+        names: dict[int, str] = {self.thread: self.thread_name}
+        numbers: dict[int, int] = {}
+        for line, name in profile.line_names.items():
+            if marked is not None and line == marked.line:
+                numbers[line] = self.thread
+            else:
+                numbers[line] = line + 1
+                names[line + 1] = name.partition("/")[0]
+        logged = self.logged()
+        if logged is not None:
+            lines = {thread: line for line, thread in profile.line_threads.items()}
+            for thread, (known_as, name) in logged.threads.items():
+                numbers[-thread] = thread
+                names[thread] = names.get(thread, name)
+                if known_as in lines and numbers[lines[known_as]] != thread:
+                    del names[numbers[lines[known_as]]]
+                    numbers[lines[known_as]] = thread
+        return numbers, names
+
+    def _eager_descriptions(self, rows: Sequence[Row]) -> dict[int, list[Described]]:
+        marked = self.marked()
+        if marked is None or not self.eager_outputs:
+            return {}
+        eager = {id(row) for row in marked.eager}
+        found: dict[int, list[Described]] = {}
+        waiting: dict[str, deque[list[Described]]] = {}
+        for op, described in self.eager_outputs:
+            waiting.setdefault(op, deque()).append(described)
+        for i, row in enumerate(rows):
+            if id(row) in eager and waiting.get(row.op):
+                found[i] = waiting[row.op].popleft()
+        return found
+
+    # -- what it cost --------------------------------------------------------------------------
+
+    def over(self) -> None:
+        """The caller has control again: what it waited for is known from now on."""
+        self.over_at = self.over_at or clock()
+
+    def overhead(self) -> Overhead:
+        """All that the caller waited for because the run was recorded.
+
+        Before and after the run that is measured, up to `over` or, where nobody has said it yet, up
+        to now: a file that is written before the caller has control again has what came before it.
+        Inside the run it is estimated (`slowed_ns`).
+        """
+        return self.overhead_with(self.slowed_ns()) if self.level else Overhead()
+
+    def overhead_with(self, during: int) -> Overhead:
+        """The same where it is known otherwise how much longer the run itself took."""
+        cost = self.waited_ns() + during
+        return Overhead(cost, cost / max(1, self.ended - self.started - during))
+
+    def waited_ns(self) -> int:
+        """What the caller waited for before and after the run itself."""
+        return (self.started - self.asked) + ((self.over_at or clock()) - self.ended)
+
+    def slowed_ns(self) -> int:
+        """How much longer the run itself took: for events and notes, and to instantiate again."""
+        if not self.level:
+            return 0
+        rows = self.rows()
+        instantiating = self._instantiating_ns(rows)
+        most = (self.ended - self.started - instantiating) * 9 // 10
+        return instantiating + max(0, min(max(0, self.noting_ns) + self._events_ns(rows), most))
+
+    def _events_ns(self, rows: Sequence[Row]) -> int:
+        profile = self.profile()
+        marked = profile.of_run(self.mark)
+        if marked is not None and profile.is_alone(marked):
+            events = profile.host_events
+        else:
+            events = _EVENTS_PER_ROW * len(rows)
+        logged = self.logged()
+        if logged is None:
+            return events * _EVENT_NS
+        others = events if self.batch is not None and self.batch.level_raised else 0
+        return others * _EVENT_NS + len(logged.ended) * RECORD_NS
+
+    def _instantiating_ns(self, rows: Sequence[Row]) -> int:
+        """How long functions were instantiated that were ready but for the way we call them.
+
+        That is from the call, the first of its kind, to the first op. A function that was traced in
+        this very run would have been instantiated without us as well.
+        """
+        spent = 0
+        for call in self.first_calls:
+            starts = [row.start_ns for row in rows if call.began_ns <= row.start_ns]
+            first = min(starts, default=call.ended_ns)
+            if self.functions_before is not None and call.function in self.functions_before:
+                spent += min(first, call.ended_ns) - call.began_ns
+        return spent
+
+
+def _op_types(
+    names: Sequence[str], ops: Sequence[str], known: Sequence[NodeInfo | None]
+) -> Sequence[str]:
+    """The op types, also of executions whose events do not say it."""
+    if all(ops):
+        return ops
+    lowered = lowered_nodes(names)
+    return [
+        op or (info.op if info is not None else silent_op(name, lowered))
+        for name, op, info in zip(names, ops, known, strict=True)
+    ]
+
+
+def _ready_times(
+    names: Sequence[str], starts: Sequence[int], ends: Sequence[int],
+    known: Sequence[NodeInfo | None],
+) -> Sequence[int]:  # fmt: skip
+    """When each execution had its inputs: the end of the last of them, as far as it is known."""
+    ended: dict[str, int] = {}
+    ready = []
+    for name, start, end, info in zip(names, starts, ends, known, strict=True):
+        latest = 0
+        if info is not None:
+            for source, _ in info.inputs:
+                latest = max(latest, ended.get(source, 0))
+            for source in info.controls:
+                latest = max(latest, ended.get(source, 0))
+        ready.append(latest or start)
+        ended[name] = end
+    return ready

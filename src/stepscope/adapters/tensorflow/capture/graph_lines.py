@@ -1,0 +1,128 @@
+"""The user's source lines of the nodes that a run executed.
+
+TensorFlow keeps the frames that made each op of a graph, also of the graphs of functions that it
+calls. Of the graph as executed it keeps nothing: there, calls are inlined
+(`StatefulPartitionedCall/dense/MatMul`), loops and conditionals lowered (`while/body/_9/add`,
+`while/merge/_20`), arguments renamed, and optimizers put in ops of their own. So each executed name
+is traced back to an op as it was written:
+
+1. the op of that name, where a call's ops are named after the call;
+2. the op that an optimizer made it from, by the name it gave it;
+3. the op whose name its own begins with: what a loop was lowered to is of the loop's line;
+4. an argument or a result: the op that stands for it in the function's graph.
+
+What none of it explains has no line, and `missing_lines` counts it.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user
+from stepscope.adapters.tensorflow.capture.steps import ANNOTATION, FIRST_NODE
+from stepscope.analysis._coverage_executed import path_of, sources_of_name
+from stepscope.metadata import Loss
+
+__all__ = ["executed_lines", "missing_lines", "written_lines"]
+
+_BRANCHES: Final = {"then_branch": "then", "else_branch": "else", "cond": "cond", "body": "body"}
+"""By the attribute that names a function, what lowering calls the part that it becomes."""
+_FED: Final = re.compile(r"_(?:arg|retval)_(.+)_\d+_\d+\Z")
+_RESULT: Final = re.compile(r"(?:_retval)?_RetVal\Z")
+_NUMBER: Final = re.compile(r"_\d+\Z")
+"""What a node gets whose name is that of a result as well."""
+_BOUNDARY: Final = "Func/"
+"""What inlining puts before the names of a call's inputs and outputs."""
+_DEEPEST: Final = 20
+_MADE_BY_NO_LINE: Final = frozenset({FIRST_NODE, "_SINK"})
+_known: weakref.WeakKeyDictionary[Any, tuple[int, dict[str, str]]] = weakref.WeakKeyDictionary()
+"""By graph, the lines of its ops when it had that version."""
+
+
+def written_lines(graph: Any) -> dict[str, str]:
+    """`file:line` of the user's code per op of a TensorFlow graph, where TensorFlow knows it.
+
+    Ops of functions that it calls are there under the names that they have once inlined, without
+    the numbers that lowering adds: `call/add`, `while/body/add`.
+    """
+    found: dict[str, str] = {}
+    for path, lines in _opened(graph):
+        for name, line in lines.items():
+            found.setdefault(path + name, line)
+    return found
+
+
+def _opened(graph: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, str]]]:
+    """The graph and those of the functions it calls, with what their ops' names begin with."""
+    yield path, _lines_in(graph)
+    functions = getattr(graph, "_functions", None)
+    if not functions or depth == _DEEPEST:
+        return
+    for op in graph.get_operations():
+        for part, name in versions.functions_called_by(op):
+            called = getattr(functions.get(name), "graph", None)
+            if called is not None:
+                inside = f"{path}{op.name}/" + (f"{_BRANCHES.get(part, part)}/" if part else "")
+                yield from _opened(called, inside, depth + 1)
+
+
+def _lines_in(graph: Any) -> dict[str, str]:
+    version, lines = _known.get(graph, (-1, {}))
+    if version != graph.version:
+        version, lines = graph.version, {}
+        for op in graph.get_operations():
+            frames = list(op.traceback or ())
+            line = innermost_of_user((f.filename, f.lineno) for f in reversed(frames))
+            if line:
+                lines[op.name] = line
+        _known[graph] = version, lines
+    return lines
+
+
+def executed_lines(
+    written: Mapping[str, str], executed: Iterable[str], interface: Mapping[str, str]
+) -> dict[str, str]:
+    """The lines of executed nodes that are not under their own names in `written`.
+
+    `interface` has the op of a function's graph by the name of each argument and result.
+    """
+    found = {}
+    for name in executed:
+        if name not in written:
+            line = _line_of(name, written, interface)
+            if line:
+                found[name] = line
+    return found
+
+
+def _line_of(name: str, written: Mapping[str, str], interface: Mapping[str, str]) -> str:
+    if (fed := _FED.match(name)) is not None:
+        return written.get(fed.group(1), "")
+    path = path_of(name).removeprefix(_BOUNDARY)
+    for candidate in (path, *sources_of_name(path)):
+        if candidate in written:
+            return written[candidate]
+    for renamed in (_RESULT, _NUMBER):
+        known = interface.get(renamed.sub("", name))
+        if known is not None:
+            return written.get(known, "")
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        if path in written:
+            return written[path]
+    return ""
+
+
+def missing_lines(
+    executed: Iterable[tuple[str, str]], lines: Mapping[str, str], why: str
+) -> list[Loss]:
+    """That executions (name, op type) have no line, if there are any; what no line made is none."""
+    count = sum(
+        name not in lines and name not in _MADE_BY_NO_LINE and op != ANNOTATION
+        for name, op in executed
+    )
+    return [Loss("source lines", count, why)] if count else []

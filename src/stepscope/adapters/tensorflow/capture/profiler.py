@@ -1,0 +1,187 @@
+"""One profiler for the process, shared by all traced runs.
+
+TensorFlow has a single profiler session, and its data exist only once it is stopped. So runs that
+overlap form a *batch*: the first one starts the profiler, and when all of them are done it is
+stopped and each gets the batch's data.
+
+Guarantees.
+- A batch takes no more runs once one of its runs is done: whoever waits for data waits at most for
+  the runs that were already under way. A run that comes then waits for the next batch.
+- Nobody waits for ever: a run may itself wait for what another one does next (a queue), so after
+  `PATIENCE_S` the batch is *cut*: its data are taken as they are, and a run still under way says
+  that it was recorded only up to then.
+- `Batch.data` is set before `leave` returns, or, for a run that has no time to wait, once
+  `Batch.done` is; it is the XSpace as bytes, decoded by whoever looks. Reading takes far longer
+  than recording did: a run that is out of time leaves it to a thread which the process ends after.
+- Of a profile of more than `MOST_BYTES` nothing is kept but that it was too large.
+- The recorder's level is raised after every start, so that cheap ops of a warm program are seen.
+- Where the profiler is somebody else's (the program profiles itself), `enter` gives None at once,
+  and the caller says so in its metadata.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import Any, Final
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.events import CLOCK, CLOCK_STAT
+from stepscope.adapters.tensorflow.capture.quiet_log import quiet
+from stepscope.adapters.tensorflow.memory.allocator_events import MemoryProfile, ledger
+
+LEVEL: Final = 3
+"""High enough for every kernel, however cheap, and for what the executor did between them."""
+_HOST_TRACER: Final = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 1}
+_SETTLE_S: Final = 0.0001
+PATIENCE_S: Final = 2.0
+MOST_BYTES: Final = 1 << 28
+"""Some seven million events; taken apart they need ten times that."""
+_TOO_LARGE: Final = (
+    "the profiler's record of {size:,} bytes is larger than what is read of one "
+    f"({MOST_BYTES:,} bytes)"
+)
+_folders = itertools.count(1)
+
+
+class Batch:
+    """Runs that were profiled together."""
+
+    __slots__ = (
+        "_decode_lock", "_decoded", "cut", "data", "done", "folder", "level_raised", "memory",
+        "problem", "running", "session", "share_ns", "stop_ns",
+    )  # fmt: skip
+
+    def __init__(self, session: Any, folder: str, *, level_raised: bool) -> None:
+        self.session = session
+        self.folder = folder
+        self.level_raised = level_raised
+        self.running = 0
+        self.cut = False
+        self.data = b""
+        self.memory: MemoryProfile | None = None
+        """What the allocator did, where it tells."""
+        self.problem = ""
+        self.stop_ns = 0
+        """How long stopping and exporting took."""
+        self.share_ns = 0
+        """What reading the data cost each of several runs that did not wait for it themselves."""
+        self.done = threading.Event()
+        self._decoded: Any = None
+        self._decode_lock = threading.Lock()
+
+    def decoded(self, decode: Any) -> Any:
+        """What `decode(data)` gives, made once for all runs of the batch."""
+        with self._decode_lock:
+            if self._decoded is None:
+                self._decoded = decode(self.data)
+            return self._decoded
+
+
+class SharedProfiler:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._batch: Batch | None = None
+        self._closing = False
+        self._level: versions.TraceLevel | None = None
+
+    def enter(self, patience_s: float | None = None) -> Batch | None:
+        """Be profiled from now on; None where the profiler is somebody else's.
+
+        A `TimeoutError` if it is being read for earlier runs, for longer than the patience.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._closing, patience_s):
+                raise TimeoutError
+            if self._batch is None:
+                batch = self._start()
+                if batch is None:
+                    return None
+                self._batch = batch
+            self._batch.running += 1
+            return self._batch
+
+    def leave(self, batch: Batch, *, wait: bool = True) -> None:
+        """The run is done: wait until the batch's data are there, or have another thread wait."""
+        with self._changed:
+            batch.running -= 1
+            if self._batch is not batch:
+                mine = False
+            else:
+                self._closing = True
+                mine = batch.running == 0
+                if mine:
+                    self._batch = None
+        if wait:
+            self._finish(batch, mine=mine)
+            return
+        # No daemon: TensorFlow is not to be inside of it when the interpreter goes away.
+        threading.Thread(
+            target=self._finish, args=[batch], kwargs={"mine": mine}, name="stepscope/profiler",
+            daemon=False,
+        ).start()  # fmt: skip
+
+    def _finish(self, batch: Batch, *, mine: bool) -> None:
+        """Wait for the batch's data; with `mine`, nobody else is going to stop the profiler."""
+        if not mine and not batch.done.wait(PATIENCE_S):
+            with self._changed:
+                mine = self._batch is batch
+                if mine:
+                    self._batch = None
+                    batch.cut = True
+        if not mine:
+            batch.done.wait()
+            return
+        try:
+            self._stop(batch)
+        finally:
+            with self._changed:
+                self._closing = False
+                self._changed.notify_all()
+            batch.done.set()
+
+    def _start(self) -> Batch | None:
+        if self._level is None:
+            self._level = versions.TraceLevel()
+        session = versions.new_profiler_session()
+        folder = f"ram://stepscope-{next(_folders)}"
+        try:
+            with quiet():
+                session.start(folder, _HOST_TRACER)
+        except versions.tensorflow().errors.OpError:
+            return None
+        raised = self._level.raise_to(LEVEL)
+        with versions.trace_me(CLOCK, **{CLOCK_STAT: time.time_ns()}):
+            pass
+        return Batch(session, folder, level_raised=raised)
+
+    def _stop(self, batch: Batch) -> None:
+        began = time.perf_counter_ns()
+        gfile = versions.tensorflow().io.gfile
+        # A run returns a moment before its last executor thread has left its spans.
+        time.sleep(_SETTLE_S)
+        try:
+            with quiet():
+                batch.session.export_to_tb()
+            for where, _, names in gfile.walk(batch.folder):
+                for name in names:
+                    if name.endswith(".xplane.pb"):
+                        size = gfile.stat(f"{where}/{name}").length
+                        if size > MOST_BYTES:
+                            batch.problem = _TOO_LARGE.format(size=size)
+                        else:
+                            with gfile.GFile(f"{where}/{name}", "rb") as file:
+                                batch.data = file.read()
+                    gfile.remove(f"{where}/{name}")
+            batch.memory = ledger.take(batch.data)
+        except Exception as error:  # noqa: BLE001 - the runs themselves are done; say what is lost
+            batch.problem = f"the profiler's data could not be read: {error}"
+        finally:
+            batch.session = None
+            batch.stop_ns = time.perf_counter_ns() - began
+
+
+shared = SharedProfiler()

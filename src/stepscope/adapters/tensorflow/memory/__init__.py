@@ -1,0 +1,1 @@
+"""What memory a run held: the allocator's events, outputs of ops, what the program keeps."""

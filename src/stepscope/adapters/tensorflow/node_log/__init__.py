@@ -1,0 +1,1 @@
+"""The executor of our own: building, finding and reading it; its source is in `native/`."""

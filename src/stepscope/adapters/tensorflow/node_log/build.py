@@ -1,0 +1,273 @@
+"""The compiled part of the adapter: an executor type of ours, built for the TensorFlow found.
+
+Its source is in `native/`. It needs the headers that TensorFlow is installed with and a C++
+compiler (`$CXX`, which may have options, else g++).
+
+Guarantees.
+- Nothing is compiled unless somebody asked for it (`prepare`), and nobody else waits for that.
+- Once a machine has the library, every process of the user finds it (`use_if_built`), unless it has
+  `STEPSCOPE_EXECUTOR=off` in its environment.
+- Only a library of this user's that is as it was built is loaded (see `library_cache`), under a
+  name that changes with TensorFlow's version, its binaries and the source. Of anything else that is
+  found in its place a process says so once, in one line, and goes on with the profiler; `prepare`
+  puts it right.
+- A library is kept once a process of its own has logged a run with it, and only then: one that
+  would end the process that loads it is never found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.node_log import library_cache
+from stepscope.adapters.tensorflow.node_log.library_cache import LibraryCache
+
+NATIVE: Final = Path(__file__).with_name("native")
+SOURCE: Final = NATIVE / "node_log.cc"
+NO_COMPILER: Final = "there is no C++ compiler: install g++, or name one in CXX"
+SWITCH: Final = "STEPSCOPE_EXECUTOR"
+"""The variable of the environment that is "off" where a library found is not to be used."""
+_SAID: Final = 2000
+"""How many characters of a compiler's messages are told."""
+_HEAD: Final = 1 << 16
+"""How many bytes at the beginning of TensorFlow's binaries tell one build from another."""
+_TRIAL: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from stepscope.adapters.tensorflow.node_log import trial; trial.main(*sys.argv[2:])"
+)
+_preparing = threading.Lock()
+_loaded: tuple[ctypes.PyDLL, str] | None = None
+"""The library, and the type under which TensorFlow knows our executor."""
+_in_use = False
+_looked = False
+"""Whether the library was looked for, or the program said itself what is to be used."""
+
+
+class Prepared(NamedTuple):
+    """How preparing went."""
+
+    problem: str
+    """Why the profiler stays in use; "" where it does not."""
+    repaired: tuple[str, ...] = ()
+    """What was found that had to be put right."""
+
+
+def prepare(timeout_s: float = 300) -> str:
+    """Have sessions made and functions called from now on logged by an executor of our own.
+
+    That is cheaper than the profiler. The first time on a machine it is compiled, which takes some
+    20 seconds; from then on all processes find it in the cache. A library there that is damaged, or
+    that others could have written, is replaced. Returns "" when it is in use, else why the profiler
+    stays in use. Never raises for that.
+    """
+    return make_ready(timeout_s).problem
+
+
+def make_ready(timeout_s: float = 300) -> Prepared:
+    """`prepare`, which also tells what it repaired."""
+    with _preparing:
+        try:
+            return Prepared("", tuple(_make_ready(time.monotonic() + timeout_s, timeout_s)))
+        except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+            return Prepared(str(error))
+
+
+def use_if_built() -> None:
+    """The same where this machine has it already, unless that is switched off. Compiles nothing.
+
+    Never raises. Where there is something in its place that may not be loaded, or that cannot be,
+    the profiler is as good as it was, and one warning says so.
+    """
+    global _looked
+    if _looked or not _preparing.acquire(blocking=False):
+        return
+    odd = ""
+    try:
+        _looked = True
+        if os.environ.get(SWITCH, "").lower() == "off":
+            return
+        try:
+            cache = LibraryCache(library_cache.folder())
+            found = cache.find(_name())
+            odd = found.odd
+            if found.path is not None:
+                _use(found.path, untraced=False)
+        except library_cache.OddCacheError:
+            return  # without a home nothing can have been prepared
+        except (OSError, RuntimeError) as error:
+            odd = str(error)
+    finally:
+        _preparing.release()
+    if odd:
+        warnings.warn(
+            f"TensorFlow is traced by its profiler, not by Stepscope's own executor: {odd}. "
+            f"`stepscope prepare` repairs it; {SWITCH}=off in the environment says that none is "
+            "wanted.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def turn_off() -> None:
+    """Have sessions made and functions called from now on traced by the profiler again."""
+    global _in_use, _looked
+    _in_use, _looked = False, True
+    versions.execute_functions_by("")
+
+
+def try_out(path: str, kind: str) -> None:
+    """Load a library that is not in the cache yet, in a process that is there for nothing else."""
+    global _loaded
+    _loaded = _load(Path(path), kind)
+
+
+def library() -> ctypes.PyDLL:
+    """The library that was prepared."""
+    if _loaded is None:
+        raise RuntimeError("The compiled part is not loaded. Call prepare() first.")
+    return _loaded[0]
+
+
+def executor_type() -> str:
+    """The type under which TensorFlow knows our executor; "" where it is not in use."""
+    return _loaded[1] if _in_use and _loaded is not None else ""
+
+
+def _make_ready(deadline: float, timeout_s: float) -> list[str]:
+    cache, name = LibraryCache(library_cache.folder()), _name()
+    found = cache.find(name)
+    compiler = [] if found.path is not None else _compiler()
+    repaired = cache.make_private()
+    if found.odd and not any(text.startswith(found.odd) for text in repaired):
+        repaired.append(found.odd)
+    if found.path is not None:
+        try:
+            _use(found.path)
+        except (OSError, RuntimeError) as error:
+            repaired.append(str(error))
+            compiler = _compiler()
+        else:
+            return repaired
+    _use(cache.install(name, _built(compiler, cache, name, deadline, timeout_s)))
+    return repaired
+
+
+def _use(path: Path, *, untraced: bool = True) -> None:
+    """With `untraced`, functions are executed by it in untraced runs as well."""
+    global _loaded, _in_use, _looked
+    if _loaded is None:
+        _loaded = _load(path, _kind(_name()))
+    _in_use = _looked = True
+    versions.execute_functions_by(_loaded[1], untraced=untraced)
+
+
+def _name() -> str:
+    """What a library for this TensorFlow and this source is called, up to its checksum."""
+    tensorflow = versions.tensorflow()
+    about = [tensorflow.version.GIT_VERSION, platform.machine()]
+    flags: list[str] = tensorflow.sysconfig.get_compile_flags()
+    about += [flag for flag in flags if not flag.startswith("-I")]
+    digest = hashlib.sha256("\0".join(about).encode())
+    for source in sorted(NATIVE.iterdir()):
+        digest.update(source.read_bytes())
+    # Two builds of one version, a distribution's and that of the wheel, do not fit each other.
+    for binary in sorted(Path(tensorflow.sysconfig.get_lib()).glob("libtensorflow*.so*")):
+        with binary.open("rb") as file:
+            digest.update(file.read(_HEAD) + str(binary.stat().st_size).encode())
+    return f"node_log-{tensorflow.__version__}-{digest.hexdigest()[:16]}"
+
+
+def _kind(name: str) -> str:
+    return f"STEPSCOPE-{name.rpartition('-')[2]}"
+
+
+def _built(
+    compiler: list[str], cache: LibraryCache, name: str, deadline: float, timeout_s: float
+) -> bytes:
+    """A library, compiled and tried."""
+    with tempfile.TemporaryDirectory(dir=cache.folder) as place:
+        made = Path(place) / f"{name}.so"
+        command = [
+            *compiler, "-shared", "-fPIC", "-O2", "-w",
+            *versions.tensorflow().sysconfig.get_compile_flags(), "-std=c++17", str(SOURCE),
+            "-o", str(made), *versions.tensorflow().sysconfig.get_link_flags(),
+        ]  # fmt: skip
+        done = _run(command, timeout_s)
+        if done.returncode:
+            raise RuntimeError(f"{compiler[0]} could not compile {SOURCE}:\n{done.stdout[:_SAID]}")
+        _try(made, _kind(name), deadline - time.monotonic())
+        return made.read_bytes()
+
+
+def _compiler() -> list[str]:
+    """The compiler's path and the options that it is to be called with."""
+    named = os.environ.get("CXX") or "g++"
+    path = shutil.which(named)
+    if path is not None:
+        return [path]
+    words = shlex.split(named)
+    path = shutil.which(words[0]) if words else None
+    if path is None:
+        raise RuntimeError(NO_COMPILER)
+    return [path, *words[1:]]
+
+
+def _try(made: Path, kind: str, timeout_s: float) -> None:
+    """Have a process of its own load the library and log a run; raises where that fails."""
+    if not sys.executable:
+        raise RuntimeError("there is no Python interpreter to try the library with")
+    command = [sys.executable, "-c", _TRIAL, json.dumps(sys.path), str(made), kind]
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", SWITCH: "off"}
+    done = _run(command, max(timeout_s, 0.001), env={**os.environ, **quiet})
+    if done.returncode:
+        code = done.returncode
+        how = f"with status {code}" if code > 0 else f"by {signal.Signals(-code).name}"
+        raise RuntimeError(
+            f"the library that was compiled is of no use and not kept: a process that tried it "
+            f"ended {how}\n{done.stdout[-_SAID:]}".rstrip()
+        )
+
+
+def _run(
+    command: list[str], timeout_s: float, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", timeout=timeout_s, env=env, check=False,
+    )  # fmt: skip
+
+
+def _load(path: Path, kind: str) -> tuple[ctypes.PyDLL, str]:
+    found = ctypes.PyDLL(str(path))
+    try:
+        found.stepscope_register.argtypes = [ctypes.c_char_p]
+        found.stepscope_register.restype = ctypes.c_int
+        found.stepscope_enter.argtypes = [ctypes.c_int]
+        found.stepscope_enter.restype = ctypes.c_void_p
+        found.stepscope_read.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
+        found.stepscope_read.restype = ctypes.c_void_p
+        for name in ("stepscope_leave", "stepscope_give_back", "stepscope_release"):
+            function: Any = getattr(found, name)
+            function.argtypes = [ctypes.c_void_p]
+            function.restype = None
+    except AttributeError as error:
+        raise RuntimeError(str(error)) from error  # it names the library and what it lacks
+    if not found.stepscope_register(kind.encode()):
+        raise RuntimeError(f"{path}: another copy of it is in this process")
+    return found, kind

@@ -1,0 +1,56 @@
+"""Which calls of functions our executor sees wholly: those need no profiler.
+
+A function is seen where this thread executes it, by our executor, and none of its ops runs anything
+else (Python, input pipelines). What it is made of is known of functions that were traced before the
+call. Should TensorFlow trace it anew inside the call, that is declared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.graphs import runs_other_graphs
+from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.log import NodeLog
+from stepscope.metadata import Loss
+
+_TRACED_ANEW: Final = Loss(
+    "eager ops, annotations, input pipelines", 0,
+    "TensorFlow traced the function anew inside this run, and the profiler was not on; runs of it "
+    "from now on are whole",
+)  # fmt: skip
+
+
+class FunctionLog(NodeLog):
+    """The log of one call of a function."""
+
+    def __init__(self, function: Any, *, outputs: bool) -> None:
+        super().__init__(outputs=outputs)
+        self._function = function
+        self._traces = len(_graphs_of(function))
+
+    def losses(self) -> list[Loss]:
+        return [_TRACED_ANEW] if len(_graphs_of(self._function)) != self._traces else []
+
+
+def log_of_call(function: Any, *, outputs: bool) -> FunctionLog | None:
+    """A log for a call of this function that is the whole run; None where it would not see it."""
+    kind = build.executor_type()
+    if not kind or not versions.executes_functions_here_by(kind) or versions.is_compiled(function):
+        return None
+    graphs = _graphs_of(function)
+    if not graphs or any(map(runs_other_graphs, graphs)):
+        return None
+    return FunctionLog(function, outputs=outputs)
+
+
+def is_traced(function: Any) -> bool:
+    """Whether it is known what the function is made of."""
+    return bool(_graphs_of(function))
+
+
+def _graphs_of(function: Any) -> list[Any]:
+    if versions.is_concrete_function(function):
+        return [function.graph]
+    return versions.traced_graphs(function)

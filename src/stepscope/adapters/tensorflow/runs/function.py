@@ -1,0 +1,434 @@
+"""`run` and `observe`: functions, eager code and any callable with TensorFlow ops in it.
+
+Guarantees. The callable runs on the caller's thread, as it would without us: gradient tapes, device
+scopes and all else that TensorFlow keeps per thread stay as they are. Whatever it raises is raised,
+with `run_metadata` on it. A deadline cancels the functions this thread is calling, and no others.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture import python_ops
+from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes, Nodes
+from stepscope.adapters.tensorflow.capture.graph_lines import (
+    executed_lines,
+    missing_lines,
+    written_lines,
+)
+from stepscope.adapters.tensorflow.capture.graphs import TAG, NodeInfo, functions
+from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
+from stepscope.adapters.tensorflow.capture.steps import COMPILED, FIRST_NODE
+from stepscope.adapters.tensorflow.failures import (
+    both_classes,
+    failing_eager_op,
+    failing_nodes,
+    in_flight_unknown,
+    new_error,
+    nodes_missing,
+    status_of,
+)
+from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
+from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
+from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.function_log import is_traced, log_of_call
+from stepscope.adapters.tensorflow.node_log.log import accelerated
+from stepscope.adapters.tensorflow.runs import cancelling, interrupts
+from stepscope.adapters.tensorflow.runs.deadline import Deadline
+from stepscope.adapters.tensorflow.runs.interrupts import Interrupt
+from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
+from stepscope.metadata import (
+    Completeness,
+    InFlight,
+    Loss,
+    Recording,
+    RunMetadata,
+    Status,
+    as_run_metadata_target,
+)
+
+_WAITED_NS = 20_000_000
+"""An op that ends this long after the deadline was not cancelled."""
+NO_LINES = (
+    "TensorFlow keeps no line of them: they are of input pipelines, values that eager code turned "
+    "into tensors, of functions that eager code called or that were loaded, or made by an "
+    "optimizer under names that do not tell from what"
+)
+_RUN_RESULT = "_retval_RetVal"
+_step_ids = itertools.count(1)
+
+
+def run(
+    callable: Callable[..., Any], *args: Any, options: Any = None, run_metadata: Any = None,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Call it once as one run under the contract, and return what it returns.
+
+    Without options it is traced fully where `run_metadata` asks for the outcome, else not at all.
+    """
+    function = callable if versions.is_function(callable) else None
+    return run_step(functools.partial(callable, *args, **kwargs), function, options, run_metadata)
+
+
+def run_step(
+    call: functools.partial[Any], function: Any, options: Any, run_metadata: Any,
+    then: Callable[[BaseException | None], None] | None = None,
+) -> Any:  # fmt: skip
+    """Make a call as one run; `function` is the TensorFlow function that it is a call of, if it is.
+
+    What is around the function (Keras has some Python there) may be part of the call. `then` is
+    called when the metadata are there, with what the run raised: the caller waits for that, too.
+    """
+    resolved, asked = _resolve(options, traced=run_metadata is not None)
+    engine = EAGER if function is None else FUNCTION
+    check(resolved, engine)
+    target = as_run_metadata_target(run_metadata)
+    observed = Observed(engine, resolved, asked, _graph_of(function))
+    observed.function = function
+    if function is not None and resolved.trace_level >= opts.RunOptions.FULL_TRACE:
+        # The function is instantiated anew for its graphs: for both in one.
+        build.use_if_built()
+    if call.func is function:
+        observed.log_nodes()
+    observed.interruptible = True
+    observed.memory.given((f"argument {place}", value) for place, value in enumerate(call.args))
+    try:
+        try:
+            with observed:
+                result = call()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            metadata = target.deliver(observed.failed())
+            if then is not None:
+                then(error)
+            raise_with(error, metadata)
+        if target.asked_for:
+            target.deliver(observed.recording())
+        if then is not None:
+            then(None)
+        if function is not None and resolved.trace_level:
+            # Not before the first run: it would have to make the function ready for it.
+            build.use_if_built()
+    finally:
+        observed.capture.over()
+    return result
+
+
+@contextmanager
+def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetadata]:
+    """Everything this thread runs in the block, as one run; the metadata is filled at its end."""
+    resolved, asked = _resolve(options, traced=True)
+    if resolved.timeout_in_ms > 0:
+        raise new_error(
+            "InvalidArgumentError",
+            "RunOptions.timeout_in_ms: a block cannot be given a deadline; use run(callable).",
+        )
+    check(resolved, EAGER)
+    target = as_run_metadata_target(run_metadata)
+    observed = Observed(EAGER, resolved, asked, None)
+    try:
+        try:
+            with observed:
+                yield target.metadata
+        except BaseException as error:  # noqa: BLE001 - raised again
+            raise_with(error, target.deliver(observed.failed()))
+        target.deliver(observed.recording())
+    finally:
+        observed.capture.over()
+
+
+def raise_with(error: BaseException, metadata: RunMetadata) -> Any:
+    """Raise an error again, of both classes and with the run's metadata on it."""
+    both_classes(error)
+    error.run_metadata = metadata  # type: ignore[attr-defined]
+    raise error
+
+
+def _resolve(
+    options: Any, *, traced: bool
+) -> tuple[opts.ResolvedRunOptions, opts.RunOptions | None]:
+    asked = opts.as_run_options(options)
+    if asked is None and not traced:
+        return opts.DEFAULT_RESOLVED, None
+    if asked is None:
+        asked = opts.RunOptions(trace_level=opts.RunOptions.FULL_TRACE)
+    return asked.resolve(), asked
+
+
+def _graph_of(function: Any) -> Any:
+    """The graph of a concrete function, whose ops know their source lines."""
+    return function.graph if versions.is_concrete_function(function) else None
+
+
+class Observed:
+    """One run, from entering it to its recording."""
+
+    told_at_once = False
+    """Whether what it did is known when it is over, without the profiler."""
+
+    def __init__(
+        self, engine: str, options: opts.ResolvedRunOptions, asked: opts.RunOptions | None,
+        graph: Any,
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._options = options
+        self._asked = asked
+        self.graph = graph
+        """What the user wrote, where it is one function; None for other code."""
+        self.function: Any = None
+        """The function that is called, whose traces know their source lines."""
+        self.eager_sources = EagerSources()
+        self._step_id = next(_step_ids)
+        self.memory = RunMemory(options, self._step_id)
+        wants_graphs = options.output_partition_graphs and graph is None
+        # Which graphs a run executed is seen from its ops.
+        self.capture = Capture(self.memory.level or int(wants_graphs))
+        self._stack = ExitStack()
+        self._error: BaseException | None = None
+        self._raised: BaseException | None = None
+        self._deadline: Deadline | None = None
+        self._interrupt: Interrupt | None = None
+        self._by_our_executor = False
+        self.interruptible = False
+        """Whether Control-C is to end a function that waits, and not to be waited with."""
+
+    def log_nodes(self) -> None:
+        """The run is a call of its function and nothing else: have our executor log it, if it can.
+
+        To be called before it is entered.
+        """
+        level, asked = self.capture.level, self.capture.asked
+        log = log_of_call(self.function, outputs=level >= 3) if level else None
+        self._by_our_executor = log is not None or (level > 0 and not is_traced(self.function))
+        if log is not None:
+            every_event = allocator_tells() or accelerated()
+            self.capture = Capture(level, log, every_event=every_event)
+            self.capture.asked = asked
+
+    def __enter__(self) -> None:
+        options = self._options
+        stack = self._stack
+        stack.__enter__()
+        self._needs_graphs = (
+            options.output_partition_graphs or options.trace_level >= 3 or self.memory.needs_graphs
+        )
+        if self._needs_graphs:
+            stack.enter_context(functions.collect())
+            stack.enter_context(versions.function_options(TAG))
+        stack.enter_context(self.memory.watching())
+        stack.enter_context(python_ops.timed())
+        if options.trace_level >= 3:
+            stack.enter_context(
+                python_ops.describing(self.capture.eager_outputs, self.eager_sources)
+            )
+        if options.timeout_in_ms > 0:
+            self.capture.patience_s = options.timeout_in_ms / 1000
+        if self.capture.level:
+            stack.enter_context(
+                versions.first_calls(self.capture.first_calls, traced=self._by_our_executor)
+            )
+        stack.enter_context(self.capture)
+        if options.timeout_in_ms > 0:
+            eager = self._engine == EAGER
+            self._deadline = stack.enter_context(Deadline(options.timeout_in_ms, eager=eager))
+        if self.interruptible and self._engine == FUNCTION and interrupts.applies():
+            if self._deadline is not None:
+                called = self._deadline.called
+            else:
+                called = stack.enter_context(cancelling.cancellable())
+            self._interrupt = stack.enter_context(interrupts.cancelling_it(called))
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
+        self._raised = self._error = error
+        if self._deadline is not None:
+            self._error = self._deadline.ended(error)
+            self.capture.out_of_time = self._deadline.passed
+        if isinstance(error, KeyboardInterrupt):
+            self.capture.out_of_time = True
+        self._stack.__exit__(None, None, None)
+        self.memory.failed(error)
+        if self._error is not None and self._error is not error:
+            raise self._error from error
+
+    # -- what it was ---------------------------------------------------------------------------
+
+    def failed(self) -> Recording | Callable[[], Recording]:
+        """The run as it ended, or what makes that when somebody looks: its caller has no time."""
+        later = self.capture.level > 0 and self.capture.out_of_time
+        return self.recording if later else self.recording()
+
+    def recording(self) -> Recording:
+        """The run as it ended."""
+        capture = self.capture
+        capture.finish()
+        error = self._error
+        if error is not None:
+            both_classes(error)
+        traced = self._options.trace_level > 0
+        matched: list[tuple[list[Any], dict[str, NodeInfo]]] = []
+
+        def graphs_and_nodes() -> tuple[list[Any], dict[str, NodeInfo]]:
+            if not matched:
+                matched.append(self._matching())
+            return matched[0]
+
+        def nodes() -> Nodes:
+            return graphs_and_nodes()[1]
+
+        capture.failed = error is not None
+        capture.failed_eager_op = failing_eager_op(self._raised)
+        memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
+        status = status_of(error, self._outcomes())
+        losses = [*capture.losses, *self._missing(status, nodes)]
+        losses += capture.log.losses() if capture.log is not None else []
+        wants_graphs = self._options.output_partition_graphs
+        if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
+            losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
+
+        def graphs() -> list[Any]:
+            return graphs_and_nodes()[0]
+
+        return Recording(
+            engine=self._engine,
+            step_id=self._step_id,
+            status=status,
+            completeness=lambda: Completeness(
+                (
+                    *losses,
+                    *(capture.cut_off(nodes()) if traced else ()),
+                    *memory_losses(),
+                    *self.eager_sources.losses(),
+                    *self._without_lines(),
+                    *self._compiled(),
+                )
+            ),
+            overhead=capture.overhead,
+            ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
+            partition_graphs=(
+                (lambda: [p for g in graphs() for p in g.partition_graphs])
+                if wants_graphs
+                else None
+            ),
+            function_graphs=graphs if self._needs_graphs else None,
+            sources=self._sources if traced else None,
+            run_options=self._asked,
+            **memory,
+        )
+
+    def _compiled(self) -> list[Loss]:
+        """What XLA made of functions as a whole."""
+        if not self._options.trace_level:
+            return []
+        names = dict.fromkeys(row.name for row in self.capture.rows() if row.op == COMPILED)
+        if not names:
+            return []
+        reason = f"XLA compiled these functions, each of which is timed as one: {', '.join(names)}"
+        return [Loss("ops of compiled functions", 0, reason)]
+
+    def _sources(self) -> dict[str, str]:
+        graphs = [self.graph] if self.graph is not None else versions.traced_graphs(self.function)
+        found = self.eager_sources.sources()
+        for graph in graphs:
+            found |= written_lines(graph)
+        if graphs:
+            interface = versions.function_interface(self.function)
+            found |= executed_lines(found, {row.name for row in self.capture.rows()}, interface)
+        return found
+
+    def _without_lines(self) -> list[Loss]:
+        """Ops whose lines are not known: of functions always, eager ones where lines are noted."""
+        if not self._options.trace_level:
+            return []
+        full = self._options.trace_level >= opts.RunOptions.FULL_TRACE
+        others = set(self.eager_sources.several())
+        if not full:
+            others |= self.capture.eager_types()
+        executed = ((row.name, row.op) for row in self.capture.rows() if row.name not in others)
+        return missing_lines(executed, self._sources(), NO_LINES)
+
+    def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
+        """The graphs that this run executed, as far as they were ever collected, and their nodes.
+
+        One has to hold most nodes of a step, and of the function where that is known: functions of
+        other runs have nodes of the same names.
+        """
+        graph = self.graph
+        written = [(op.name, op.type) for op in graph.get_operations()] if graph is not None else []
+        whole = {name for name, _ in written}
+        graphs: list[Any] = []
+        known: dict[str, NodeInfo] = {}
+        for names in self.capture.step_names() or [set()]:
+            matched = functions.matching(names | whole, written)
+            if matched is None:
+                continue
+            nodes = matched[1]
+            if any(name.endswith(_RUN_RESULT) for name in names):
+                nodes = {_as_run(name): info for name, info in nodes.items()}
+            if all(2 * len(some & nodes.keys()) >= len(some) for some in (names, whole)):
+                known.update(nodes)
+                if not any(matched[0] is other for other in graphs):
+                    graphs.append(matched[0])
+        return graphs, known
+
+    def _missing(self, status: Status, nodes: FindNodes) -> list[Loss]:
+        """What the record lacks beyond what the profiler could not see."""
+        if status.ok:
+            return []
+        losses = []
+        traced = self._options.trace_level > 0
+        if traced:
+            executed = {row.name for row in self.capture.rows()}
+            whole = set(nodes()) if self._engine == FUNCTION else set()
+            if not whole and self.graph is not None:
+                whole = {op.name for op in self.graph.get_operations()}
+            if not whole or whole - executed:
+                losses.append(nodes_missing(status, len(whole - executed)))
+        if not status.in_flight:
+            why = "nothing named it" if traced else "nothing was traced"
+            if self._deadline is not None and self._deadline.passed and self._deadline.between_ops:
+                why = "there was none: the time was up between two ops"
+            losses.append(in_flight_unknown(why))
+        return losses
+
+    def _outcomes(self) -> tuple[InFlight, ...]:
+        """The ops that were executing at the deadline, and what became of them."""
+        deadline = self._deadline
+        if isinstance(self._error, KeyboardInterrupt) and self._interrupt is not None:
+            return self._traced_outcomes(self._interrupt.at_epoch) or self._cancelled_nodes()
+        if deadline is None or not deadline.passed:
+            return ()
+        found = deadline.eager_outcome()
+        if not found and not deadline.between_ops:
+            found = self._traced_outcomes(deadline.at_epoch) or deadline.function_outcomes()
+        return found
+
+    def _cancelled_nodes(self) -> tuple[InFlight, ...]:
+        """What TensorFlow said it had cancelled when Control-C came."""
+        cause = self._error.__context__ if self._error is not None else None
+        nodes = failing_nodes(cause)[:1] if cause is not None else []
+        return tuple(InFlight(name, "cancelled") for name in nodes)
+
+    def _traced_outcomes(self, at: int) -> tuple[InFlight, ...]:
+        """The ops of a function that were executing at this time."""
+        capture = self.capture
+        rows = [row for row in capture.rows() if row.start_ns < at and row.name != FIRST_NODE]
+        found = {row: row.end_ns - at for row in rows if row.end_ns > at}
+        found |= {row: 0 for row in capture.unfinished() if row.start_ns < at and row not in found}
+        if not found and rows and not capture.truncated:
+            # Between two ops: the one that had just been executed.
+            found = {rows[-1]: 0}
+        return tuple(
+            InFlight(row.name, "waited_for" if late > _WAITED_NS else "cancelled", max(0, late))
+            for row, late in found.items()
+        )
+
+
+def _as_run(name: str) -> str:
+    """The name under which a function's result is executed, of the one in its graph."""
+    stem = name.removesuffix("_RetVal")
+    return name if stem == name else stem + _RUN_RESULT

@@ -1,0 +1,449 @@
+"""One run of a TensorFlow session under the contract, whoever's session it is.
+
+Guarantees. A traced run is seen through the profiler or, once prepared, through our executor's log,
+which disturb it little; where there is neither, through TensorFlow's own step stats. With a
+deadline the run goes to a thread of its own, so that control comes back in time whatever the ops
+do; a run that is left behind ends by itself. What was in flight is known from the trace; without
+one, as far as it was Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import tensorflow
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow.capture.capture import Capture
+from stepscope.adapters.tensorflow.capture.graph_lines import executed_lines, written_lines
+from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of, runs_other_graphs
+from stepscope.adapters.tensorflow.capture.python_ops import PythonCalls
+from stepscope.adapters.tensorflow.failures import (
+    in_flight_unknown,
+    inside_python_unknown,
+    new_error,
+    nodes_missing,
+    status_of,
+)
+from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
+from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
+from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
+from stepscope.adapters.tensorflow.runs import cancelling, session_graph
+from stepscope.adapters.tensorflow.runs.deadline import timed_out
+from stepscope.adapters.tensorflow.runs.session_shared import SharedByRuns
+from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
+from stepscope.metadata import (
+    Completeness,
+    InFlight,
+    Loss,
+    OpColumns,
+    Overhead,
+    Recording,
+    RunMetadata,
+    Status,
+)
+
+GRACE_S: Final = 0.03
+"""How long after the deadline TensorFlow may take to cancel what it can."""
+_FIRST_GRACE_S: Final = 0.5
+"""The same for the first run of its kind: TensorFlow's clock begins once it prepared the graph."""
+_STEP_STATS_NS: Final = 4_000
+"""What TensorFlow's own step stats cost a run per op, about."""
+_step_ids = itertools.count(1)
+v1 = tensorflow.compat.v1
+_STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
+"""How a run ends that was stopped from outside."""
+NO_GRAPHS: Final = Loss("partition graphs", 0, "TensorFlow gives none of a run that failed")
+_NO_THREADS: Final = Loss(
+    "threads", 0,
+    "the profiler is in use by the program itself; TensorFlow's own step stats, which were used "
+    "instead, do not tell on which thread an op ran, and slow the run down far more",
+)  # fmt: skip
+
+
+class SessionRun:
+    """A run: made before it, executed, then asked for its recording."""
+
+    engine = SESSION
+
+    def __init__(
+        self,
+        graph: Any,
+        native_run: Callable[..., Any],
+        shared: SharedByRuns,
+        fetches: Any,
+        feed_dict: Any,
+        asked: opts.RunOptions | None,
+    ) -> None:
+        """`native_run` is TensorFlow's own, or does as it does."""
+        self.graph = graph
+        self.native_run = native_run
+        self._shared = shared
+        self._fetches = fetches
+        self._feed_dict = feed_dict
+        self._asked = asked
+        self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
+        self._step_id = next(_step_ids)
+        self.memory = RunMemory(self._options, self._step_id, self)
+        self.memory.given((str(getattr(k, "name", k)), v) for k, v in (feed_dict or {}).items())
+        self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
+        self.capture = self._new_capture()
+        self.native = v1.RunMetadata()
+        """What TensorFlow itself tells of the run."""
+        self._kind = session_graph.Kind(fetches, feed_dict)
+        self._has_nodes = False
+        self._deadline_epoch = 0
+        self._begun = threading.Event()
+        self._python: PythonCalls | None = None
+        self._find_outcomes: Callable[[], tuple[InFlight, ...]] = tuple
+        """What was in flight, worked out when somebody looks."""
+        self._reset_ignored: list[Loss] = []
+
+    def _new_capture(self) -> Capture:
+        level, shared = self.memory.level, self._shared
+        if not level or not shared.logs_nodes or self._is_collected():
+            capture = Capture(level)
+        else:
+            others = runs_other_graphs(self.graph) or allocator_tells() or accelerated()
+            capture = Capture(level, NodeLog(outputs=level >= 3), every_event=others)
+        if self._timeout_ms > 0:
+            capture.patience_s = self._timeout_ms / 1000
+        return capture
+
+    def _is_collected(self) -> bool:
+        """Whether TensorFlow collects statistics of its own in this run: it does for one only."""
+        reports = self._options.report_tensor_allocations_upon_oom and not allocator_tells()
+        return reports or self._shared.config.graph_options.build_cost_model > 0
+
+    # -- executing -----------------------------------------------------------------------------
+
+    def execute(self) -> Any:
+        """Run it; what it raises is TensorFlow's error, or that its time is up."""
+        check_watches(self._options.debug_options, self.graph)
+        self._reset_ignored = self._reset_without_effect()
+        timeout_ms = self._timeout_ms
+        if timeout_ms <= 0:
+            return self._execute_here()
+        self._python = PythonCalls()
+        if self._options.inter_op_thread_pool != -1:
+            return self._execute_elsewhere(timeout_ms / 1000)
+        look = threading.Timer(timeout_ms / 1000, self._look)
+        look.name = "stepscope/deadline"
+        look.daemon = True
+        look.start()
+        try:
+            result = self._execute_here()
+        finally:
+            look.cancel()
+        if self.capture.ended - self.capture.started > timeout_ms * 1_000_000:
+            self._find_outcomes = self._at_deadline
+            raise self.timed_out()
+        return result
+
+    def timed_out(self) -> Exception:
+        """What is raised when the time is up."""
+        return timed_out(self._timeout_ms)
+
+    def _execute_here(self) -> Any:
+        try:
+            return self._execute()
+        except _STOPPED:
+            self._find_outcomes = self._at_deadline
+            raise
+
+    def _execute(self) -> Any:
+        with self.capture:
+            self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
+            self._begun.set()
+            told: tuple[Any, Any] = (self.native_options(), self.native)
+            if self.capture.log is not None and not told[0].ByteSize():
+                told = None, None  # TensorFlow is to tell nothing, and nothing is to be told it
+            try:
+                return self.native_run(self._fetches, self._feed_dict, *told)
+            except ValueError as error:
+                # TensorFlow stumbles over the name of a debug node in the error it has to raise.
+                hidden = error.__context__
+                if isinstance(hidden, tensorflow.errors.OpError):
+                    raise hidden from None
+                raise
+            except (*_STOPPED, KeyboardInterrupt):
+                self.capture.out_of_time = True
+                raise
+            finally:
+                if self._timeout_ms > 0 and self._deadline_epoch < time.time_ns():
+                    self.capture.out_of_time = True
+                self._shared.prepared.add(self._kind)
+
+    def native_options(self) -> Any:
+        """TensorFlow's options for this run: tracing is ours unless the profiler is taken."""
+        asked, capture = self._asked, self.capture
+        data = asked.SerializeToString() if asked is not None else b""
+        options = v1.RunOptions.FromString(data)
+        options.trace_level = 0
+        if allocator_tells():
+            # Our report has all that TensorFlow's list has, from events that are there anyway.
+            options.report_tensor_allocations_upon_oom = False
+        if capture.level:
+            if capture.profiler_taken and capture.log is None and self._options.trace_level:
+                options.trace_level = v1.RunOptions.SOFTWARE_TRACE
+            if self._kind not in self._shared.graphs:
+                options.output_partition_graphs = True
+        return options
+
+    def _execute_elsewhere(self, timeout_s: float) -> Any:
+        """On a thread of its own, given up on soon after the deadline, or when it is closed."""
+        box: list[Any] = []
+        graph = v1.get_default_graph()
+        over = threading.Event()
+
+        def work() -> None:
+            try:
+                with graph.as_default():
+                    box.append((self._execute(), None))
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                box.append((None, error))
+            self._begun.set()
+            over.set()
+
+        shared = self._shared
+        shared.waiting.add(over)
+        try:
+            thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
+            shared.threads.add(thread)
+            thread.start()
+            self._begun.wait()  # getting the profiler is no part of the run
+            over.wait(timeout_s)
+            if not box:
+                self._look()
+                if shared.closed:
+                    over.clear()
+                known = self._kind in shared.prepared or shared.closed or self._inside_python()
+                over.wait(GRACE_S if known else _FIRST_GRACE_S)  # what can be cancelled ends now
+        except BaseException:  # an interrupt: the run goes on without us
+            self._look()
+            self._give_up()
+            raise
+        finally:
+            shared.waiting.discard(over)
+        if not box:
+            self._give_up()
+            if shared.closed:
+                raise new_error("CancelledError", "The session was closed while the run was going.")
+            raise self.timed_out()
+        result, error = box[0]
+        if error is not None:
+            if isinstance(error, _STOPPED):
+                self._find_outcomes = self._at_deadline
+            raise error
+        return result
+
+    # -- what was in flight --------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """The time is up: see what Python is doing for the run."""
+        if self._python is not None:
+            self._python.look()
+
+    def _inside_python(self) -> list[str]:
+        if self._python is None:
+            return []
+        return self._python.among(session_graph.node_defs(self.graph, self._kind))
+
+    def _give_up(self) -> None:
+        """Leave the run to itself: what TensorFlow could cancel it did, the rest goes on."""
+        self.capture.out_of_time = True
+        self.capture.abandon()
+        inside = self._inside_python()
+        self._find_outcomes = lambda: self._left_behind(inside)
+
+    def _left_behind(self, inside: list[str]) -> tuple[InFlight, ...]:
+        """What a run that was left to itself was doing; `inside` are its ops that are Python."""
+        capture = self.capture
+        stopped = {row.name for row in capture.unfinished()}
+        logged = capture.logged()
+        going: list[str] = []
+        if logged is not None:
+            # What TensorFlow can cancel it cancels, if it has not come to it yet.
+            begun = logged.unfinished
+            stopped -= {row.name for row in begun if not cancelling.may_wait(row.op)} & logged.going
+            going = [row.name for row in begun]
+        elif capture.level:
+            going = session_graph.due(self._known_nodes(), capture.done())
+        return tuple(
+            InFlight(name, "cancelled" if name in stopped else "abandoned")
+            for name in going or inside
+        )
+
+    def _at_deadline(self) -> tuple[InFlight, ...]:
+        """What the run was doing when its time was up."""
+        capture = self.capture
+        late = capture.ended - capture.started - self._timeout_ms * 1_000_000
+        inside = [InFlight(name, "waited_for", max(0, late)) for name in self._inside_python()]
+        if not capture.level:
+            return tuple(inside)
+        at = self._deadline_epoch
+        found = {
+            row.name: InFlight(row.name, "waited_for", row.end_ns - at)
+            for row in capture.rows()
+            if row.start_ns < at < row.end_ns
+        }
+        stopped = [row.name for row in capture.unfinished()]
+        if not found and not stopped and not capture.truncated:
+            stopped = session_graph.due(self._known_nodes(), capture.done())
+        found |= {name: InFlight(name, "cancelled") for name in stopped}
+        return tuple(found.values() or inside)
+
+    # -- what it was ---------------------------------------------------------------------------
+
+    def graphs(self) -> list[Any]:
+        """The graphs as executed, where this run or an earlier one like it brought them."""
+        known = self._shared.graphs
+        if len(self.native.partition_graphs):
+            known[self._kind] = list(self.native.partition_graphs)
+        return known.get(self._kind, [])
+
+    def _nodes(self) -> Mapping[str, NodeInfo]:
+        known = self._shared.nodes
+        if self._kind not in known or (len(self.native.partition_graphs) and not self._has_nodes):
+            known[self._kind] = nodes_of(self.graphs())
+            self._has_nodes = True
+        return known[self._kind]
+
+    def _known_nodes(self) -> Mapping[str, NodeInfo]:
+        """The nodes as executed, or else those that the fetches need."""
+        return self._nodes() or session_graph.needed(self.graph, self._kind)
+
+    def failed(self, error: BaseException) -> Recording | Callable[[], Recording]:
+        """The run as it ended, or what makes that when somebody looks: its caller has no time."""
+        if not self.capture.level or not self.capture.out_of_time:
+            return self.recording(error)
+        # Not the error itself: it holds the frames it came through, and all that is in them.
+        return functools.partial(self._ended_with, status_of(error))
+
+    def recording(self, error: BaseException | None) -> Recording:
+        """The run as it ended."""
+        self.memory.failed(error)
+        return self._ended_with(status_of(error))
+
+    @functools.cached_property
+    def _outcomes(self) -> tuple[InFlight, ...]:
+        return self._find_outcomes()
+
+    def _ended_with(self, status: Status) -> Recording:
+        capture = self.capture
+        capture.finish()
+        graphs = self.graphs()
+        capture.failed = not status.ok
+        if not status.ok and self._outcomes:
+            status = replace(status, outcomes=self._outcomes)
+        memory, memory_losses = self.memory.fields(capture, self._nodes, self._sources)
+        native = len(self.native.step_stats.dev_stats) > 0
+        losses = [*capture.losses]
+        if native:
+            losses = [_NO_THREADS, *inside_python_unknown(self.graph)]
+        losses += without_effect(self._options, self._shared.config) + self._reset_ignored
+        if not status.ok:
+            losses += self._missing(status)
+        if self._options.output_partition_graphs and not graphs:
+            losses.append(NO_GRAPHS)
+
+        def cut_off() -> list[Loss]:
+            traced = self._options.trace_level > 0 and not native
+            return capture.cut_off(self._nodes()) if traced else []
+
+        def columns() -> Any:
+            if native:
+                return RunMetadata.FromString(self.native.SerializeToString()).ops
+            return capture.columns(self._step_id, self._nodes)
+
+        def overhead() -> Overhead:
+            return capture.overhead_with(self._step_stats_ns()) if native else capture.overhead()
+
+        return self._recording(
+            status,
+            lambda: Completeness((*losses, *cut_off(), *memory_losses())),
+            overhead,
+            columns,
+            memory,
+        )
+
+    def _step_stats_ns(self) -> int:
+        """What TensorFlow's own step stats slowed the run down by, about."""
+        rows = sum(len(device.node_stats) for device in self.native.step_stats.dev_stats)
+        return min(rows * _STEP_STATS_NS, (self.capture.ended - self.capture.started) * 9 // 10)
+
+    def _recording(
+        self,
+        status: Status,
+        completeness: Callable[[], Completeness],
+        overhead: Callable[[], Overhead],
+        columns: Callable[[], OpColumns],
+        memory: Mapping[str, Any],
+    ) -> Recording:
+        """A recording with what is known of the run's graphs; `columns` count if it was traced."""
+        traced = self._options.trace_level > 0
+        graphs = self.graphs()
+        return Recording(
+            engine=self.engine,
+            step_id=self._step_id,
+            status=status,
+            completeness=completeness,
+            overhead=overhead,
+            ops=columns if traced else None,
+            partition_graphs=(lambda: graphs) if self._options.output_partition_graphs else None,
+            cost_graph=(
+                (lambda: self.native.cost_graph) if self.native.HasField("cost_graph") else None
+            ),
+            placements=(
+                (lambda: session_graph.placements(self.graph, self._nodes())) if traced else None
+            ),
+            sources=self._sources if traced else None,
+            run_options=self._asked,
+            **memory,
+        )
+
+    def _reset_without_effect(self) -> list[Loss]:
+        """TensorFlow keeps this option of the first run with the same watches."""
+        debug = self._options.debug_options
+        if debug is None or not len(debug.debug_tensor_watch_opts):
+            return []
+        watches = str(list(debug.debug_tensor_watch_opts))
+        asked = bool(debug.reset_disk_byte_usage)
+        first = self._shared.resets.setdefault((self._kind, watches), asked)
+        if first or not asked:
+            return []
+        why = "no effect: the first run with these watches and fetches did not ask for it"
+        return [Loss("debug_options.reset_disk_byte_usage", 0, why)]
+
+    def _sources(self) -> dict[str, str]:
+        known = self._shared.sources
+        if known is not None:
+            return known()
+        found = written_lines(self.graph)
+        return found | executed_lines(found, {row.name for row in self.capture.rows()}, {})
+
+    def _missing(self, status: Status) -> list[Loss]:
+        """What a run that ended early did not come to."""
+        losses = []
+        traced = self._options.trace_level > 0
+        if traced:
+            missing = self._known_nodes().keys() - {row.name for row in self.capture.rows()}
+            if missing:
+                losses.append(nodes_missing(status, len(missing)))
+        if not status.in_flight:
+            losses.append(self._unnamed("nothing named it" if traced else "nothing was traced"))
+        return losses
+
+    def _unnamed(self, why: str) -> Loss:
+        """That what was in flight is not known, and which ops of the run may have been."""
+        nodes = session_graph.needed(self.graph, self._kind)
+        waiting = [name for name, info in nodes.items() if cancelling.may_wait(info.op)]
+        if waiting:
+            why += f"; of its ops these can wait for another run: {', '.join(waiting)}"
+        return in_flight_unknown(why)

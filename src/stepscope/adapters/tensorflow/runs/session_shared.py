@@ -1,0 +1,51 @@
+"""What the runs of one TensorFlow session have in common."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow
+
+from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
+from stepscope.adapters.tensorflow.runs import session_graph
+from stepscope.metadata import AllocationColumns
+
+v1 = tensorflow.compat.v1
+
+
+class SharedByRuns:
+    """What the runs of one session have in common."""
+
+    def __init__(self, config: Any = None) -> None:
+        """`config` is the session's; TensorFlow's own sessions do not tell theirs."""
+        self.config = config if config is not None else v1.ConfigProto()
+        self.graphs: dict[session_graph.Kind, list[Any]] = {}
+        """The graphs as executed, by kind of run."""
+        self.resets: dict[tuple[session_graph.Kind, str], bool] = {}
+        """By kind of run and watches, whether the first such run reset the disk byte usage."""
+        self.nodes: dict[session_graph.Kind, Mapping[str, NodeInfo]] = {}
+        """The nodes of these graphs."""
+        self.prepared: set[session_graph.Kind] = set()
+        """The kinds of runs that have ended once, so that TensorFlow has their graph ready."""
+        self.waiting: set[threading.Event] = set()
+        """What wakes those who wait for a run with a deadline."""
+        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        """The threads of such runs."""
+        self.closed = False
+        self.logs_nodes = False
+        """Whether the session's executors are ours, which can log what nodes do."""
+        self.fitted: Callable[[], AllocationColumns] | None = None
+        """The allocations of the last traced run on a cluster that ended well."""
+        self.sources: Callable[[], dict[str, str]] | None = None
+        """The lines that made the nodes, where others than TensorFlow's graph know them."""
+
+
+_shared: weakref.WeakKeyDictionary[Any, SharedByRuns] = weakref.WeakKeyDictionary()
+
+
+def shared_by_runs_of(session: Any, config: Any = None) -> SharedByRuns:
+    """What the runs of this session have in common; made the first time it is asked for."""
+    return _shared.setdefault(session, SharedByRuns(config))

@@ -1,0 +1,1 @@
+"""Recording a whole script that knows nothing of it."""

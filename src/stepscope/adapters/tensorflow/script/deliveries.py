@@ -1,0 +1,167 @@
+"""Handing over the recorded runs of a script.
+
+Runs are handed over by one thread at a time, each with its name. Eager code outside of runs is kept
+until the end, and is then the last run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
+from stepscope.adapters.tensorflow.script.columns import joined
+from stepscope.adapters.tensorflow.script.cost import ScriptCost
+from stepscope.adapters.tensorflow.support import EAGER, SESSION
+from stepscope.metadata import (
+    Completeness,
+    Loss,
+    OpColumns,
+    OutOfMemory,
+    Overhead,
+    Recording,
+    RunMetadata,
+    Status,
+)
+
+EAGER_CODE: Final = "eager code"
+_NO_ALLOCATIONS: Final = Loss(
+    "allocations",
+    0,
+    "they are not kept for ops that the script executes outside of functions and "
+    "sessions; if those run out of memory, the report of that is kept",
+)
+
+
+class Add(Protocol):
+    """Takes a run that ended."""
+
+    def __call__(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
+        """`label` says what it was; `graph` is the TensorFlow graph it was a run of, if known."""
+
+
+class Deliveries:
+    """See the module's text."""
+
+    def __init__(self, add: Add, asked: opts.RunOptions, cost: ScriptCost) -> None:
+        """`add` is given each run and its name; `asked` is what runs were recorded with.
+
+        `cost` is told by how much runs were slowed down inside.
+        """
+        self._cost = cost
+        self.given = 0
+        """How many runs were handed over."""
+        self._add = add
+        self._asked = asked
+        self._eager: list[OpColumns] = []
+        self._eager_sources = EagerSources()
+        self._eager_losses: dict[Loss, None] = {}
+        self._eager_cost = 0
+        self._eager_status = Status()
+        self._eager_out_of_memory: OutOfMemory | None = None
+
+    def run(self, name: str, observed: Any, *ended: Status) -> None:
+        """A run, with how it ended if it did not end well."""
+        recording: Recording = observed.recording()
+        self._cost.add(observed.capture.slowed_ns())
+        status = ended[0] if ended else Status()
+        losses = _losses(recording)
+        if not status.ok:
+            reason = f"the run ended with {status.code}"
+            losses = (*losses, Loss("op executions", 0, reason))
+        self._hand_over(
+            replace(recording, status=status, completeness=Completeness(losses)), name,
+            observed.graph,
+        )  # fmt: skip
+
+    def native(self, options: Any, run_metadata: Any, status: Status, graph: Any) -> bool:
+        """A run that the script had TensorFlow trace, from its metadata; False if it took none."""
+        if run_metadata is None or not hasattr(run_metadata, "SerializeToString"):
+            return False
+        # Not before there is TensorFlow.
+        from stepscope.adapters.tensorflow.capture.graph_lines import executed_lines, written_lines
+        from stepscope.adapters.tensorflow.failures import inside_python_unknown
+
+        found = RunMetadata.FromString(run_metadata.SerializeToString())
+
+        def sources() -> dict[str, str]:
+            written = written_lines(graph)
+            return written | executed_lines(written, set(found.ops.name.tolist()), {})
+
+        self._hand_over(
+            Recording(
+                engine=SESSION,
+                status=status,
+                completeness=Completeness(tuple(inside_python_unknown(graph))),
+                ops=lambda: found.ops,
+                partition_graphs=lambda: list(found.partition_graphs),
+                sources=sources,
+                run_options=opts.as_run_options(options),
+            ),
+            "Session.run",
+            graph,
+        )
+        return True
+
+    def as_it_is(self, name: str, metadata: RunMetadata, graph: Any) -> bool:
+        """A run that was recorded on its own."""
+        self.given += 1
+        self._add(metadata, name, graph)
+        return True
+
+    def served(self, recording: Recording) -> None:
+        """A step that others had this process execute."""
+        self._hand_over(replace(recording, run_options=self._asked), "served")
+
+    def keep_eager(self, observed: Any, status: Status) -> None:
+        """A stretch of eager code; how the last one ended is how all of it did."""
+        self._eager_status = status
+        recording: Recording = observed.recording()
+        if recording.out_of_memory is not None:
+            self._eager_out_of_memory = recording.out_of_memory
+        if recording.allocations is not None:
+            self._eager_losses[_NO_ALLOCATIONS] = None
+        of_lines = observed.eager_sources.losses()
+        self._eager_losses.update(
+            dict.fromkeys(loss for loss in _losses(recording) if loss not in of_lines)
+        )
+        self._eager_sources.add(observed.eager_sources)
+        self._eager_cost += observed.capture.overhead().ns
+        self._cost.add(observed.capture.slowed_ns())
+        columns = recording.ops() if recording.ops is not None else None
+        if columns is not None and len(columns):
+            self._eager.append(columns)
+
+    def eager_code(self) -> None:
+        """All eager code outside of runs, as one run."""
+        if not self._eager:
+            return
+        columns = joined(self._eager)
+        self._eager = []
+        spent = int((columns.end_ns - columns.start_ns).sum())
+        cost = self._eager_cost
+        self._hand_over(
+            Recording(
+                engine=EAGER,
+                status=self._eager_status,
+                completeness=Completeness((*self._eager_losses, *self._eager_sources.losses())),
+                sources=self._eager_sources.sources,
+                overhead=Overhead(cost, cost / max(1, spent)),
+                ops=lambda: columns,
+                out_of_memory=self._eager_out_of_memory,
+                run_options=self._asked,
+            ),
+            EAGER_CODE,
+        )
+
+    def _hand_over(self, recording: Recording, name: str, graph: Any = None) -> None:
+        metadata = RunMetadata()
+        metadata.record(recording)
+        self.given += 1
+        self._add(metadata, name, graph)
+
+
+def _losses(recording: Recording) -> tuple[Loss, ...]:
+    found = recording.completeness
+    return (found() if callable(found) else found).losses

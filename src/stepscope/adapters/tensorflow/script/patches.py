@@ -1,0 +1,371 @@
+"""Making TensorFlow tell a `ScriptRecorder` of its runs, from the moment a script imports it.
+
+What is replaced, once TensorFlow is loaded: `BaseSession.run` and session callables, the call of
+functions, entering and leaving gradient tapes, the first initialization of the eager context, the
+profiler session that `tf.profiler` uses, `Server.join`, and `Thread.start`. Nothing of it is put
+back: the process is the script's.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import importlib.util
+import logging
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.script.names import function_name
+from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
+from stepscope.own_code import files_of, is_own_module
+
+_NAME = "tensorflow"
+
+
+def installed() -> bool:
+    """Whether TensorFlow can be imported; nothing is imported to find out."""
+    try:
+        return importlib.util.find_spec(_NAME) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def version() -> str:
+    """TensorFlow's version, from its package's record: nothing is imported."""
+    from importlib import metadata
+
+    for package in (_NAME, "tensorflow-cpu", "tf-nightly", "tensorflow-macos"):
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return str(getattr(sys.modules.get(_NAME), "__version__", "of unknown version"))
+
+
+def install(
+    recorder: ScriptRecorder, *, as_tensorflow1: Callable[[], bool], package: str = ""
+) -> None:
+    """Record whatever this process runs on TensorFlow, as soon as it imports it.
+
+    `as_tensorflow1` is asked once, when TensorFlow is there. Where it says so, the program's own
+    modules get TensorFlow 1's names for `import tensorflow`, with version 2's behaviour off;
+    libraries get TensorFlow as it is. `package` is the one that the main module lies in, if any:
+    what lies in it is the program's own, wherever it is installed.
+    """
+    # The statement that imports TensorFlow first must be given version 1's names, too, so that it
+    # has to be replaced before it is known whether that is needed.
+    importing = _ImportingVersion1(builtins.__import__, package)
+    builtins.__import__ = importing
+
+    def loaded() -> None:
+        importing.active = as_tensorflow1()
+        if importing.active:
+            _disable_version_2()
+        elif builtins.__import__ is importing:
+            builtins.__import__ = importing.original
+        _patch(recorder)
+
+    sys.meta_path.insert(0, _Finder(loaded))
+
+
+def is_library(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package, not to the program."""
+    paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
+    place = Path(file).resolve()
+    return any(place.is_relative_to(Path(folder).resolve()) for folder in paths)
+
+
+class _Finder(MetaPathFinder):
+    """Finds TensorFlow where it is, and calls back when it is loaded."""
+
+    def __init__(self, loaded: Callable[[], None]) -> None:
+        self._loaded = loaded
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        if fullname != _NAME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(_NAME)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._loaded)
+        return spec
+
+
+class _Loader(Loader):
+    def __init__(self, loader: Loader, loaded: Callable[[], None]) -> None:
+        self._loader = loader
+        self._loaded = loaded
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._loaded()
+
+
+# -- TensorFlow 1 ------------------------------------------------------------------------------
+
+
+def _disable_version_2() -> None:
+    """Turn version 2's behaviour off, without what TensorFlow has to say about that."""
+    logger = logging.getLogger(_NAME)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        importlib.import_module(_NAME).compat.v1.disable_v2_behavior()
+    finally:
+        logger.setLevel(level)
+
+
+class _ImportingVersion1:
+    """`__import__` that can give the program's own modules TensorFlow 1's names."""
+
+    def __init__(self, original: Callable[..., Any], package: str) -> None:
+        self.original = original
+        self.active = False
+        self._own = package.partition(".")[0]
+
+    def __call__(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:  # fmt: skip
+        module = self.original(name, globals, locals, fromlist, level)
+        if not self.active or level:
+            return module
+        if name != _NAME and (fromlist or not name.startswith(f"{_NAME}.")):
+            return module
+        return sys.modules[_NAME].compat.v1 if self._is_own(globals or {}) else module
+
+    def _is_own(self, module: dict[str, Any]) -> bool:
+        name = str(module.get("__name__", ""))
+        if name == "__main__" or (self._own and name.partition(".")[0] == self._own):
+            return True
+        file = module.get("__file__")
+        return file is not None and not is_own_module(name) and not is_library(file)
+
+
+# -- version 2 and sessions --------------------------------------------------------------------
+
+
+def _patch(recorder: ScriptRecorder) -> None:
+    _patch_sessions(recorder)
+    _patch_functions(recorder)
+    _patch_eager(recorder)
+    _patch_profiler(recorder)
+    _patch_servers(recorder)
+    versions.hide_frames(_files_around_script() | files_of(adapter))
+    recorder.loaded()
+
+
+def _patch_sessions(recorder: ScriptRecorder) -> None:
+    # Not before there is TensorFlow.
+    from stepscope.adapters.tensorflow.script.reports import naming_ours
+
+    v1 = versions.tensorflow().compat.v1
+    v1.RunOptions = naming_ours(v1.RunOptions)
+    base = versions.session_class()
+    native = base.run
+    here = recorder.here
+
+    @functools.wraps(native)
+    def run(
+        self: Any, fetches: Any, feed_dict: Any = None, options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:  # fmt: skip
+        if here.depth or not recorder.active:
+            return native(self, fetches, feed_dict, options, run_metadata)
+        return recorder.session_run(self, native, fetches, feed_dict, options, run_metadata)
+
+    base.run = run
+    native_callable = base._Callable.__call__
+
+    @functools.wraps(native_callable)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if here.depth or not recorder.active:
+            return native_callable(self, *args, **kwargs)
+        return recorder.session_callable(lambda: native_callable(self, *args, **kwargs))
+
+    base._Callable.__call__ = call
+    native_make = base.make_callable
+
+    @functools.wraps(native_make)
+    def make_callable(
+        self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False
+    ) -> Any:
+        made = native_make(self, fetches, feed_list, accept_options)
+
+        @functools.wraps(made)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if here.depth or not recorder.active:
+                return made(*args, **kwargs)
+            return recorder.session_callable(lambda: made(*args, **kwargs))
+
+        return called
+
+    base.make_callable = make_callable
+
+
+def _patch_functions(recorder: ScriptRecorder) -> None:
+    here = recorder.here
+    executing_eagerly = versions.tensorflow().executing_eagerly
+    function, concrete = versions.function_classes()
+
+    def patch(kind: Any, name_of: Callable[[Any], str], graph_of: Callable[[Any], Any]) -> None:
+        native = kind.__call__
+
+        @functools.wraps(native)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if here.depth or not recorder.active or not executing_eagerly():
+                return native(self, *args, **kwargs)
+            return recorder.function(
+                self, lambda: name_of(self), lambda: graph_of(self),
+                lambda: native(self, *args, **kwargs),
+            )  # fmt: skip
+
+        kind.__call__ = call
+
+    patch(function, function_name, lambda _: None)
+    patch(concrete, lambda f: str(f.graph.name), lambda f: f.graph)
+
+
+def _patch_eager(recorder: ScriptRecorder) -> None:
+    tape = versions.tensorflow().GradientTape
+    enter, leave = tape.__enter__, tape.__exit__
+
+    @functools.wraps(enter)
+    def entered(self: Any) -> Any:
+        if recorder.active:
+            recorder.tape_entered()
+        return enter(self)
+
+    @functools.wraps(leave)
+    def left(self: Any, *exc: Any) -> Any:
+        try:
+            return leave(self, *exc)
+        finally:
+            recorder.tape_left()
+
+    tape.__enter__, tape.__exit__ = entered, left
+    kind = versions.eager_context_class()
+    ensure_initialized = kind.ensure_initialized
+
+    @functools.wraps(ensure_initialized)
+    def first_time(self: Any) -> None:
+        ensure_initialized(self)
+        if kind.ensure_initialized is first_time:
+            kind.ensure_initialized = ensure_initialized
+            recorder.initialized()
+
+    kind.ensure_initialized = first_time
+    start = threading.Thread.start
+
+    @functools.wraps(start)
+    def started(self: threading.Thread) -> None:
+        if recorder.active:
+            recorder.thread_starts()
+        start(self)
+
+    threading.Thread.start = started  # type: ignore[method-assign]
+
+
+def _patch_servers(recorder: ScriptRecorder) -> None:
+    kind = versions.server_class()
+    native = kind.join
+
+    @functools.wraps(native)
+    def join(self: Any) -> Any:
+        if not recorder.active:
+            return native(self)
+        return recorder.serve(lambda: native(self))
+
+    kind.join = join
+
+
+def _patch_profiler(recorder: ScriptRecorder) -> None:
+    module = versions.profiler_module()
+    native = module._pywrap_profiler
+
+    class ProfilerSession:
+        """The profiler session of the script, for which ours makes room."""
+
+        def __init__(self) -> None:
+            self._session = native.ProfilerSession()
+            self._running = False
+
+        def start(self, *args: Any) -> Any:
+            if not self._running:
+                recorder.profiler_starts()
+                self._running = True
+            try:
+                return self._session.start(*args)
+            except BaseException:
+                self._ended()
+                raise
+
+        def stop(self) -> Any:
+            try:
+                return self._session.stop()
+            finally:
+                self._ended()
+
+        def export_to_tb(self) -> Any:
+            try:
+                return self._session.export_to_tb()
+            finally:
+                self._ended()
+
+        def _ended(self) -> None:
+            if self._running:
+                self._running = False
+                recorder.profiler_stopped()
+
+        def __del__(self) -> None:
+            # `stop(save=False)` drops the session, and so ends it.
+            self._session = None
+            self._ended()
+
+    class Module(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            return getattr(native, name)
+
+    stand_in = Module(native.__name__)
+    stand_in.ProfilerSession = ProfilerSession  # type: ignore[attr-defined]
+    module._pywrap_profiler = stand_in
+
+
+def _files_around_script() -> frozenset[str]:
+    """The files of what runs the script, where that is on this thread.
+
+    TensorFlow shows lines with an op's error, and tells whose they are by the file alone.
+    """
+    script = vars(sys.modules["__main__"])
+    within = True
+    found: set[str] = set()
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals is script:
+            within = False
+            found.clear()
+        else:
+            found.add(frame.f_code.co_filename)
+        frame = frame.f_back
+    return frozenset() if within else frozenset(found)

@@ -1,0 +1,433 @@
+"""Recording an unchanged TensorFlow script: what its runs are, and which of them are recorded.
+
+What is a run. On every thread: each outermost `Session.run` and each outermost call of a function
+(a `tf.function`, a concrete one; a step of Keras is one). On the main thread also: each outermost
+gradient tape, together with the eager code after it up to the next run, for that is a training step
+written without functions. All other eager code of the main thread together is one last run, "eager
+code".
+
+Which are recorded. Runs are numbered from 0 in the order in which they begin, and the schedule is
+asked about the number. Eager code between runs goes with the run before it.
+
+Guarantees.
+- A run that is not recorded costs a few look-ups (some 3 us); when the schedule has no more runs,
+  one.
+- What the script gets, raises and passes is what it would be without us; its own options and
+  metadata are served by TensorFlow itself.
+- While the script profiles itself, it has the profiler for itself: those runs are counted and not
+  recorded.
+- Nothing is done before the script has TensorFlow initialized: it can still configure devices and
+  threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any, Final
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture import capture as capture_module
+from stepscope.adapters.tensorflow.capture.graphs import TAG, functions
+from stepscope.adapters.tensorflow.failures import status_of
+from stepscope.adapters.tensorflow.runs.function import Observed
+from stepscope.adapters.tensorflow.script.cost import ScriptCost
+from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Deliveries
+from stepscope.adapters.tensorflow.script.served import serve
+from stepscope.adapters.tensorflow.script.windows import LentProfiler, WindowCapture, Windows
+from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
+from stepscope.metadata import Recording, Status
+from stepscope.scheduling import Action, Schedule
+
+TAPE: Final = "gradient tape"
+Prepared = tuple[Any, Callable[[], Any]]
+"""What observes a run, and the call to make inside it."""
+
+
+class _Here(threading.local):
+    depth = 0
+    """How many runs this thread is in: only the outermost one is a run."""
+    tapes = 0
+
+
+class ScriptRecorder:
+    """Takes the runs of a script. `patches.install` makes TensorFlow call it."""
+
+    def __init__(
+        self, add: Add, trace_level: int, schedule: Schedule | None = None,
+        limit: int | None = None, *, memory: bool = False,
+    ) -> None:  # fmt: skip
+        """`add` is given each recorded run and its name; after `limit` runs there are no more.
+
+        With `memory`, allocations are followed from the start, also between runs.
+        """
+        self._memory = memory
+        self.active = True
+        self.missed = 0
+        """How many were not recorded because the script was profiling itself."""
+        self.runs = 0
+        """How many runs the script made, recorded or not, while the schedule had more."""
+        self.windows = Windows()
+        self.here = _Here()
+        self._schedule = schedule
+        self._limit = limit
+        self._asked = opts.RunOptions(trace_level=trace_level)
+        self._options = self._asked.resolve()
+        self._numbers = itertools.count()
+        self._main = threading.main_thread()
+        self._segment: _Segment | None = None
+        self.cost = ScriptCost()
+        """What the script waited for because it is recorded."""
+        self._deliveries = Deliveries(add, self._asked, self.cost)
+        self._plain_ns: dict[str, int] = {}
+        """By name, how long a run took that was last made without recording it."""
+        self._last_wanted = self._wants(0)
+        self._ready = False
+        capture_module.shared = LentProfiler(self.windows)  # type: ignore[attr-defined]
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong in recording; the script went on."""
+        return self.windows.problems
+
+    def stop(self) -> None:
+        """Record no more, and hand over what there is; the last time from the main thread."""
+        self.active = False
+        if threading.current_thread() is not self._main:
+            return
+        with self.cost.ours():
+            self._end_segment()
+            self.windows.close()
+            self._deliveries.eager_code()
+
+    def _after_fork(self) -> None:
+        self.active = False
+        self._segment = None
+        self.windows.after_fork()
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def function(
+        self, function: Any, name: Callable[[], str], graph: Callable[[], Any],
+        call: Callable[[], Any],
+    ) -> Any:  # fmt: skip
+        """An outermost call of a function."""
+
+        def prepare() -> Prepared:
+            observed = Observed(FUNCTION, self._options, self._asked, graph())
+            observed.function = function
+            return observed, call
+
+        return self._run(name, prepare, call)
+
+    def session_run(
+        self, session: Any, native: Callable[..., Any], fetches: Any, feed_dict: Any, options: Any,
+        run_metadata: Any,
+    ) -> Any:  # fmt: skip
+        """An outermost `Session.run`; `native` is TensorFlow's own."""
+
+        def call() -> Any:
+            return native(session, fetches, feed_dict, options, run_metadata)
+
+        if options is not None:
+            # Not before there is TensorFlow.
+            from stepscope.adapters.tensorflow.script.reports import ReportedRun, asks_for_memory
+
+            if asks_for_memory(options):
+                run = ReportedRun(
+                    session, native, fetches, feed_dict, options, run_metadata,
+                    self._options.trace_level, self.windows.note_problem,
+                )  # fmt: skip
+                return self._traced_alone(
+                    run.call,
+                    lambda _status: self._deliveries.as_it_is(
+                        "Session.run", run.metadata, session.graph
+                    ),
+                )
+            if options.trace_level:
+                return self._traced_alone(
+                    call,
+                    lambda status: self._deliveries.native(
+                        options, run_metadata, status, session.graph
+                    ),
+                )
+
+        def prepare() -> Prepared:
+            # Not before there is TensorFlow.
+            from stepscope.adapters.tensorflow.script.session_calls import SessionCall
+
+            made = SessionCall(
+                session, native, fetches, feed_dict, options, run_metadata, self._asked
+            )
+            return made, made.call
+
+        return self._run(lambda: "Session.run", prepare, call)
+
+    def session_callable(self, call: Callable[[], Any]) -> Any:
+        """An outermost call of what `Session.make_callable` gave."""
+
+        def prepare() -> Prepared:
+            return Observed(SESSION, self._options, self._asked, None), call
+
+        return self._run(lambda: "Session callable", prepare, call)
+
+    def _run(
+        self, name: Callable[[], str], prepare: Callable[[], Prepared], call: Callable[[], Any]
+    ) -> Any:
+        here = self.here
+        thread = threading.current_thread()
+        if isinstance(thread, threading._DummyThread):
+            return call()  # Python inside an op, on a thread of TensorFlow's: part of that run
+        here.depth += 1
+        main = thread is self._main
+        with self.cost.ours():
+            try:
+                if main:
+                    self._end_segment()
+                if self._next_wanted():
+                    return self._observed(name(), prepare, call)
+                return self._unrecorded(name, call)
+            finally:
+                here.depth -= 1
+                given = self._deliveries.given + self.windows.pending
+                if self._limit is not None and given >= self._limit:
+                    self.windows.read()
+                self.windows.read_if_due()
+                if main:
+                    self._begin_segment(EAGER_CODE)
+
+    def _observed(self, name: str, prepare: Callable[[], Prepared], call: Callable[[], Any]) -> Any:
+        try:
+            observed, recorded_call = prepare()
+            traced = self._options.trace_level > 0 and not observed.told_at_once
+            capture = WindowCapture(self._options.trace_level if traced else 0, self.windows)
+            observed.capture = capture
+            status: list[Status] = []
+            capture.on_ended = lambda: self._deliveries.run(name, observed, *status)
+            observed.__enter__()
+        except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
+            self.windows.note_problem(error)
+            return call()
+        if traced and capture.batch is None:
+            self.missed += 1
+        try:
+            with self.cost.theirs():
+                return recorded_call()
+        except BaseException as error:
+            status.append(status_of(error))
+            observed.memory.failed(error, changes_error=False)
+            raise
+        finally:
+            # Without the error: what the script raises stays of TensorFlow's class alone.
+            observed.__exit__(None, None, None)
+            capture.left = capture_module.clock()
+            if not traced:
+                capture.on_ended()
+
+    def _unrecorded(self, name: Callable[[], str], call: Callable[[], Any]) -> Any:
+        """A run that is not recorded.
+
+        Where functions are made anew in it for the recorded one that comes next, what it takes
+        longer than the run of that name before it is part of the cost.
+        """
+        anew: list[versions.FirstCall] = []
+        prepares = self._before_recording(anew)
+        began = capture_module.clock()
+        with prepares or nullcontext(), self.cost.theirs():
+            result = call()
+        took = capture_module.clock() - began
+        if prepares is None:
+            self._plain_ns[name()] = took
+        elif anew:
+            self.cost.add(max(0, took - self._plain_ns.get(name(), took)))
+        return result
+
+    def _traced_alone(self, call: Callable[[], Any], deliver: Callable[[Status], bool]) -> Any:
+        """A run that the script itself asks to be told of: the profiler is not ours meanwhile."""
+        here = self.here
+        here.depth += 1
+        main = threading.current_thread() is self._main
+        status = Status()
+        with self.cost.ours():
+            try:
+                if main:
+                    self._end_segment()
+                wanted = self._next_wanted()
+                self.windows.lend()
+                try:
+                    with self.cost.theirs():
+                        return call()
+                except BaseException as error:
+                    status = status_of(error)
+                    raise
+                finally:
+                    self.windows.give_back()
+                    if wanted and not deliver(status):
+                        self.missed += 1
+            finally:
+                here.depth -= 1
+                if main:
+                    self._begin_segment(EAGER_CODE)
+
+    def serve(self, join: Callable[[], Any]) -> Any:
+        """The script waits for its server: on the main thread, what that executes is recorded."""
+        if threading.current_thread() is not self._main or not self._options.trace_level:
+            return join()
+        self._end_segment()
+        return serve(join, self.windows, self._served, lambda: self.active)
+
+    def _served(self, recording: Recording) -> None:
+        number = next(self._numbers)
+        self.runs = number + 1
+        if self._wants(number):
+            self._deliveries.served(recording)
+
+    # -- the schedule --------------------------------------------------------------------------
+
+    def _next_wanted(self) -> bool:
+        """Number the run that begins; whether it is to be recorded."""
+        number = next(self._numbers)
+        self.runs = number + 1
+        wanted = self._last_wanted = self._wants(number)
+        if not wanted:
+            self.windows.read_if_due(idle_only=True)
+            ended = self._schedule is not None and self._schedule.ended(number)
+            if ended and threading.current_thread() is self._main:
+                self.stop()
+        return wanted
+
+    def _before_recording(
+        self, anew: list[versions.FirstCall]
+    ) -> AbstractContextManager[Any] | None:
+        """For the run before recorded ones, if their functions have to be made anew: not in them.
+
+        At full level functions run under a tag of ours, so that their graphs are known. `anew` gets
+        the calls in which they are made.
+        """
+        if self._options.trace_level < opts.RunOptions.FULL_TRACE or not self._wants(self.runs):
+            return None
+        if not versions.tensorflow().executing_eagerly():
+            return None
+        stack = ExitStack()
+        stack.enter_context(functions.collect())
+        stack.enter_context(versions.function_options(TAG))
+        stack.enter_context(versions.first_calls(anew, traced=False))
+        return stack
+
+    def _wants(self, number: int) -> bool:
+        return self._schedule is None or self._schedule(number) is not Action.SKIP
+
+    # -- eager code of the main thread ---------------------------------------------------------
+
+    def tape_entered(self) -> None:
+        """A gradient tape opens: on the main thread, outside of runs, a training step begins."""
+        with self.cost.ours():
+            here = self.here
+            if threading.current_thread() is not self._main:
+                return
+            if here.depth == 0:
+                if not versions.tensorflow().executing_eagerly():
+                    return
+                self._end_segment()
+                self.windows.read_if_due()
+                self._next_wanted()
+                self._begin_segment(TAPE)
+            elif not here.tapes:
+                return
+            here.tapes += 1
+            here.depth += 1
+
+    def tape_left(self) -> None:
+        """The tape closes; what follows (gradients, the optimizer) is still of its step."""
+        here = self.here
+        if here.tapes and threading.current_thread() is self._main:
+            here.tapes -= 1
+            here.depth -= 1
+
+    def loaded(self) -> None:
+        """TensorFlow is imported, and nothing is allocated yet."""
+        if self._memory:
+            self.windows.keep_open()
+
+    def initialized(self) -> None:
+        """TensorFlow's eager context is there: eager ops come from now on."""
+        with self.cost.ours():
+            self._ready = True
+            if threading.current_thread() is self._main and not self.here.depth:
+                self._begin_segment(EAGER_CODE)
+
+    def thread_starts(self) -> None:
+        """The main thread may soon wait for another: what it did so far is closed."""
+        with self.cost.ours():
+            if threading.current_thread() is self._main and self._segment and not self.here.depth:
+                self._end_segment()
+                self._begin_segment(EAGER_CODE)
+
+    def profiler_starts(self) -> None:
+        """The script starts the profiler: it is free when this returns."""
+        with self.cost.ours():
+            if threading.current_thread() is self._main:
+                self._end_segment()
+            self.windows.lend()
+
+    def profiler_stopped(self) -> None:
+        """The script has stopped it."""
+        with self.cost.ours():
+            self.windows.give_back()
+            if threading.current_thread() is self._main and not self.here.depth:
+                self._begin_segment(EAGER_CODE)
+
+    def _begin_segment(self, name: str) -> None:
+        if not (self.active and self._ready and self._last_wanted and self._options.trace_level):
+            return
+        if self._segment is not None:
+            return
+        if not versions.tensorflow().executing_eagerly():
+            return
+        observed = Observed(EAGER, self._options, self._asked, None)
+        observed.capture = WindowCapture(self._options.trace_level, self.windows)
+        observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
+        self._segment = _Segment(name, observed)
+        observed.__enter__()
+
+    def _end_segment(self, error: BaseException | None = None) -> None:
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return
+        observed = segment.observed
+        capture: Any = observed.capture
+        status = status_of(error)
+        observed.memory.failed(error, changes_error=False)
+        if segment.name == TAPE:
+            capture.on_ended = lambda: self._deliveries.run(TAPE, observed, status)
+        else:
+            capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
+        observed.__exit__(None, None, None)
+
+    def failed(self, error: BaseException) -> None:
+        """The script ended with an error: if it was in eager code, that code ended so."""
+        if threading.current_thread() is self._main and not _came_from_a_run(error):
+            self._end_segment(error)
+
+
+def _came_from_a_run(error: BaseException) -> bool:
+    """Whether a recorded run raised it: then that run has said so."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals is globals():
+            return True
+        trace = trace.tb_next
+    return False
+
+
+class _Segment:
+    """A stretch of eager code that is being recorded."""
+
+    def __init__(self, name: str, observed: Any) -> None:
+        self.name = name
+        self.observed = observed

@@ -1,0 +1,1 @@
+"""Recording training loops: hooks of sessions, callbacks of Keras."""
