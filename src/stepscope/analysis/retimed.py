@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata
+from stepscope.metadata import AllocationColumns, Recording, RunMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stepscope.metadata import StringColumn
+    from stepscope.metadata import OpColumns, StringColumn
 
     Ints: TypeAlias = NDArray[np.int64]
     Retime: TypeAlias = Callable[[StringColumn, Ints], Ints]
@@ -67,19 +67,10 @@ def retimed_ops(ops: OpColumns, times: Retime) -> OpColumns:
     def moved(column: Ints) -> Ints:
         return times(devices, column)
 
-    return OpColumns.build(
-        name=ops.names,
-        op=ops.ops,
-        device=devices,
-        thread=ops.thread,
+    return ops.replace(
         scheduled_ns=moved(ops.scheduled_ns),
         start_ns=moved(ops.start_ns),
         end_ns=moved(ops.end_ns),
         op_start_ns=None if ops.op_start_ns is ops.start_ns else moved(ops.op_start_ns),
         op_end_ns=None if ops.op_end_ns is ops.end_ns else moved(ops.op_end_ns),
-        step=ops.step,
-        label=ops.labels,
-        thread_names=ops.thread_names,
-        tensors=ops.tensors,
-        memory=ops.memory,
     )

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepscope.cli.saved_graphs import GRAPH_FILE, SavedGraphs
 from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
-from stepscope.metadata import OpColumns, Recording, RunMetadata
+from stepscope.metadata import Recording, RunMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,19 +166,7 @@ class RecordedRuns:
 
 
 def _without_bulk(metadata: RunMetadata) -> RunMetadata:
-    ops = metadata.ops
-    columns = OpColumns.build(
-        name=ops.names,
-        op=ops.ops,
-        device=ops.devices,
-        thread=ops.thread,
-        scheduled_ns=ops.scheduled_ns,
-        start_ns=ops.start_ns,
-        end_ns=ops.end_ns,
-        step=ops.step,
-        thread_names=ops.thread_names,
-        tensors=ops.tensors,
-    )
+    columns = metadata.ops.replace(label=None, memory=None, op_start_ns=None, op_end_ns=None)
     kept = RunMetadata()
     kept.record(
         Recording(

@@ -1,8 +1,9 @@
 """The durable model: `RunMetadata`, its columns, its wire form, loading and saving.
 
-A map: `run_metadata` (the object), `state` (which of it is the truth), `columns`, `memory`,
-`allocations` and `strings` (columns), `outcome` (status, losses, overhead, placements),
-`out_of_memory`, `memory_advice`, `allocation_log` and `allocation_sampling` (the memory reports),
+A map: `run_metadata` (the object), `state` (which of it is the truth), `graph_facts` (what a graph
+determines) and `columns` (what a run adds), `memory`, `allocations` and `strings` (more columns),
+`outcome` (status, losses, overhead, placements), `out_of_memory`, `memory_advice`,
+`allocation_log` and `allocation_sampling` (the memory reports),
 `recording` and `targets` (what an engine hands over, and where it goes), `encode`, `decode`,
 `allocation_codec`, `out_of_memory_codec`, `labels` and `extras` (to and from messages), `readers`
 (one file per format that `load` reads), `dtype_names` and `readable` (for people).
@@ -11,6 +12,7 @@ A map: `run_metadata` (the object), `state` (which of it is the truth), `columns
 from stepscope.metadata.allocation_log import extract_allocation_log
 from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.memory import MemoryColumns, TensorColumns
 from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.metadata.outcome import (
@@ -32,6 +34,7 @@ __all__ = [
     "MEMORY_OF_KERNELS",
     "AllocationColumns",
     "Completeness",
+    "GraphFacts",
     "InFlight",
     "LoadedRun",
     "Loss",

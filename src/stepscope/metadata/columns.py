@@ -1,4 +1,4 @@
-"""`OpColumns`: the executions of a run, one row each."""
+"""`OpColumns`: the executions of a run, one row each, over the facts of the graph that ran."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.metadata.labels import make_label
+from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.memory import MemoryColumns, TensorColumns, times_in_range
 from stepscope.metadata.readable import number
-from stepscope.metadata.row_groups import rows_alike
+from stepscope.metadata.row_groups import distinct
 from stepscope.metadata.strings import StringColumn, writable
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OpColumns"]
 
+_TEXTS = frozenset(("name", "op", "device", "label"))
+
 
 def _numbers(values: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(values, dtype=np.int64)
@@ -27,27 +29,42 @@ def _numbers(values: ArrayLike) -> NDArray[np.int64]:
 class OpColumns:
     """The executions of a run as columns; `len()` is how many there were.
 
+    `facts` are what the graph determines, `node` (int32) says which of its nodes each row executed;
+    names and all that follows from the node are looked up there. A node that ran more than once has
+    a row for each time, one that did not run has none.
+
     Strings: `name`, `op` (its type), `device`, `thread_name`, `label` (TensorFlow's timeline
     label). Numbers (int64): `thread`, `step`, `output_bytes`, and in nanoseconds since the epoch
     `scheduled_ns`, `start_ns`, `end_ns`: when the op became ready, when its turn began, when it
     was over. `op_start_ns` and `op_end_ns` bound the kernel alone where the engine tells it apart,
     and are `start_ns` and `end_ns` elsewhere. `tensors` and `memory` point back at rows by
-    `op_index`. `ops[mask]` (or indices, or a slice) selects rows.
+    `op_index`.
 
-    Columns are not to be written to. A node that ran more than once has a row for each time.
+    Columns are not to be written to. `select` (or `ops[rows]`), `replace` and `concat` make others
+    of them, over the same facts where that is possible.
+
+    >>> facts = GraphFacts.build(name=["a", "b"], op=["Const", "Neg"], device=["/cpu:0"] * 2)
+    >>> ops = OpColumns.over(
+    ...     facts, node=[1, 0, 1], thread=[7, 7, 7],
+    ...     scheduled_ns=[0, 5, 9], start_ns=[1, 6, 9], end_ns=[4, 8, 12],
+    ... )
+    >>> ops.name.tolist(), ops[1:].op.tolist(), ops[1:].facts is facts
+    (['b', 'a', 'b'], ['Const', 'Neg'], True)
     """
 
     __slots__ = (
-        "_label",
+        "_devices",
+        "_facts",
+        "_labels",
+        "_made_labels",
+        "_names",
+        "_node",
+        "_ops",
         "_output_bytes",
-        "devices",
         "end_ns",
-        "labels",
         "memory",
-        "names",
         "op_end_ns",
         "op_start_ns",
-        "ops",
         "scheduled_ns",
         "start_ns",
         "step",
@@ -56,10 +73,6 @@ class OpColumns:
         "thread_names",
     )
 
-    names: StringColumn
-    ops: StringColumn
-    devices: StringColumn
-    labels: StringColumn | None
     thread: NDArray[np.int64]
     scheduled_ns: NDArray[np.int64]
     start_ns: NDArray[np.int64]
@@ -70,8 +83,46 @@ class OpColumns:
     thread_names: Mapping[int, str]
     tensors: TensorColumns
     memory: MemoryColumns
-    _label: StringColumn | None
+    # Either facts and nodes are known, and text is looked up there when it is asked for; or text
+    # is known, and the facts are made of it when they are asked for.
+    _facts: GraphFacts | None
+    _node: NDArray[np.int32] | None
+    _names: StringColumn | None
+    _ops: StringColumn | None
+    _devices: StringColumn | None
+    _labels: StringColumn | None
+    _made_labels: StringColumn | None
     _output_bytes: NDArray[np.int64] | None
+
+    @classmethod
+    def over(
+        cls,
+        facts: GraphFacts,
+        *,
+        node: ArrayLike,
+        thread: ArrayLike,
+        scheduled_ns: ArrayLike,
+        start_ns: ArrayLike,
+        end_ns: ArrayLike,
+        step: ArrayLike = 0,
+        thread_names: Mapping[int, str] | None = None,
+        tensors: TensorColumns | None = None,
+        memory: MemoryColumns | None = None,
+        op_start_ns: ArrayLike | None = None,
+        op_end_ns: ArrayLike | None = None,
+    ) -> OpColumns:
+        """Executions of a graph's nodes; `node` are rows of the facts, the rest as in `build`."""
+        self = cls.__new__(cls)
+        self._facts = facts
+        self._node = node = np.asarray(node, dtype=np.int32)
+        self._names = self._ops = self._devices = self._labels = None
+        if len(node) and not 0 <= node.min() <= node.max() < len(facts):
+            raise ValueError(f"node points outside the {len(facts)} nodes of the graph")
+        self._add_numbers(
+            len(node), thread, scheduled_ns, start_ns, end_ns, step,
+            thread_names, tensors, memory, op_start_ns, op_end_ns,
+        )  # fmt: skip
+        return self
 
     @classmethod
     def build(
@@ -94,49 +145,66 @@ class OpColumns:
     ) -> OpColumns:
         """From plain sequences, one entry per execution; `step` may be one number for all.
 
-        Text that UTF-8 cannot hold has escapes there, so that every run can be written; times are
-        as `times_in_range` has them, so that they can be compared.
+        The facts are those of the distinct nodes found, made when they are asked for. Text that
+        UTF-8 cannot hold has escapes there, so that every run can be written; times are as
+        `times_in_range` has them, so that they can be compared.
         """
         self = cls.__new__(cls)
-        self.names = StringColumn.of(name).writable()
-        self.ops = StringColumn.of(op).writable()
-        self.devices = StringColumn.of(device).writable()
-        self.labels = None if label is None else StringColumn.of(label).writable()
+        self._facts = self._node = None
+        self._names = StringColumn.of(name).writable()
+        self._ops = StringColumn.of(op).writable()
+        self._devices = StringColumn.of(device).writable()
+        self._labels = None if label is None else StringColumn.of(label).writable()
+        self._add_numbers(
+            len(self._names), thread, scheduled_ns, start_ns, end_ns, step,
+            thread_names, tensors, memory, op_start_ns, op_end_ns,
+        )  # fmt: skip
+        return self
+
+    def _add_numbers(
+        self,
+        rows: int,
+        thread: ArrayLike,
+        scheduled_ns: ArrayLike,
+        start_ns: ArrayLike,
+        end_ns: ArrayLike,
+        step: ArrayLike,
+        thread_names: Mapping[int, str] | None,
+        tensors: TensorColumns | None,
+        memory: MemoryColumns | None,
+        op_start_ns: ArrayLike | None,
+        op_end_ns: ArrayLike | None,
+    ) -> None:
         self.thread = _numbers(thread)
         self.scheduled_ns = times_in_range(scheduled_ns)
         self.start_ns = times_in_range(start_ns)
         self.end_ns = times_in_range(end_ns)
         self.op_start_ns = self.start_ns if op_start_ns is None else times_in_range(op_start_ns)
         self.op_end_ns = self.end_ns if op_end_ns is None else times_in_range(op_end_ns)
-        rows = len(self.names)
         self.step = np.full(rows, step, np.int64) if np.ndim(step) == 0 else _numbers(step)
         self.thread_names = {
             thread: writable(name) for thread, name in (thread_names or {}).items()
         }
         self.tensors = TensorColumns.empty() if tensors is None else tensors
         self.memory = MemoryColumns.empty() if memory is None else memory
-        self._output_bytes = None
-        self._label = None
+        self._output_bytes = self._made_labels = None
         self._check(rows)
-        return self
 
     def _check(self, rows: int) -> None:
         lengths = {
             column: len(getattr(self, column))
-            for column in (
-                *("names", "ops", "devices", "thread", "scheduled_ns", "start_ns", "end_ns"),
-                *("op_start_ns", "op_end_ns", "step"),
-            )
+            for column in ("thread", "scheduled_ns", "start_ns", "end_ns", "step")
         }
-        if self.op_end_ns is self.end_ns:
-            del lengths["op_end_ns"]
-        if self.op_start_ns is self.start_ns:
-            del lengths["op_start_ns"]
-        if self.labels is not None:
-            lengths["labels"] = len(self.labels)
+        if self.op_end_ns is not self.end_ns:
+            lengths["op_end_ns"] = len(self.op_end_ns)
+        if self.op_start_ns is not self.start_ns:
+            lengths["op_start_ns"] = len(self.op_start_ns)
+        texts = {"ops": self._ops, "devices": self._devices, "labels": self._labels}
+        lengths |= {column: len(text) for column, text in texts.items() if text is not None}
         wrong = {column: length for column, length in lengths.items() if length != rows}
         if wrong:
-            raise ValueError(f"{rows} names, but columns of other lengths: {wrong}")
+            rows_of = "nodes" if self._names is None else "names"
+            raise ValueError(f"{rows} {rows_of}, but columns of other lengths: {wrong}")
         for part in (self.tensors, self.memory):
             if len(part) and not 0 <= part.op_index.min() <= part.op_index.max() < rows:
                 raise ValueError(
@@ -150,26 +218,103 @@ class OpColumns:
             name=(), op=(), device=(), thread=(), scheduled_ns=(), start_ns=(), end_ns=()
         )
 
+    # -- what follows from the node ------------------------------------------------------------
+
+    @property
+    def facts(self) -> GraphFacts:
+        """What is known of the nodes, whether they ran or not."""
+        facts = self._facts
+        if facts is None:
+            facts = self._find_nodes()
+        return facts
+
+    @property
+    def node(self) -> NDArray[np.int32]:
+        """Per row the node that was executed, as a row of `facts`."""
+        if self._node is None:
+            self._find_nodes()
+        node = self._node
+        assert node is not None
+        return node
+
+    def _find_nodes(self) -> GraphFacts:
+        """Facts of the distinct nodes, in the order in which they first ran."""
+        texts = [self.names, self.ops, self.devices]
+        labels = self.labels
+        if labels is not None:
+            texts.append(labels)
+        which = texts[0].codes.astype(np.int64)
+        below = len(texts[0].table)
+        for text in texts[1:]:
+            # Numbers that tell the rows apart, made small again before they would overflow.
+            if below * len(text.table) >= 1 << 62:
+                which = distinct(which).codes
+                below = len(which)
+            which = which * len(text.table) + text.codes
+            below *= len(text.table)
+        codes, examples = distinct(which)
+        facts = GraphFacts(
+            names=texts[0][examples],
+            ops=texts[1][examples],
+            devices=texts[2][examples],
+            labels=None if labels is None else labels[examples],
+        )
+        # The node first: who finds facts finds nodes.
+        self._node = codes.astype(np.int32)
+        self._facts = facts
+        return facts
+
+    @property
+    def names(self) -> StringColumn:
+        """The node's name per row."""
+        if self._names is None:
+            self._names = self.facts.names[self._node]
+        return self._names
+
+    @property
+    def ops(self) -> StringColumn:
+        """The op type per row."""
+        if self._ops is None:
+            self._ops = self.facts.ops[self._node]
+        return self._ops
+
+    @property
+    def devices(self) -> StringColumn:
+        """The device per row."""
+        if self._devices is None:
+            self._devices = self.facts.devices[self._node]
+        return self._devices
+
+    @property
+    def labels(self) -> StringColumn | None:
+        """The timeline label per row; None where nobody knows any."""
+        facts = self._facts
+        if self._labels is None and facts is not None and facts.labels is not None:
+            self._labels = facts.labels[self._node]
+        return self._labels
+
+    @property
+    def all_labels(self) -> StringColumn:
+        """As `labels`, and made as `label` says where the engine gave none."""
+        labels = self.labels or self._made_labels
+        if labels is None:
+            self._made_labels = labels = self.facts.all_labels[self.node]
+        return labels
+
     @property
     def name(self) -> NDArray[Any]:
-        """The node's name per row."""
+        """The node's name per row, as plain strings."""
         return self.names.values
 
     @property
     def op(self) -> NDArray[Any]:
-        """The op type per row."""
+        """The op type per row, as plain strings."""
         return self.ops.values
 
     @property
     def device(self) -> NDArray[Any]:
-        """The device per row."""
+        """The device per row, as plain strings."""
         return self.devices.values
-
-    @property
-    def thread_name(self) -> NDArray[Any]:
-        """The name of the thread per row, empty where it has none."""
-        known = self.thread_names
-        return StringColumn.of(known.get(thread, "") for thread in self.thread.tolist()).values
 
     @property
     def label(self) -> NDArray[Any]:
@@ -177,19 +322,17 @@ class OpColumns:
         return self.all_labels.values
 
     @property
-    def all_labels(self) -> StringColumn:
-        """As `labels`, and made as `label` says where the engine gave none."""
-        labels = self.labels or self._label
-        if labels is None:
-            codes, examples = rows_alike((self.names.codes, self.ops.codes))
-            made = [make_label(self.name[row], self.op[row]) for row in examples]
-            self._label = labels = StringColumn.of(made)[codes]
-        return labels
-
-    @property
     def names_table(self) -> tuple[str, ...]:
         """The distinct node names; `names.codes` are positions in it."""
         return self.names.table
+
+    # -- what the run added --------------------------------------------------------------------
+
+    @property
+    def thread_name(self) -> NDArray[Any]:
+        """The name of the thread per row, empty where it has none."""
+        known = self.thread_names
+        return StringColumn.of(known.get(thread, "") for thread in self.thread.tolist()).values
 
     @property
     def output_bytes(self) -> NDArray[np.int64]:
@@ -202,32 +345,101 @@ class OpColumns:
         return sizes
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.start_ns)
 
-    def __getitem__(self, rows: Any) -> OpColumns:
+    # -- others made of these ------------------------------------------------------------------
+
+    def _columns(self) -> dict[str, Any]:
+        """What the run added, by the keywords of `over` and `build`."""
+        return {
+            "thread": self.thread,
+            "scheduled_ns": self.scheduled_ns,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "step": self.step,
+            "thread_names": self.thread_names,
+            "tensors": self.tensors,
+            "memory": self.memory,
+            "op_start_ns": None if self.op_start_ns is self.start_ns else self.op_start_ns,
+            "op_end_ns": None if self.op_end_ns is self.end_ns else self.op_end_ns,
+        }
+
+    def _texts(self) -> dict[str, Any]:
+        return {"name": self.names, "op": self.ops, "device": self.devices, "label": self.labels}
+
+    def replace(self, **columns: Any) -> OpColumns:
+        """The rows with other columns, by the keywords of `build`; or with other facts.
+
+        The facts stay the same object where no text is replaced. `op_start_ns` and `op_end_ns`
+        follow `start_ns` and `end_ns` where the engine did not tell them apart.
+        """
+        changed = {**self._columns(), **columns}
+        if _TEXTS & columns.keys():
+            return OpColumns.build(**{**self._texts(), **changed})
+        if "facts" in columns or self._facts is not None:
+            changed.setdefault("node", self.node)
+            return OpColumns.over(changed.pop("facts", self.facts), **changed)
+        return OpColumns.build(**self._texts(), **changed)
+
+    def select(self, rows: Any) -> OpColumns:
+        """Rows by a mask, a list of indices or a slice, in that order, with what belongs to them.
+
+        The facts stay the same object where they are known already.
+        """
         chosen = np.arange(len(self))[rows]
         if chosen.ndim != 1:
             raise TypeError(
                 f"rows of ops are selected by a mask, a list of indices or a slice, not by {rows!r}"
             )
-        new_row = np.full(len(self), -1, dtype=np.int64)
-        new_row[chosen] = np.arange(len(chosen))
-        return OpColumns.build(
-            name=self.names[chosen],
-            op=self.ops[chosen],
-            device=self.devices[chosen],
-            thread=self.thread[chosen],
-            scheduled_ns=self.scheduled_ns[chosen],
-            start_ns=self.start_ns[chosen],
-            end_ns=self.end_ns[chosen],
-            op_start_ns=self.op_start_ns[chosen],
-            op_end_ns=self.op_end_ns[chosen],
-            step=self.step[chosen],
-            label=None if self.labels is None else self.labels[chosen],
-            thread_names=self.thread_names,
-            tensors=self.tensors.for_rows(new_row),
-            memory=self.memory.for_rows(new_row),
-        )
+        columns = self._columns()
+        for column, values in columns.items():
+            if isinstance(values, np.ndarray):
+                columns[column] = values[chosen]
+        if len(self.tensors) or len(self.memory):
+            new_row = np.full(len(self), -1, dtype=np.int64)
+            new_row[chosen] = np.arange(len(chosen))
+            columns["tensors"] = self.tensors.for_rows(new_row)
+            columns["memory"] = self.memory.for_rows(new_row)
+        if self._facts is not None:
+            return OpColumns.over(self._facts, node=self.node[chosen], **columns)
+        texts = self._texts()
+        for column, text in texts.items():
+            texts[column] = None if text is None else text[chosen]
+        return OpColumns.build(**texts, **columns)
+
+    def __getitem__(self, rows: Any) -> OpColumns:
+        return self.select(rows)
+
+    @classmethod
+    def concat(cls, parts: Sequence[OpColumns]) -> OpColumns:
+        """The rows of several, one below the other.
+
+        Parts over one facts object stay over it; the facts of others are joined, each object's
+        once. Threads of the same number are taken for the same one.
+        """
+        names = {number: name for part in parts for number, name in part.thread_names.items()}
+        filled = [part for part in parts if len(part)]
+        if len(filled) < 2:
+            one = filled[0] if filled else parts[0] if parts else cls.empty()
+            return one.replace(thread_names=names)
+        rows = list(map(len, filled))
+        each = [part._columns() for part in filled]
+        columns: dict[str, Any] = {
+            column: np.concatenate([part[column] for part in each])
+            for column in ("thread", "scheduled_ns", "start_ns", "end_ns", "step")
+        }
+        for column in ("op_start_ns", "op_end_ns"):
+            if any(part[column] is not None for part in each):
+                columns[column] = np.concatenate([getattr(part, column) for part in filled])
+        columns["thread_names"] = names
+        columns["tensors"] = TensorColumns.concat([part.tensors for part in filled], rows)
+        columns["memory"] = MemoryColumns.concat([part.memory for part in filled], rows)
+        if all(part._facts is None for part in filled):
+            return cls.build(**_joined_texts(filled), **columns)
+        facts = {id(part.facts): part.facts for part in filled}
+        first = dict(zip(facts, np.cumsum([0, *map(len, facts.values())]).tolist(), strict=False))
+        node = np.concatenate([part.node + np.int32(first[id(part.facts)]) for part in filled])
+        return cls.over(GraphFacts.concat(list(facts.values())), node=node, **columns)
 
     def __repr__(self) -> str:
         return (
@@ -235,3 +447,13 @@ class OpColumns:
             f"{number(len(np.unique(self.names.codes)), 'node')} on "
             f"{number(len(np.unique(self.devices.codes)), 'device')}>"
         )
+
+
+def _joined_texts(parts: Sequence[OpColumns]) -> dict[str, Any]:
+    has_labels = any(part.labels is not None for part in parts)
+    return {
+        "name": StringColumn.joined([part.names for part in parts]),
+        "op": StringColumn.joined([part.ops for part in parts]),
+        "device": StringColumn.joined([part.devices for part in parts]),
+        "label": StringColumn.joined([part.all_labels for part in parts]) if has_labels else None,
+    }

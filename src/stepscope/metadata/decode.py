@@ -107,14 +107,8 @@ def _of_rows(columns: _Columns, rows: slice) -> _Columns:
 
 def _own(column: StringColumn, rows: slice) -> StringColumn:
     """Some rows of a column, with a table of their own strings in the order they come in."""
-    codes = column.codes[rows]
-    if len(codes) == len(column):
-        return column
-    used, first, which = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(used), np.int32)
-    rank[order] = np.arange(len(used), dtype=np.int32)
-    return StringColumn(rank[which], tuple(map(column.table.__getitem__, used[order].tolist())))
+    part = column[rows]
+    return column if len(part) == len(column) else part.compact()
 
 
 def _types(names: StringColumn, labels: StringColumn, told: Mapping[str, str]) -> StringColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -61,6 +61,20 @@ def check_lengths(columns: Any) -> None:
     }
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns of {type(columns).__name__} differ in length: {lengths}")
+
+
+def _one_below_the_other(parts: Sequence[Any], rows: Sequence[int]) -> dict[str, Any]:
+    """Each column of the parts, joined; `op_index` counts through, as `rows` says how many."""
+    joined: dict[str, Any] = {}
+    for field in fields(parts[0]):
+        columns = [getattr(part, field.name) for part in parts]
+        if isinstance(columns[0], StringColumn):
+            joined[field.name] = StringColumn.joined(columns)
+        else:
+            joined[field.name] = np.concatenate(columns)
+    first = np.cumsum([0, *rows[:-1]])
+    joined["op_index"] += np.repeat(first, [len(part) for part in parts]).astype(np.int32)
+    return joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,16 +147,33 @@ class TensorColumns:
             return self
         moved = new_row[self.op_index]
         keep = moved >= 0
+        return replace(self.select(keep), op_index=moved[keep].astype(np.int32))
+
+    def select(self, rows: Any) -> Self:
+        """Some of the tensors, of the same ops."""
         return type(self)(
-            moved[keep].astype(np.int32),
-            self.slot[keep],
-            self.dtype[keep],
-            self.shape[keep],
-            self.bytes[keep],
-            self.allocated_bytes[keep],
-            self.address[keep],
-            self.allocators[keep],
+            self.op_index[rows],
+            self.slot[rows],
+            self.dtype[rows],
+            self.shape[rows],
+            self.bytes[rows],
+            self.allocated_bytes[rows],
+            self.address[rows],
+            self.allocators[rows],
         )
+
+    def in_order(self) -> Self:
+        """The tensors in order of `op_index`; those of one op as they are."""
+        if (self.op_index[1:] >= self.op_index[:-1]).all():
+            return self
+        return self.select(np.argsort(self.op_index, kind="stable"))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self], rows: Sequence[int]) -> Self:
+        """The tensors of several runs, of which `rows` says how many ops each has, as of one."""
+        if not any(map(len, parts)):
+            return cls.empty()
+        return cls(**_one_below_the_other(parts, rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,3 +245,10 @@ class MemoryColumns:
             self.live_bytes[keep],
             self.records[keep],
         )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self], rows: Sequence[int]) -> Self:
+        """The memory of several runs, of which `rows` says how many ops each has, as of one."""
+        if not any(map(len, parts)):
+            return cls.empty()
+        return cls(**_one_below_the_other(parts, rows))

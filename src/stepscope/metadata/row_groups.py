@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["RowGroups", "numbered", "rows_alike"]
+__all__ = ["RowGroups", "distinct", "numbered", "rows_alike"]
 
 
 class RowGroups(NamedTuple):
@@ -34,6 +34,19 @@ def rows_alike(columns: Sequence[NDArray[Any]]) -> RowGroups:
     code_of = dict(zip(example, range(len(example)), strict=True))
     codes = np.fromiter(map(code_of.__getitem__, keys), np.int64, rows)
     return RowGroups(codes, list(example.values()))
+
+
+def distinct(numbers: NDArray[Any]) -> RowGroups:
+    """Group rows that have the same number; groups come in order of their first row.
+
+    >>> distinct(np.array([7, 3, 7, 5]))
+    RowGroups(codes=array([0, 1, 0, 2]), examples=[0, 1, 3])
+    """
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(first), np.int64)
+    rank[order] = np.arange(len(first))
+    return RowGroups(rank[which], first[order].tolist())
 
 
 def numbered(values: NDArray[Any]) -> Ints:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepscope.metadata.row_groups import distinct
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -88,9 +90,22 @@ class StringColumn:
     def __getitem__(self, rows: Any) -> StringColumn:
         return StringColumn(self.codes[rows], self.table)
 
+    def compact(self) -> StringColumn:
+        """The same strings, with a table of none but these in the order they come in."""
+        codes = self.codes
+        rows = len(codes)
+        if rows == len(self.table) and (codes == np.arange(rows, dtype=np.int32)).all():
+            return self
+        groups = distinct(codes)
+        used = codes[groups.examples].tolist()
+        return StringColumn(groups.codes.astype(np.int32), tuple(map(self.table.__getitem__, used)))
+
     @staticmethod
     def joined(columns: Sequence[StringColumn]) -> StringColumn:
         """Columns one below the other."""
+        if columns and all(column.table is columns[0].table for column in columns):
+            codes = np.concatenate([column.codes for column in columns])
+            return StringColumn(codes, columns[0].table)
         seen: dict[str, int] = {}
         parts = []
         for column in columns:

@@ -207,21 +207,21 @@ class _Trace:
         if int((start + spent).max(initial=0)) + base < _INT64_MAX:
             start = start + base
         devices, threads, thread_names = self._places(ours=ours)
+        whole = OpColumns.build(
+            name=StringColumn(name, tuple(self._names)),
+            op=StringColumn(kind, tuple(self._types)),
+            label=StringColumn(label, tuple(self._labels)),
+            device=devices[lane],
+            thread=threads[lane],
+            thread_names=thread_names,
+            scheduled_ns=start - waited,
+            start_ns=start,
+            end_ns=start + spent,
+            step=step,
+        )
         for title in dict.fromkeys((*self._runs, *self.marks)):
-            rows = np.flatnonzero(run == self._runs.get(title, -1))
+            columns = whole.select(run == self._runs.get(title, -1))
             mark = self.marks.get(title, {})
-            columns = OpColumns.build(
-                name=StringColumn(name[rows], tuple(self._names)),
-                op=StringColumn(kind[rows], tuple(self._types)),
-                label=StringColumn(label[rows], tuple(self._labels)) if len(rows) else None,
-                device=devices[lane[rows]],
-                thread=threads[lane[rows]],
-                thread_names=thread_names,
-                scheduled_ns=start[rows] - waited[rows],
-                start_ns=start[rows],
-                end_ns=start[rows] + spent[rows],
-                step=step[rows],
-            )
             yield title, _recorded(columns, mark, [*losses, *_inherent(ours=ours)])
 
     def _places(self, *, ours: bool) -> tuple[StringColumn, Any, dict[int, str]]:

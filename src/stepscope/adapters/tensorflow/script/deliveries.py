@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
-from stepscope.adapters.tensorflow.script.columns import joined
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.support import EAGER, SESSION
 from stepscope.metadata import (
@@ -137,7 +136,8 @@ class Deliveries:
         """All eager code outside of runs, as one run."""
         if not self._eager:
             return
-        columns = joined(self._eager)
+        columns = OpColumns.concat(self._eager)
+        columns = columns.replace(step=columns.step[0])
         self._eager = []
         spent = int((columns.end_ns - columns.start_ns).sum())
         cost = self._eager_cost
