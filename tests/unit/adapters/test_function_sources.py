@@ -98,6 +98,9 @@ def test_inlined_calls_loops_and_branches_have_the_lines_that_made_them(
     assert "source lines" not in told(metadata)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:non-integer arguments to randrange:DeprecationWarning"  # in Keras 2, seeding
+)
 def test_the_steps_of_a_keras_fit_have_lines(tensorflow: Any) -> None:
     import numpy as np
 
