@@ -16,6 +16,8 @@ from stepscope.errors import FailedPreconditionError
 from stepscope.spans import Span
 
 GROUP = "stepscope.adapters"
+_last: tuple[str, Any, Any] = "", None, None
+"""The adapter that was in use last: the package's name, the package, the adapter itself."""
 
 
 @lru_cache(maxsize=1)
@@ -36,11 +38,10 @@ def session_targets() -> dict[str, Any]:
 
 def adapter() -> Any:
     """The adapter of the package this program uses; an error that says what there is otherwise."""
-    known = _known()
     found = adapter_in_use()
     if found is not None:
         return found
-    names = ", ".join(e.name for e in known) or "none"
+    names = ", ".join(e.name for e in _known()) or "none"
     raise FailedPreconditionError(
         None,
         None,
@@ -54,10 +55,16 @@ def adapter_in_use() -> Any:
 
     The embedded engine in a package's place (`stepscope.tf1.shim`) is not that package.
     """
+    global _last
+    name, known, found = _last
+    if name and sys.modules.get(name) is known:
+        return found
     for entry in _known():
         package = sys.modules.get(entry.name)
         if package is not None and type(package).__module__ != "stepscope.tf1.shim":
-            return entry.load()
+            found = entry.load()
+            _last = entry.name, package, found
+            return found
     return None
 
 

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+import stepscope
 from patience import patient
 from stepscope import errors
 from stepscope.adapters import tensorflow as adapter
@@ -421,3 +422,34 @@ def test_errors_are_of_tensorflows_class_and_ours(tensorflow, hundred_as):
         adapter.run(
             endless(tensorflow), tensorflow.ones([2]), options=RunOptions(timeout_in_ms=100)
         )
+
+
+# -- calls that nothing is recorded of ------------------------------------------------------------
+
+
+def test_an_untraced_call_that_failed_leaves_the_next_one_alone(tensorflow):
+    tf = tensorflow
+    inverse = tf.function(tf.linalg.inv)
+    for _ in range(2):
+        with pytest.raises(stepscope.errors.InvalidArgumentError) as raised:
+            stepscope.run(inverse, tf.zeros([2, 2]))
+        assert isinstance(raised.value, tf.errors.InvalidArgumentError)
+        assert raised.value.run_metadata.status.code == "INVALID_ARGUMENT"
+        assert len(raised.value.run_metadata.ops) == 0
+    assert stepscope.run(inverse, tf.eye(2)).numpy().tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_untraced_call_replaces_what_the_metadata_held(tensorflow, compiled):
+    add = (lambda x: x + x) if not compiled else tensorflow.function(lambda x: x + x)
+    metadata = stepscope.RunMetadata()
+    x = tensorflow.ones([2])
+    stepscope.run(add, x, run_metadata=metadata)
+    assert len(metadata.ops) > 0
+    options = stepscope.RunOptions(trace_level=stepscope.RunOptions.NO_TRACE)
+    stepscope.run(add, x, options=options, run_metadata=metadata)
+    assert len(metadata.ops) == 0
+    assert metadata.status.code == "OK"
+    assert metadata.engine == ("tensorflow function" if compiled else "tensorflow eager")
+    assert metadata.run_options == options
+    assert metadata.completeness.complete

@@ -315,6 +315,7 @@ def sync_eager() -> None:
 _python_functions_wrapped = False
 
 
+@functools.cache
 def wrap_eager_python_functions(span_of: Any) -> None:
     """Call eager `numpy_function`s inside `span_of(function)`, where that gives a span.
 

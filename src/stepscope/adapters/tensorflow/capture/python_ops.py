@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.events import PYTHON_OP, SPAN, unspoken
@@ -16,18 +16,28 @@ from stepscope.adapters.tensorflow.capture.steps import Described
 from stepscope.adapters.tensorflow.failures import raised_inside
 from stepscope.adapters.tensorflow.runs import cancelling
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    depth = 0
 
 
-@contextmanager
-def timed() -> Iterator[None]:
+_thread = _Thread()
+
+
+class _Timed:
     """While inside, eager `numpy_function`s of this thread leave a span: TensorFlow has none."""
-    versions.wrap_eager_python_functions(_span_of)
-    _thread.depth = getattr(_thread, "depth", 0) + 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        versions.wrap_eager_python_functions(_span_of)
+        _thread.depth += 1
+
+    def __exit__(self, *_exc: object) -> None:
         _thread.depth -= 1
+
+
+timed: Final = _Timed()
 
 
 @contextmanager
@@ -44,7 +54,7 @@ def between_eager_ops(look: Callable[[], None]) -> Iterator[None]:
             look()
 
     try:
-        with timed(), versions.op_callback(after):
+        with timed, versions.op_callback(after):
             yield
     finally:
         _thread.look = outer
@@ -52,7 +62,7 @@ def between_eager_ops(look: Callable[[], None]) -> Iterator[None]:
 
 def _span_of(function: Any) -> Any:
     """The span of a Python function called eagerly, or None where nobody is tracing."""
-    if not getattr(_thread, "depth", 0):
+    if not _thread.depth:
         return None
     return _python_span(getattr(function, "__name__", "PyFunc"))
 

@@ -45,6 +45,11 @@ class Cancelling:
         if not finalizes(op):
             self.op, self.began_ns = op, time.perf_counter_ns()
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it ends all that is called with it; TensorFlow does that when one fails."""
+        return bool(self.manager.is_cancelled)
+
     def start_cancel(self) -> None:
         """From any thread: the function or the waiting op that it is in ends."""
         self.manager.start_cancel()
@@ -80,20 +85,33 @@ def _patch_cancellation() -> None:
         _patched = True
 
 
-@contextmanager
-def cancellable() -> Iterator[Cancelling]:
-    """Functions and waiting eager ops of this thread inside end when `start_cancel()` is called."""
+def new() -> Cancelling:
+    """What ends the functions of the thread that has it with `use`, once TensorFlow asks us."""
     from tensorflow.python.eager import cancellation
 
     _patch_cancellation()
-    previous = _here.cancelling
-    made = Cancelling(cancellation.CancellationManager())
-    _here.cancelling = made
+    return Cancelling(cancellation.CancellationManager())
+
+
+def use(made: Cancelling | None) -> Cancelling | None:
+    """Have functions that this thread calls from now on end by it; gives what it was before.
+
+    Eager ops do not, nor is it noted what is called: that is what `cancellable` does.
+    """
+    previous, _here.cancelling = _here.cancelling, made
+    return previous
+
+
+@contextmanager
+def cancellable() -> Iterator[Cancelling]:
+    """Functions and waiting eager ops of this thread inside end when `start_cancel()` is called."""
+    made = new()
+    previous = use(made)
     try:
         with _cancelling_calls:
             yield made
     finally:
-        _here.cancelling = previous
+        use(previous)
 
 
 def may_wait(op_type: str) -> bool:

@@ -49,6 +49,7 @@ from stepscope.metadata import (
     Loss,
     Recording,
     RunMetadata,
+    RunMetadataTarget,
     Status,
     as_run_metadata_target,
 )
@@ -73,7 +74,37 @@ def run(
     Without options it is traced fully where `run_metadata` asks for the outcome, else not at all.
     """
     function = callable if versions.is_function(callable) else None
+    if run_metadata is None or options is not None:
+        resolved, asked = _resolve(options, traced=False)
+        if resolved is opts.DEFAULT_RESOLVED or resolved == opts.DEFAULT_RESOLVED:
+            target = None if run_metadata is None else as_run_metadata_target(run_metadata)
+            return _run_untraced(callable, args, kwargs, function, asked, target)
     return run_step(functools.partial(callable, *args, **kwargs), function, options, run_metadata)
+
+
+def _run_untraced(
+    callable: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], function: Any,
+    asked: opts.RunOptions | None, target: RunMetadataTarget | None,
+) -> Any:  # fmt: skip
+    """A call that nothing is recorded of: what of the contract holds for it, for a few us.
+
+    Control-C ends a function that waits, and what is raised has the metadata on it.
+    """
+    engine = EAGER if function is None else FUNCTION
+    try:
+        with python_ops.timed:
+            if function is not None and interrupts.applies():
+                result = interrupts.calling(function, args, kwargs)
+            else:
+                result = callable(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - raised again
+        observed = Observed(engine, opts.DEFAULT_RESOLVED, asked, _graph_of(function))
+        observed.ended(error, interrupts.came())
+        target = target or as_run_metadata_target(None)
+        raise_with(error, target.deliver(observed.recording()))
+    if target is not None:
+        target.deliver(Recording(engine=engine, step_id=next(_step_ids), run_options=asked))
+    return result
 
 
 def run_step(
@@ -189,6 +220,7 @@ class Observed:
         # Which graphs a run executed is seen from its ops.
         self.capture = Capture(self.memory.level or int(wants_graphs))
         self._stack = ExitStack()
+        self._needs_graphs = False
         self._error: BaseException | None = None
         self._raised: BaseException | None = None
         self._deadline: Deadline | None = None
@@ -221,7 +253,7 @@ class Observed:
             stack.enter_context(functions.collect())
             stack.enter_context(versions.function_options(TAG))
         stack.enter_context(self.memory.watching())
-        stack.enter_context(python_ops.timed())
+        stack.enter_context(python_ops.timed)
         if options.trace_level >= 3:
             stack.enter_context(
                 python_ops.describing(self.capture.eager_outputs, self.eager_sources)
@@ -254,6 +286,12 @@ class Observed:
         self.memory.failed(error)
         if self._error is not None and self._error is not error:
             raise self._error from error
+
+    def ended(self, error: BaseException, interrupt: Interrupt | None) -> None:
+        """It was never entered, as nothing is recorded of it, and raised this."""
+        self._raised = self._error = error
+        self._interrupt = interrupt
+        self.memory.failed(error)
 
     # -- what it was ---------------------------------------------------------------------------
 

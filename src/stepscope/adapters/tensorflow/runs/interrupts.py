@@ -16,13 +16,18 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+from stepscope.adapters.tensorflow.runs import cancelling
 from stepscope.adapters.tensorflow.runs.cancelling import Cancelling
 
 _MOST: Final = 64
+# What is wrapped makes an enum of every number, which takes longer than all else here.
+_getsignal: Final[Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+_SIGINT: Final = int(signal.SIGINT)
+_main_thread: Final = threading.main_thread()
 
 
 class Interrupt:
@@ -41,6 +46,7 @@ class _Watch:
     def __init__(self) -> None:
         self._told, self._tells = socket.socketpair()
         self._tells.setblocking(False)
+        self._number = self._tells.fileno()
         self._lock = threading.Lock()
         self._run: tuple[Cancelling, Interrupt] | None = None
         threading.Thread(target=self._wait, name="stepscope/control_c", daemon=True).start()
@@ -56,30 +62,31 @@ class _Watch:
                     interrupt.at_epoch = time.time_ns()
                     called.start_cancel()
 
-    @contextmanager
-    def over(self, called: Cancelling, interrupt: Interrupt) -> Iterator[None]:
-        before = signal.set_wakeup_fd(self._tells.fileno(), warn_on_full_buffer=False)
+    def begin(self, called: Cancelling, interrupt: Interrupt) -> bool:
+        """Watch over a run; where somebody else is told it is False, and no `end` is to follow."""
+        before = signal.set_wakeup_fd(self._number, warn_on_full_buffer=False)
         if before != -1:
-            # Somebody else is told; a run inside another is cancelled with it.
+            # A run inside another is cancelled with it.
             signal.set_wakeup_fd(before)
-            yield
-            return
+            return False
         with self._lock:
             self._run = called, interrupt
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._run = None
-            signal.set_wakeup_fd(-1)
+        return True
+
+    def end(self) -> None:
+        with self._lock:
+            self._run = None
+        signal.set_wakeup_fd(-1)
 
 
 _watch: _Watch | None = None
+_kept: tuple[Cancelling, Interrupt] | None = None
+"""What the last run of `calling` could be cancelled by; if it was not, it does for the next."""
 
 
 def _forget() -> None:
-    global _watch
-    _watch = None
+    global _watch, _kept
+    _watch = _kept = None
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -88,17 +95,50 @@ os.register_at_fork(after_in_child=_forget)
 def applies() -> bool:
     """Whether Control-C would end what this thread does now."""
     return (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        threading.get_ident() == _main_thread.ident
+        and _getsignal(_SIGINT) is signal.default_int_handler
     )
 
 
 @contextmanager
 def cancelling_it(called: Cancelling) -> Iterator[Interrupt]:
     """While inside, Control-C cancels what this thread calls. For threads where it `applies`."""
+    interrupt = Interrupt()
+    watch = _watching()
+    watched = watch.begin(called, interrupt)
+    try:
+        yield interrupt
+    finally:
+        if watched:
+            watch.end()
+
+
+def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a TensorFlow function so that Control-C cancels it, at the least cost.
+
+    For threads where it `applies`. `came` tells of the call afterwards.
+    """
+    global _kept
+    watch = _watch or _watching()
+    if _kept is None or _kept[0].cancelled:
+        _kept = cancelling.new(), Interrupt()
+    if not watch.begin(*_kept):
+        return function(*args, **kwargs)
+    previous = cancelling.use(_kept[0])
+    try:
+        return function(*args, **kwargs)
+    finally:
+        cancelling.use(previous)
+        watch.end()
+
+
+def came() -> Interrupt | None:
+    """The Control-C that ended the last `calling`, if one did."""
+    return _kept[1] if _kept is not None and _kept[1].at_epoch else None
+
+
+def _watching() -> _Watch:
     global _watch
     if _watch is None:
         _watch = _Watch()
-    interrupt = Interrupt()
-    with _watch.over(called, interrupt):
-        yield interrupt
+    return _watch
