@@ -4,7 +4,8 @@ A map: `run_metadata` (the object), `state` (which of it is the truth), `graph_f
 determines) and `columns` (what a run adds), `memory`, `allocations` and `strings` (more columns),
 `outcome` (status, losses, overhead, placements), `out_of_memory`, `memory_advice`,
 `allocation_log` and `allocation_sampling` (the memory reports),
-`recording` and `targets` (what an engine hands over, and where it goes), `encode`, `decode`,
+`recording` and `targets` (what an engine hands over, and where it goes), `packing`,
+`stored_columns` and `stored_run` (a run as a store keeps it), `encode`, `decode`,
 `allocation_codec`, `out_of_memory_codec`, `labels` and `extras` (to and from messages), `readers`
 (one file per format that `load` reads), `dtype_names` and `readable` (for people).
 """
@@ -25,7 +26,7 @@ from stepscope.metadata.outcome import (
     Status,
 )
 from stepscope.metadata.readers import LoadedRun, iter_runs, load
-from stepscope.metadata.recording import Recording
+from stepscope.metadata.recording import Recording, Shared
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.targets import RunMetadataTarget, as_run_metadata_target
@@ -46,6 +47,7 @@ __all__ = [
     "Recording",
     "RunMetadata",
     "RunMetadataTarget",
+    "Shared",
     "Status",
     "StringColumn",
     "TensorColumns",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stepscope.metadata.outcome import Completeness, Overhead, Status
 
@@ -16,7 +17,34 @@ if TYPE_CHECKING:
     from stepscope.metadata.outcome import Placement
     from stepscope.options import RunOptions
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "Shared"]
+
+_T = TypeVar("_T")
+
+
+class Shared(Generic[_T]):
+    """What the recordings of several runs have in common: made once, when one of them is asked.
+
+    A graph's source lines, for example. An engine gives the same object to every recording of the
+    graph; whoever stores runs then knows, without a look at the content, that it has it already.
+
+    >>> lines = Shared(lambda: {"a": "train.py:3"})
+    >>> lines() is lines()
+    True
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_made", "_make")
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make: Callable[[], _T] | None = make
+        self._lock = threading.Lock()
+
+    def __call__(self) -> _T:
+        with self._lock:
+            if self._make is not None:
+                self._made = self._make()
+                self._make = None
+            return self._made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +53,9 @@ class Recording:
 
     Every callable is called at most once, by whichever thread looks first, and never by the
     thread that records: handing a recording over costs the run nothing. None means that the
-    engine has nothing of that kind. `sources` maps a node's name to the "file:line" that made it;
-    `peak_bytes` a device to the most bytes that were live on it, and "" to the most on all.
+    engine has nothing of that kind; a `Shared` one may be given to several recordings. `sources`
+    maps a node's name to the "file:line" that made it; `peak_bytes` a device to the most bytes that
+    were live on it, and "" to the most on all.
     `allocations` are all of them (a FULL_TRACE), `allocation_log` what the options asked to keep.
     """
 

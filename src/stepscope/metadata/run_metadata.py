@@ -65,6 +65,19 @@ class RunMetadata(MessageBacked):
         """
         object.__setattr__(self, "_held", State(recording=recording))
 
+    def held_now(self) -> RunMetadata:
+        """The run that is in this object now, in an object of its own.
+
+        A later run replaces what is in this one, not that. Nothing is copied.
+        """
+        other = RunMetadata.__new__(RunMetadata)
+        object.__setattr__(other, "_held", self._held)
+        return other
+
+    def recorded(self) -> Recording | None:
+        """The run as an engine recorded it; None where a message is the truth, and not that."""
+        return self._held.recorded()
+
     # -- columns and outcome ---------------------------------------------------------------
 
     @property

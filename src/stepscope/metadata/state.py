@@ -17,6 +17,7 @@ Guarantees:
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope import _messages as pb
@@ -31,6 +32,7 @@ from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.decode import decode_ops
 from stepscope.metadata.encode import encode_ops
 from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
+from stepscope.metadata.recording import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,7 @@ TENSORFLOW_FIELDS = tuple(
 """The fields of `RunMetadata` that TensorFlow knows."""
 
 _OURS = "ours"
+_GRAPHS = ("cost_graph", "partition_graphs", "function_graphs")
 
 
 class State:
@@ -145,7 +148,7 @@ class State:
                 encode_ops(self.ops(), message, recording.step_id)
         elif field == "cost_graph":
             if recording.cost_graph is not None:
-                _copy(message.cost_graph, recording.cost_graph())
+                _copy(message.cost_graph, self._once(field, recording.cost_graph))
         elif field == "session_metadata":
             if recording.session_metadata is not None:
                 _copy(message.session_metadata, recording.session_metadata)
@@ -153,7 +156,7 @@ class State:
             self._encode_ours(recording, message)
         else:
             produce: Callable[[], Any] | None = getattr(recording, field)
-            for graph in produce() if produce is not None else ():
+            for graph in self._once(field, produce) if produce is not None else ():
                 _copy(getattr(message, field).add(), graph)
 
     def _encode_ours(self, recording: Recording, message: Any) -> None:
@@ -207,6 +210,50 @@ class State:
         """What an engine recorded, unless a message was handed out or is all there is."""
         with self._lock:
             return None if self._recording is None or self._handed_out else self.ops()
+
+    def recorded(self) -> Recording | None:
+        """The recording, as far as it is the truth; None where a message is all there is.
+
+        Its parts are those that readers of this state see, each decoded at most once for both.
+        What was handed out as a message is taken from there.
+        """
+        with self._lock:
+            run = self._recording
+            if run is None:
+                return None
+            graphs: dict[str, Any] = {field: self._recorded_graphs(run, field) for field in _GRAPHS}
+            made = replace(
+                run,
+                completeness=self.completeness,
+                overhead=self.overhead,
+                ops=self.ops,
+                peak_bytes=self.peaks,
+                allocations=None if run.allocations is None else self.allocations,
+                allocation_log=None if run.allocation_log is None else self.allocation_log,
+                **graphs,
+            )
+            if "session_metadata" in self._encoded:
+                made = replace(made, session_metadata=self._set_field("session_metadata"))
+            for field in ("sources", "placements"):
+                produce = getattr(run, field)
+                if produce is not None and not isinstance(produce, Shared):
+                    made = replace(made, **{field: getattr(self, field)})
+            return made
+
+    def _recorded_graphs(self, run: Recording, field: str) -> Callable[[], Any] | None:
+        if field in self._encoded:
+            if field == "cost_graph":
+                found = self._set_field(field)
+                return None if found is None else lambda: found
+            return lambda: list(getattr(self._own_message(), field))
+        produce: Callable[[], Any] | None = getattr(run, field)
+        if produce is None or isinstance(produce, Shared):
+            return produce
+        return lambda: self._once(field, produce)
+
+    def _set_field(self, field: str) -> Any:
+        message = self._own_message()
+        return getattr(message, field) if message.HasField(field) else None
 
     def _decode_ops(self) -> OpColumns:
         if self._recording is None:

@@ -110,7 +110,7 @@ def test_our_files_tell_when_they_were_cut_between_fields(tmp_path):
     ("name", "data", "says"),
     [
         ("run_metadata.pb", b"", "the file is empty; either writing it was interrupted, or the ru"),
-        ("a.txt", b"just some words\n", "is text; Stepscope reads serialised RunMetadata"),
+        ("a.txt", b"just some words\n", "is text; Stepscope reads stores of runs"),
         ("a.txt", ("é" * 5000).encode(), "is text"),
         ("t.json", json.dumps({"traceEvents": []}).encode(), "is a Chrome trace without events"),
         ("t.json", b'[{"ph": "X", "ts": 1, "dur": -1}]', "without a single slice"),
@@ -190,7 +190,7 @@ def test_traces_in_a_directory_count_only_where_there_is_nothing_else(tmp_path):
 
 def test_a_directory_without_runs_says_what_was_looked_for(tmp_path):
     with pytest.raises(
-        UnreadableFileError, match=r"no run in this directory; looked for \*run_met"
+        UnreadableFileError, match=r"no run in this directory; looked for \*\.stepscope, \*run_met"
     ):
         load(tmp_path)
 

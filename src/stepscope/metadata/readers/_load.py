@@ -15,6 +15,7 @@ from stepscope.metadata.readers import (
     event_file,
     foreign,
     run_metadata_pb,
+    store_file,
     xplane_pb,
 )
 from stepscope.metadata.recording import Recording
@@ -53,7 +54,8 @@ READERS: tuple[Reader, ...] = (
     run_metadata_pb,
 )
 
-_RECORDS = ("run_metadata.pb", "*run_metadata*.pb", "*.tfevents.*", "*.xplane.pb")
+_STORES = f"*{store_file.SUFFIX}"
+_RECORDS = ("run_metadata.pb", _STORES, "*run_metadata*.pb", "*.tfevents.*", "*.xplane.pb")
 _TRACES = ("*.json", "*.json.gz")
 
 
@@ -70,10 +72,11 @@ class LoadedRun(NamedTuple):
 def load(path: str | os.PathLike[str]) -> RunMetadata | list[RunMetadata]:
     """Read the run or the runs in a file or below a directory.
 
-    Read are serialised `RunMetadata` (of Stepscope, TensorFlow, TensorBoard), event files, Chrome
-    traces (plain or gzip) and `*.xplane.pb`. A directory and an event file give a list, in which
-    `tag` and `global_step` of a run say where an event file held it; other files give the run, or
-    a list where they hold several. In a directory Chrome traces are looked at only if there is
+    Read are stores of `stepscope run` (`*.stepscope`, also while they are written), serialised
+    `RunMetadata` (of Stepscope, TensorFlow, TensorBoard), event files, Chrome traces (plain or
+    gzip) and `*.xplane.pb`. A directory, a store and an event file give a list, in which `tag` and
+    `global_step` of a run say where an event file held it; other files give the run, or a list
+    where they hold several. In a directory Chrome traces are looked at only if there is
     nothing else: they are pictures of runs that are recorded beside them.
 
     Of a damaged file what is readable is there, with the loss in `completeness`. A file that holds
@@ -81,7 +84,7 @@ def load(path: str | os.PathLike[str]) -> RunMetadata | list[RunMetadata]:
     """
     place = Path(path)
     runs = [run.metadata for run in iter_runs(place)]
-    if len(runs) == 1 and not place.is_dir() and not _is_event_file(place):
+    if len(runs) == 1 and not place.is_dir() and not _holds_many(place):
         return runs[0]
     return runs
 
@@ -101,10 +104,14 @@ def iter_runs(path: str | os.PathLike[str]) -> Iterator[LoadedRun]:
 
 
 def _runs_in(path: Path, name: str) -> Iterator[LoadedRun]:
-    data = _read(path)
-    reader = next(reader for reader in READERS if reader.recognises(path, data))
-    found = reader.runs(path, data)
-    del data
+    if store_file.is_store(path):
+        # Read run by run, and not as a whole.
+        found: Iterable[tuple[str, RunMetadata]] = store_file.runs(path)
+    else:
+        data = _read(path)
+        reader = next(reader for reader in READERS if reader.recognises(path, data))
+        found = reader.runs(path, data)
+        del data
     for inner, metadata in found:
         called = "/".join(filter(None, (name, inner))) or path.stem
         yield LoadedRun(writable(called), metadata)
@@ -128,7 +135,10 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _is_event_file(path: Path) -> bool:
+def _holds_many(path: Path) -> bool:
+    """Whether a file is of a kind that holds any number of runs."""
+    if store_file.is_store(path):
+        return True
     try:
         if not path.is_file():
             return False
@@ -223,12 +233,15 @@ def _relative(directory: Path, file: Path) -> str:
     place = file.relative_to(directory)
     parts = [part for part in place.parent.parts if part]
     own = _name_of(file.name)
+    if file.suffix == store_file.SUFFIX and len(list(file.parent.glob(_STORES))) > 1:
+        # Each counts its runs from 1.
+        own = file.stem
     return "/".join([*parts, own] if own else parts)
 
 
 def _name_of(file: str) -> str:
     """What a file's name says of its runs: nothing, where every such file is called the same."""
-    if file == "run_metadata.pb" or ".tfevents." in file:
+    if file == "run_metadata.pb" or ".tfevents." in file or file.endswith(store_file.SUFFIX):
         return ""
     for suffix in (".json.gz", ".xplane.pb", ".json", ".pb"):
         if file.endswith(suffix):

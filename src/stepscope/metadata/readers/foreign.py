@@ -14,8 +14,8 @@ __all__ = ["NAME", "recognises", "runs"]
 NAME = "a file of another kind"
 
 _WHAT_IS_READ = (
-    "Stepscope reads serialised RunMetadata (run_metadata.pb), event files, Chrome traces and "
-    "profiles (*.xplane.pb)"
+    "Stepscope reads stores of runs (*.stepscope), serialised RunMetadata (run_metadata.pb), event "
+    "files, Chrome traces and profiles (*.xplane.pb)"
 )
 
 _SIGNATURES = {

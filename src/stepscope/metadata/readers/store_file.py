@@ -1,0 +1,289 @@
+"""`*.stepscope`: a store of runs, an SQLite database that `stepscope.store` writes.
+
+Tables (version 1):
+
+    parts   id, digest, size, content: what runs share, each once. `content` is compressed with
+            zlib where it is shorter than `size`.
+    runs    number (from 1, without gaps), what, engine, status, step_id, started_ns, ended_ns,
+            ops, overhead_ns, overhead_fraction;
+            parts: JSON, the ids of its parts by what they are;
+            columns: JSON, the lengths of the packed columns in `content` by what they are;
+            checksum: CRC-32 of these two and of `content`.
+
+Guarantees:
+
+- a store is read as it is at the moment, while another process writes it as well: every run that
+  was committed, whole, and none in part. Reading changes nothing in the file;
+- in memory is one run at a time, and the parts that runs share once; nothing is held open between
+  two runs;
+- what is damaged is left out and declared: content is compared with its checksum, and of a store
+  that SQLite cannot follow, runs are read from both ends up to the damage. A store of a later
+  version is refused, with its version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+import orjson
+
+from stepscope.errors import UnreadableFileError
+from stepscope.metadata.outcome import Loss, Overhead
+from stepscope.metadata.stored_run import Part, StoredRun, decoded_run, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepscope.metadata.run_metadata import RunMetadata
+
+__all__ = ["APPLICATION_ID", "NAME", "SUFFIX", "VERSION", "checksum_of", "is_store", "stored_runs"]
+
+NAME = "a store of Stepscope's"
+SUFFIX: Final = ".stepscope"
+APPLICATION_ID: Final = 0x53537470
+"""SQLite's field for whose database a file is: "SStp"."""
+VERSION: Final = 1
+
+_SQLITE: Final = b"SQLite format 3\x00"
+_AT_ONCE: Final = 64
+_KEPT_PARTS: Final = 64
+_RUN: Final = (
+    "SELECT number, what, engine, status, step_id, started_ns, ended_ns, ops, overhead_ns,"
+    " overhead_fraction, parts, columns, content, checksum FROM runs"
+)
+_BESIDE: Final = ("-wal", "-journal")
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file is a store: by its first bytes, or by its name if these are damaged."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError:
+        return False
+    return path.suffix == SUFFIX or (
+        head.startswith(_SQLITE) and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+    )
+
+
+def checksum_of(parts: bytes, columns: bytes, content: bytes) -> int:
+    """What a row's `checksum` is."""
+    return zlib.crc32(content, zlib.crc32(columns, zlib.crc32(parts)))
+
+
+def runs(path: Path) -> Iterator[tuple[str, RunMetadata]]:
+    """The runs in the store in the order in which they ended, each with its name."""
+    for run in stored_runs(path):
+        yield run.name, decoded_run(run)
+
+
+def stored_runs(path: Path) -> Iterator[StoredRun]:
+    """The runs in the store as it keeps them.
+
+    `UnreadableFileError` for one of which nothing can be read.
+    """
+    reader = _Reader(path)
+    last = 0
+    try:
+        while found := reader.after(last):
+            yield from found
+            last = found[-1].number
+    except sqlite3.DatabaseError as error:
+        yield from _around_damage(path, reader, last, error)
+
+
+def _around_damage(
+    path: Path, reader: _Reader, last: int, error: sqlite3.DatabaseError
+) -> Iterator[StoredRun]:
+    """What can be read one by one after a run, and then from the end back to where it fails."""
+    reason = f"{path.name} is damaged: {error}; what could be read of it was"
+    ahead: list[StoredRun] = []
+    with contextlib.suppress(sqlite3.DatabaseError):
+        while found := reader.after(last + len(ahead), 1):
+            ahead += found
+    behind: list[StoredRun] = []
+    first_known = last + len(ahead)
+    with contextlib.suppress(sqlite3.DatabaseError):
+        while found := reader.before(behind[-1].number if behind else None):
+            if found[0].number <= first_known:
+                break
+            behind += found
+    behind.reverse()
+    missing = behind[0].number - first_known - 1 if behind else 0
+    loss = Loss("runs of the file", missing, reason)
+    if not (last or ahead or behind):
+        raise UnreadableFileError(f"{path}: {reason[: -len('; what could be read of it was')]}")
+    if not ahead and not behind:
+        # The runs before were given out without knowing: one that holds the loss alone.
+        behind = [StoredRun(number=last + 1, status="DATA_LOSS", what="and later")]
+    ahead += behind
+    ahead[-1].losses = (*ahead[-1].losses, loss)
+    yield from ahead
+
+
+class _Reader:
+    """Reads runs; each call opens the store and closes it again."""
+
+    def __init__(self, path: Path) -> None:
+        """`UnreadableFileError` where the file is no store, or one of a later version."""
+        self._path = path
+        self._parts: WeakValueDictionary[int, Part] = WeakValueDictionary()
+        self._latest: deque[Part] = deque(maxlen=_KEPT_PARTS)
+        self._check_version()
+
+    def _check_version(self) -> None:
+        path = self._path
+        try:
+            with _opened(path) as database:
+                (owner,) = database.execute("PRAGMA application_id").fetchone()
+                (version,) = database.execute("PRAGMA user_version").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise UnreadableFileError(
+                f"{path}: cannot be read as a store of runs: {error}"
+            ) from error
+        if owner != APPLICATION_ID:
+            raise UnreadableFileError(
+                f"{path}: is an SQLite database, and no store of Stepscope's"
+                if version or owner
+                else f"{path}: a store in which nothing was written; its recording did not begin"
+            )
+        if version != VERSION:
+            raise UnreadableFileError(
+                f"{path}: is a store of version {version}, of a later Stepscope; this one reads "
+                f"version {VERSION}: pip install --upgrade stepscope"
+            )
+
+    def after(self, number: int, most: int = _AT_ONCE) -> list[StoredRun]:
+        """The next runs after the one of a number."""
+        with _opened(self._path) as database:
+            order = "WHERE number > ? ORDER BY number LIMIT ?"
+            rows = database.execute(f"{_RUN} {order}", (number, most)).fetchall()
+            return [self._run(database, row) for row in rows]
+
+    def before(self, number: int | None) -> list[StoredRun]:
+        """The run before the one of a number, or the last of all."""
+        with _opened(self._path) as database:
+            order = "WHERE number < ? ORDER BY number DESC LIMIT 1"
+            rows = database.execute(f"{_RUN} {order}", (number or 1 << 62,)).fetchall()
+            return [self._run(database, row) for row in rows]
+
+    def _run(self, database: sqlite3.Connection, row: tuple[Any, ...]) -> StoredRun:
+        number, what, engine, status, step_id, started, ended, ops, *rest = row
+        overhead_ns, fraction, part_ids, lengths, content, checksum = rest
+        run = StoredRun(
+            number=number,
+            what=what,
+            engine=engine,
+            status=status,
+            step_id=step_id,
+            started_ns=started,
+            ended_ns=ended,
+            ops=ops,
+            overhead=Overhead(overhead_ns, fraction),
+        )
+        if checksum_of(part_ids.encode(), lengths.encode(), content) != checksum:
+            self._lose(run, "columns", ops, "its columns are damaged")
+            run.status = "DATA_LOSS"
+            return run
+        place = 0
+        for name, length in orjson.loads(lengths).items():
+            run.columns[name] = content[place : place + length]
+            place += length
+        for name, ids in orjson.loads(part_ids).items():
+            found = [part for one in ids if (part := self._part(database, one)) is not None]
+            if len(found) == len(ids):
+                run.parts[name] = tuple(found)
+            else:
+                count = ops if name in ("facts", "times") else len(ids) - len(found)
+                self._lose(run, name.replace("_", " "), count, f"a part of it ({name}) is damaged")
+        return run
+
+    def _lose(self, run: StoredRun, what: str, count: int, why: str) -> None:
+        reason = f"{self._path.name}: {why}; the rest of the run was read"
+        run.losses = (*run.losses, Loss(f"{what} of the file", count, reason))
+
+    def _part(self, database: sqlite3.Connection, number: int) -> Part | None:
+        part = self._parts.get(number)
+        if part is None:
+            part = _read_part(database, number)
+            if part is None:
+                return None
+            self._parts[number] = part
+        self._latest.append(part)
+        return part
+
+
+def _read_part(database: sqlite3.Connection, number: int) -> Part | None:
+    """A part, None where it is damaged."""
+    try:
+        row = database.execute(
+            "SELECT digest, size, content FROM parts WHERE id = ?", (number,)
+        ).fetchone()
+        if row is None:
+            return None
+        digest, size, content = row
+        if len(content) != size:
+            unpacker = zlib.decompressobj()
+            content = unpacker.decompress(content, size + 1)
+    except (sqlite3.DatabaseError, zlib.error, TypeError):
+        return None
+    return Part(content, digest) if digest_of(content) == digest else None
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The store to read, in whatever state and directory it is."""
+    try:
+        database = _connected(path)
+    except sqlite3.OperationalError:
+        # SQLite would write beside the file: where it may not, in a copy.
+        beside = [name for name in _BESIDE if _has_content(Path(f"{path}{name}"))]
+        if not beside:
+            with contextlib.closing(_connected(path, "immutable=1")) as database:
+                yield database
+            return
+        with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
+            copy = Path(folder, path.name)
+            for name in ("", *beside):
+                shutil.copyfile(f"{path}{name}", f"{copy}{name}")
+            with contextlib.closing(_connected(copy, "mode=rw")) as database:
+                yield database
+        return
+    with contextlib.closing(database):
+        yield database
+
+
+def _connected(path: Path, how: str = "mode=ro") -> sqlite3.Connection:
+    place = quote(str(path.absolute()).encode(errors="surrogateescape"))
+    database = sqlite3.connect(f"file:{place}?{how}", uri=True, isolation_level=None)
+    try:
+        try:
+            database.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            # Of a file that is cut SQLite reads nothing, unless it is told that it is for repair.
+            database.execute("PRAGMA writable_schema = ON")
+            database.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False

@@ -1,0 +1,388 @@
+"""A run as a store keeps it: a row of numbers, packed columns, and parts shared with other runs.
+
+A part is content known by its digest: the facts of a graph, its messages, its source lines, how a
+run ended. Runs of one graph have the same parts. `RunEncoder` makes a `StoredRun` of a
+`RunMetadata`, `decoded_run` the reverse; neither knows where it is kept.
+
+Everything that a `RunMetadata` holds comes back: TensorFlow's fields with the same bytes on the
+wire, ours with the same values. A run whose truth is a message (somebody wrote to it, or it was
+read from a file) is kept as that message, its graphs as parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from stepscope import _messages as pb
+from stepscope.metadata import extras
+from stepscope.metadata import stored_columns as columns
+from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
+from stepscope.metadata.outcome import Completeness, Loss, Overhead, Status
+from stepscope.metadata.packing import Packed, pack
+from stepscope.metadata.recording import Recording, Shared
+from stepscope.metadata.run_metadata import RunMetadata
+from stepscope.options import RunOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stepscope.metadata.graph_facts import GraphFacts
+
+__all__ = ["Part", "RunEncoder", "StoredRun", "decoded_run"]
+
+_T = TypeVar("_T")
+_GRAPH_LISTS: Final = ("partition_graphs", "function_graphs")
+_MESSAGE: Final = "message"
+
+
+class Part:
+    """Content that runs share; decoded at most once, by whoever looks first."""
+
+    __slots__ = ("__weakref__", "_lock", "_value", "content", "digest")
+
+    def __init__(self, content: bytes, digest: bytes | None = None) -> None:
+        """`digest` is that of the content, where somebody knows it."""
+        self.content = content
+        self.digest = digest_of(content) if digest is None else digest
+        self._lock = threading.Lock()
+        self._value: tuple[Callable[[bytes], Any], Any] | None = None
+
+    def decoded(self, decode: Callable[[bytes], _T]) -> _T:
+        """The content as `decode` makes it; kept for the next one who asks with that function."""
+        with self._lock:
+            if self._value is None or self._value[0] is not decode:
+                self._value = (decode, decode(self.content))
+            value: _T = self._value[1]
+            return value
+
+
+def digest_of(content: bytes) -> bytes:
+    """What content is known by."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredRun:
+    """One run.
+
+    `parts` are shared content by what it is (of graphs there may be several), `columns` the packed
+    columns that are this run's own. `what` is what ran (`train_step`); `status`, `started_ns`,
+    `ended_ns` and `ops` are there to be looked at without decoding anything. `losses` is what
+    could not be read of it.
+    """
+
+    number: int = 0
+    what: str = ""
+    engine: str = ""
+    status: str = "OK"
+    step_id: int = 0
+    started_ns: int = 0
+    ended_ns: int = 0
+    ops: int = 0
+    overhead: Overhead = field(default_factory=Overhead)
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    columns: dict[str, bytes] = field(default_factory=dict)
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What to call it: its number, and what ran."""
+        return f"run_{self.number:06d} {self.what}".rstrip()
+
+
+# -- to a store --------------------------------------------------------------------------------
+
+
+class _PackedFacts(NamedTuple):
+    part: Part
+    place: NDArray[np.int32]
+
+
+class RunEncoder:
+    """Makes stored runs; what runs share is encoded once. Not to be called by two threads at once.
+
+    Facts and `Shared` parts are known again by identity, and no longer than their engine keeps
+    them.
+    """
+
+    def __init__(self) -> None:
+        self._facts: WeakKeyDictionary[GraphFacts, _PackedFacts] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Shared[Any], tuple[Part, ...]] = WeakKeyDictionary()
+
+    def encode(self, metadata: RunMetadata, what: str = "", graph: Part | None = None) -> StoredRun:
+        """A run, with what ran and the graph as its user built it."""
+        recording = metadata.recorded()
+        run = StoredRun(
+            what=what,
+            engine=metadata.engine,
+            status=metadata.status.code,
+            step_id=metadata.step_id,
+        )
+        if graph is not None:
+            run.parts["graph"] = (graph,)
+        if recording is None:
+            self._encode_message(metadata, run)
+        else:
+            self._encode_recording(recording, run)
+        # Last: whoever asks for it waited for all of the above.
+        run.overhead = metadata.overhead
+        return run
+
+    def _encode_message(self, metadata: RunMetadata, run: StoredRun) -> None:
+        message = pb.RunMetadataMessage.FromString(metadata.SerializeToString())
+        _note_times(metadata.ops, run)
+        for name in _GRAPH_LISTS:
+            self._add(run, name, [_bytes_of(graph) for graph in getattr(message, name)])
+            message.ClearField(name)
+        self._add(run, _MESSAGE, [_bytes_of(message)])
+
+    def _encode_recording(self, recording: Recording, run: StoredRun) -> None:
+        self._encode_ops(recording.ops() if recording.ops is not None else OpColumns.empty(), run)
+        for name in ("allocations", "allocation_log"):
+            produce = getattr(recording, name)
+            if produce is not None:
+                self._add_halves(run, name, columns.pack_allocations(produce()))
+        for name in _GRAPH_LISTS:
+            self._add_made(run, name, getattr(recording, name), _all_bytes)
+        self._add_made(run, "cost_graph", recording.cost_graph, lambda graph: [_bytes_of(graph)])
+        self._add_made(run, "sources", recording.sources, _sources_bytes)
+        self._add_made(run, "placements", recording.placements, _placements_bytes)
+        self._add(run, "outcome", [_outcome_bytes(recording)])
+
+    def _encode_ops(self, ops: OpColumns, run: StoredRun) -> None:
+        if not len(ops):
+            return
+        _note_times(ops, run)
+        facts = self._facts.get(ops.facts)
+        if facts is None:
+            content, place = columns.pack_facts(ops.facts)
+            facts = _PackedFacts(Part(content), place)
+            self._facts[ops.facts] = facts
+        run.parts["facts"] = (facts.part,)
+        node = facts.place[ops.node]
+        self._add_halves(run, "times", columns.pack_times(ops, node))
+        if len(ops.tensors):
+            self._add_halves(run, "tensors", columns.pack_tensors(ops.tensors, node))
+        if len(ops.memory):
+            memory = columns.pack_memory(ops.memory, node, ops.start_ns)
+            self._add_halves(run, "memory", memory)
+
+    def _add_made(
+        self,
+        run: StoredRun,
+        name: str,
+        produce: Callable[[], Any] | None,
+        content: Callable[[Any], list[bytes]],
+    ) -> None:
+        """Add what a callable of the recording makes; of a shared one, what it made before."""
+        if produce is None:
+            return
+        if not isinstance(produce, Shared):
+            self._add(run, name, content(produce()))
+            return
+        parts = self._shared.get(produce)
+        if parts is None:
+            parts = self._shared[produce] = tuple(map(Part, content(produce())))
+        if parts:
+            run.parts[name] = parts
+
+    @staticmethod
+    def _add(run: StoredRun, name: str, contents: Sequence[bytes]) -> None:
+        if contents:
+            run.parts[name] = tuple(map(Part, contents))
+
+    @staticmethod
+    def _add_halves(run: StoredRun, name: str, halves: columns.Halves) -> None:
+        run.parts[name] = (Part(halves.shared),)
+        run.columns[name] = halves.own
+
+
+def _note_times(ops: OpColumns, run: StoredRun) -> None:
+    if len(ops):
+        run.ops = len(ops)
+        run.started_ns = int(ops.start_ns.min())
+        run.ended_ns = int(ops.end_ns.max())
+
+
+def _bytes_of(message: Any) -> bytes:
+    """Always the same bytes for the same content, so that it is kept once."""
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
+
+
+def _all_bytes(messages: Sequence[Any]) -> list[bytes]:
+    return [_bytes_of(message) for message in messages]
+
+
+def _sources_bytes(sources: Mapping[str, str]) -> list[bytes]:
+    return [pack([list(sources), list(sources.values())])] if sources else []
+
+
+def _placements_bytes(placements: Sequence[Any]) -> list[bytes]:
+    message = pb.RunMetadataMessage()
+    extras.encode_placements(placements, message)
+    return [_bytes_of(message)] if len(message.placements) else []
+
+
+def _outcome_bytes(recording: Recording) -> bytes:
+    """How the run went, for which runs that went well mostly have the same bytes."""
+    message = pb.RunMetadataMessage()
+    extras.encode_status(recording.status, message)
+    found = recording.completeness
+    extras.encode_completeness(found() if callable(found) else found, message)
+    if recording.peak_bytes is not None:
+        extras.encode_peaks(recording.peak_bytes(), message)
+    if recording.run_options is not None:
+        message.run_options.ParseFromString(recording.run_options.SerializeToString())
+        message.run_options.SetInParent()
+    if recording.session_metadata is not None:
+        data = recording.session_metadata.SerializeToString()
+        message.session_metadata.ParseFromString(data)
+        message.session_metadata.SetInParent()
+    if recording.out_of_memory is not None:
+        encode_out_of_memory(recording.out_of_memory, message)
+    return _bytes_of(message)
+
+
+# -- from a store ------------------------------------------------------------------------------
+
+
+def decoded_run(run: StoredRun) -> RunMetadata:
+    """The run; columns and messages are decoded when somebody looks at them."""
+    if _MESSAGE in run.parts:
+        return _from_message(run)
+    metadata = RunMetadata()
+    metadata.record(lambda: _recording(run))
+    return metadata
+
+
+def _from_message(run: StoredRun) -> RunMetadata:
+    from stepscope.metadata.readers import run_metadata_pb
+
+    (content,) = run.parts[_MESSAGE]
+    message = pb.RunMetadataMessage()
+    for name in _GRAPH_LISTS:
+        for part in run.parts.get(name, ()):
+            getattr(message, name).add().ParseFromString(part.content)
+    if run.losses:
+        extras.encode_completeness(Completeness(run.losses), message)
+    # Of messages one after the other, fields that are repeated are joined.
+    data = message.SerializeToString() + content.content
+    return run_metadata_pb.decode(data, run.name) or RunMetadata.FromString(data)
+
+
+class _Outcome(NamedTuple):
+    status: Status
+    completeness: Completeness
+    peaks: dict[str, int]
+    run_options: RunOptions | None
+    session_metadata: Any
+    out_of_memory: Any
+
+
+def _outcome(content: bytes) -> _Outcome:
+    message = pb.RunMetadataMessage.FromString(content)
+    options = None
+    if message.HasField("run_options"):
+        options = RunOptions.FromString(message.run_options.SerializeToString())
+    return _Outcome(
+        extras.decode_status(message),
+        extras.decode_completeness(message),
+        extras.decode_peaks(message),
+        options,
+        message.session_metadata if message.HasField("session_metadata") else None,
+        decode_out_of_memory(message),
+    )
+
+
+class _Content:
+    """A message by its bytes, for whoever copies it."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def SerializeToString(self, **_: Any) -> bytes:
+        return self._content
+
+
+def _recording(run: StoredRun) -> Recording:
+    parts = {name: found[0] for name, found in run.parts.items()}
+    if "outcome" in parts:
+        ended = parts["outcome"].decoded(_outcome)
+    else:
+        ended = _Outcome(_status_alone(run), Completeness(), {}, None, None, None)
+
+    def allocations(name: str) -> Callable[[], Any] | None:
+        if name not in run.columns or name not in parts:
+            return None
+        return lambda: columns.unpack_allocations(
+            parts[name].decoded(columns.unpack_shared_allocations), run.columns[name]
+        )
+
+    def graphs(name: str) -> Callable[[], Any] | None:
+        found = run.parts.get(name)
+        return None if found is None else lambda: [_Content(part.content) for part in found]
+
+    return Recording(
+        engine=run.engine,
+        step_id=run.step_id,
+        status=ended.status,
+        completeness=Completeness((*ended.completeness.losses, *run.losses)),
+        overhead=run.overhead,
+        ops=lambda: _ops(run, parts),
+        peak_bytes=lambda: ended.peaks,
+        allocations=allocations("allocations"),
+        allocation_log=allocations("allocation_log"),
+        out_of_memory=ended.out_of_memory,
+        partition_graphs=graphs("partition_graphs"),
+        function_graphs=graphs("function_graphs"),
+        cost_graph=(
+            (lambda: _Content(parts["cost_graph"].content)) if "cost_graph" in parts else None
+        ),
+        session_metadata=ended.session_metadata,
+        placements=lambda: (
+            parts["placements"].decoded(_placements) if "placements" in parts else ()
+        ),
+        sources=lambda: parts["sources"].decoded(_sources) if "sources" in parts else {},
+        run_options=ended.run_options,
+    )
+
+
+def _status_alone(run: StoredRun) -> Status:
+    """How the run ended, where the part that says more is damaged."""
+    return Status(run.status, "the part of the store that says more of how it ended is damaged")
+
+
+def _ops(run: StoredRun, parts: Mapping[str, Part]) -> OpColumns:
+    own = run.columns
+    if "facts" not in parts or "times" not in own or "times" not in parts:
+        return OpColumns.empty()
+    facts = parts["facts"].decoded(columns.unpack_facts)
+    times = columns.unpack_times(parts["times"].content, own["times"])
+    tensors = memory = None
+    if "tensors" in own and "tensors" in parts:
+        shared = parts["tensors"].decoded(columns.unpack_shared_tensors)
+        tensors = columns.unpack_tensors(shared, own["tensors"], times.node)
+    if "memory" in own and "memory" in parts:
+        held = parts["memory"].decoded(columns.unpack_shared_memory)
+        start = times.columns["start_ns"]
+        memory = columns.unpack_memory(held, own["memory"], times.node, start)
+    return OpColumns.over(facts, **times.columns, tensors=tensors, memory=memory)
+
+
+def _placements(content: bytes) -> tuple[Any, ...]:
+    return extras.decode_placements(pb.RunMetadataMessage.FromString(content))
+
+
+def _sources(content: bytes) -> dict[str, str]:
+    packed = Packed(content)
+    return dict(zip(packed.strings(), packed.strings(), strict=True))

@@ -1,0 +1,229 @@
+"""`Store`: takes runs, and has a thread of its own that writes them.
+
+Guarantees:
+
+- `add` does nothing but put the run into a queue: nothing is decoded or written on the thread that
+  calls. It waits only where `WAITING` runs are in the queue already, so that memory is bounded and
+  no run is lost;
+- a run survives the death of the process as soon as it is committed: when the queue before it is
+  written, and at most `COMMIT_S` after. `flush` waits for all that was added before;
+- runs are numbered in the order in which they were added;
+- a run that cannot be decoded is left out, and a file that cannot be written ends writing; either
+  way the program goes on, and `problem` says what happened first. What was committed stays;
+- in a fork of the process a store takes nothing, and leaves the file to its parent.
+
+All methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakSet
+
+from stepscope.metadata.stored_run import RunEncoder
+from stepscope.store.database import Database
+
+if TYPE_CHECKING:
+    from stepscope.metadata import RunMetadata
+    from stepscope.metadata.stored_run import Part
+
+__all__ = ["COMMIT_S", "WAITING", "Store"]
+
+WAITING: Final = 64
+"""So many runs are in the queue at most."""
+COMMIT_S: Final = 0.01
+"""So long runs are added before they are committed, where more are waiting."""
+
+
+class _Waiting(NamedTuple):
+    metadata: RunMetadata
+    what: str
+    graph: Part | None
+
+
+class Store:
+    """One recording of this process, in a new file in `directory`.
+
+    >>> import tempfile, stepscope
+    >>> from stepscope.metadata import RunMetadata
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Store(Path(folder)) as store:
+    ...         store.add(RunMetadata(), "train_step")
+    ...     len(stepscope.load(store.path))
+    1
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Make the file; `OSError` where that fails."""
+        self.problem: str | None = None
+        """What went wrong first, in words."""
+        self.stored = 0
+        """How many runs are committed."""
+        self._directory = directory.absolute()
+        self._queue: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._added = 0
+        self._done = 0
+        self._closing = False
+        self._process = os.getpid()
+        self._opened = False
+        self._failed: OSError | None = None
+        # Exit handlers wait for it, the interpreter does not.
+        self._thread = threading.Thread(target=self._write, name="stepscope store", daemon=True)
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._opened or self._failed is not None)
+        if self._failed is not None:
+            raise self._failed
+        _open_stores.add(self)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, metadata: RunMetadata, what: str = "", graph: Part | None = None) -> None:
+        """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph."""
+        if self._elsewhere:
+            return
+        run = _Waiting(metadata.held_now(), what, graph)
+        with self._changed:
+            while len(self._queue) >= WAITING and not self._over:
+                self._changed.wait()
+            if self._over:
+                return
+            self._queue.append(run)
+            self._added += 1
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until every run that was added before is committed, or cannot be."""
+        if self._elsewhere:
+            return
+        with self._changed:
+            until = self._added
+            self._changed.wait_for(lambda: self._done >= until or not self._thread.is_alive())
+
+    def close(self) -> None:
+        """Write what is waiting, and fold the store into one file. Later runs are not taken."""
+        if self._elsewhere:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        _open_stores.discard(self)
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether this is a fork: the thread is not there, and locks may be held for ever."""
+        return os.getpid() != self._process
+
+    @property
+    def _over(self) -> bool:
+        return self._closing or self._failed is not None
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Make the file, write runs, close it.
+
+        The database is known to this function alone: in a fork the thread is gone and its frame
+        is never left, so that nothing there closes the file under the parent.
+        """
+        try:
+            database = Database(self._directory)
+        except (OSError, sqlite3.Error) as error:
+            with self._changed:
+                self._failed = _as_os_error(error, self._directory)
+                self._changed.notify_all()
+            return
+        with self._changed:
+            self.path = database.path
+            self._opened = True
+            self._changed.notify_all()
+        encoder = RunEncoder()
+        while self._wait_for_runs():
+            before = database.runs
+            try:
+                taken = self._write_some(database, encoder)
+            except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
+                database.undo(before)
+                self._stop(error)
+                break
+            with self._changed:
+                self.stored = database.runs
+                self._done += taken
+                self._changed.notify_all()
+        database.close()
+        with self._changed:
+            self._done = self._added
+            self._changed.notify_all()
+
+    def _wait_for_runs(self) -> bool:
+        """Whether there are runs to write; False at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            return bool(self._queue)
+
+    def _write_some(self, database: Database, encoder: RunEncoder) -> int:
+        """Write and commit what is in the queue, for as long as a commit may wait."""
+        until = time.monotonic() + COMMIT_S
+        taken = 0
+        database.begin()
+        while True:
+            with self._changed:
+                run = self._queue.popleft()
+                self._changed.notify_all()
+            taken += 1
+            try:
+                encoded = encoder.encode(*run)
+            except Exception as error:  # noqa: BLE001 - whatever it is, others can be written
+                self._note(f"a run could not be stored: {type(error).__name__}: {error}")
+            else:
+                database.add(encoded)
+            # Not kept alive while this waits for the next one.
+            del run
+            if not self._queue or time.monotonic() > until:
+                break
+        database.commit()
+        return taken
+
+    def _stop(self, error: Exception) -> None:
+        reason = _as_os_error(error, self._directory)
+        self._note(f"{self.path} could not be written: {reason.strerror or reason}")
+        with self._changed:
+            self._failed = reason
+            self._queue.clear()
+            self._changed.notify_all()
+
+    def _note(self, problem: str) -> None:
+        if self.problem is None:
+            self.problem = problem
+
+
+def _as_os_error(error: Exception, directory: Path) -> OSError:
+    if isinstance(error, OSError):
+        return error
+    return OSError(0, str(error), str(directory))
+
+
+_open_stores: WeakSet[Store] = WeakSet()
+
+
+def _close_all() -> None:
+    for store in list(_open_stores):
+        with suppress(Exception):
+            store.close()
+
+
+atexit.register(_close_all)
