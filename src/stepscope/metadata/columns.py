@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["OpColumns"]
 
 _TEXTS = frozenset(("name", "op", "device", "label"))
+_NO_TENSORS = TensorColumns.empty()
+_NO_MEMORY = MemoryColumns.empty()
 
 
 def _numbers(values: ArrayLike) -> NDArray[np.int64]:
@@ -185,8 +187,8 @@ class OpColumns:
         self.thread_names = {
             thread: writable(name) for thread, name in (thread_names or {}).items()
         }
-        self.tensors = TensorColumns.empty() if tensors is None else tensors
-        self.memory = MemoryColumns.empty() if memory is None else memory
+        self.tensors = _NO_TENSORS if tensors is None else tensors
+        self.memory = _NO_MEMORY if memory is None else memory
         self._output_bytes = self._made_labels = None
         self._check(rows)
 
@@ -268,21 +270,21 @@ class OpColumns:
     def names(self) -> StringColumn:
         """The node's name per row."""
         if self._names is None:
-            self._names = self.facts.names[self._node]
+            self._names = self.facts.names.look_up(self.node)
         return self._names
 
     @property
     def ops(self) -> StringColumn:
         """The op type per row."""
         if self._ops is None:
-            self._ops = self.facts.ops[self._node]
+            self._ops = self.facts.ops.look_up(self.node)
         return self._ops
 
     @property
     def devices(self) -> StringColumn:
         """The device per row."""
         if self._devices is None:
-            self._devices = self.facts.devices[self._node]
+            self._devices = self.facts.devices.look_up(self.node)
         return self._devices
 
     @property
@@ -290,7 +292,7 @@ class OpColumns:
         """The timeline label per row; None where nobody knows any."""
         facts = self._facts
         if self._labels is None and facts is not None and facts.labels is not None:
-            self._labels = facts.labels[self._node]
+            self._labels = facts.labels.look_up(self.node)
         return self._labels
 
     @property
@@ -298,7 +300,7 @@ class OpColumns:
         """As `labels`, and made as `label` says where the engine gave none."""
         labels = self.labels or self._made_labels
         if labels is None:
-            self._made_labels = labels = self.facts.all_labels[self.node]
+            self._made_labels = labels = self.facts.all_labels.look_up(self.node)
         return labels
 
     @property

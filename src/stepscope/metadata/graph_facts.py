@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from stepscope.metadata.labels import make_label
 from stepscope.metadata.memory import TensorColumns
@@ -16,6 +14,7 @@ from stepscope.metadata.strings import StringColumn
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["GraphFacts"]
@@ -27,8 +26,9 @@ class GraphFacts:
 
     `names`, `ops` (types) and `devices` are always there. `labels` are TensorFlow's timeline labels
     and `sources` the "file:line" that made a node ("" where nobody knows); either is None where
-    nobody knows any. `outputs` describes the tensors whose shape the graph decides, one row per
-    output, with the node in `op_index` and in order of it; None where nobody worked that out.
+    nobody knows any. `outputs` describes the tensors that nodes put out, one row each, in order of
+    `op_index`, which is the node; a shape that only a run can tell is None there, with 0 bytes.
+    `outputs` is None where nobody worked that out.
 
     Guarantees. Facts never change, so runs and threads may share one object, and what is derived
     from them (`key`, `all_labels`) is worked out at most once per object. Runs of one graph have
@@ -155,25 +155,11 @@ class GraphFacts:
         pairs = zip(self.names.values, self.ops.values, strict=True)
         return StringColumn.of([make_label(name, op) for name, op in pairs])
 
-    @cached_property
-    def _outputs_per_node(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many rows of `outputs` each node has, and which is the first."""
-        outputs = self.outputs
-        nodes = np.empty(0, np.int32) if outputs is None else outputs.op_index
-        counts = np.bincount(nodes, minlength=len(self)).astype(np.int64)
-        return counts, np.cumsum(counts) - counts
-
     def outputs_of(self, node: NDArray[np.int32]) -> TensorColumns:
-        """The known outputs of executions of these nodes; `op_index` is a position in `node`."""
-        outputs = self.outputs
-        if outputs is None or not len(outputs):
+        """The outputs of executions of these nodes; `op_index` is a position in `node`."""
+        if self.outputs is None:
             return TensorColumns.empty()
-        counts, firsts = self._outputs_per_node
-        of_row = counts[node]
-        before = np.cumsum(of_row) - of_row
-        rows = np.repeat(firsts[node] - before, of_row) + np.arange(int(of_row.sum()))
-        owner = np.repeat(np.arange(len(node), dtype=np.int32), of_row)
-        return replace(outputs.select(rows), op_index=owner)
+        return self.outputs.per_execution(node)
 
     def __len__(self) -> int:
         return len(self.names)

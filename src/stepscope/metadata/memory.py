@@ -168,6 +168,21 @@ class TensorColumns:
             return self
         return self.select(np.argsort(self.op_index, kind="stable"))
 
+    def per_execution(self, node: NDArray[np.int32]) -> Self:
+        """The outputs of executions of nodes, from those of the nodes (in order of `op_index`).
+
+        `op_index` is then a position in `node`.
+        """
+        if not len(self) or not len(node):
+            return self.select(slice(0))
+        counts = np.bincount(self.op_index, minlength=int(node.max()) + 1)
+        firsts = np.cumsum(counts) - counts
+        of_row = counts[node]
+        before = np.cumsum(of_row) - of_row
+        rows = np.repeat(firsts[node] - before, of_row) + np.arange(int(of_row.sum()))
+        owner = np.repeat(np.arange(len(node), dtype=np.int32), of_row)
+        return replace(self.select(rows), op_index=owner)
+
     @classmethod
     def concat(cls, parts: Sequence[Self], rows: Sequence[int]) -> Self:
         """The tensors of several runs, of which `rows` says how many ops each has, as of one."""

@@ -37,12 +37,13 @@ class StringColumn:
     `values` gives the plain strings and is built once.
     """
 
-    __slots__ = ("_values", "codes", "table")
+    __slots__ = ("_objects", "_values", "codes", "table")
 
     def __init__(self, codes: NDArray[np.int32], table: tuple[str, ...]) -> None:
         self.codes = codes
         self.table = table
         self._values: NDArray[Any] | None = None
+        self._objects: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, strings: Iterable[str] | StringColumn) -> StringColumn:
@@ -64,12 +65,27 @@ class StringColumn:
         """The strings, one per row, as an object array."""
         values = self._values
         if values is None:
-            table = np.empty(len(self.table), dtype=object)
-            table[:] = self.table
-            values = table[self.codes] if len(self.table) else np.empty(0, dtype=object)
+            values = self._table()[self.codes] if len(self.table) else np.empty(0, dtype=object)
             values.flags.writeable = False
             self._values = values
         return values
+
+    def _table(self) -> NDArray[Any]:
+        objects = self._objects
+        if objects is None:
+            objects = np.empty(len(self.table), dtype=object)
+            objects[:] = self.table
+            self._objects = objects
+        return objects
+
+    def look_up(self, rows: NDArray[np.int32]) -> StringColumn:
+        """As `column[rows]`, of a column that is asked for rows again and again.
+
+        What their `values` need of the table is then made once for all of them.
+        """
+        found = self[rows]
+        found._objects = self._table()
+        return found
 
     def writable(self) -> StringColumn:
         """The column itself, or one with escapes for what UTF-8 cannot hold.

@@ -1,19 +1,20 @@
 """What a plan says about its nodes, as columns: worked out once per plan, used by every trace.
 
-Names, op types, devices, labels, tensor descriptions and who allocates what are the same for every
-run of a plan. A trace adds times, threads and the few shapes a plan could not know.
+Names, op types, devices, labels, source lines and tensor descriptions (its `GraphFacts`) and who
+allocates what are the same for every run of a plan. A trace adds times, threads and the few shapes
+a plan could not know.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.metadata import MemoryColumns, StringColumn, TensorColumns
+from stepscope.metadata import GraphFacts, MemoryColumns, TensorColumns
 from stepscope.runtime.exec_graph import dependencies
 from stepscope.runtime.plan import Plan
 
@@ -61,17 +62,27 @@ class _Allocations:
 
 
 class PlanTable:
-    """See the module's text. Row i describes step i; `_SOURCE` rows come first in a trace."""
+    """See the module's text. In `facts` step i is node `source_count` + i.
+
+    The first nodes are the `_SOURCE` of each device.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         steps, nodes = plan.steps, plan.nodes
         sources = len(plan.graph.devices)
         self.source_count = sources
-        self.names = StringColumn.of(["_SOURCE"] * sources + [n.name for n in nodes])
-        self.ops = StringColumn.of(["NoOp"] * sources + [n.op_type for n in nodes])
-        self.devices = StringColumn.of([*plan.graph.devices, *(n.device for n in nodes)])
-        self.labels = StringColumn.of(["_SOURCE = NoOp()"] * sources + [n.label for n in nodes])
+        fed = {node: tensor.op for tensor, node in plan.graph.args.items()}
+        made_by = [n.op or fed.get(n) for n in nodes]
+        self._describe_tensors()
+        self.facts = GraphFacts.build(
+            name=["_SOURCE"] * sources + [n.name for n in nodes],
+            op=["NoOp"] * sources + [n.op_type for n in nodes],
+            device=[*plan.graph.devices, *(n.device for n in nodes)],
+            label=["_SOURCE = NoOp()"] * sources + [n.label for n in nodes],
+            source=[""] * sources + ["" if op is None else op.source for op in made_by],
+            outputs=self._outputs,
+        )
         waits = [[d.index for d in dependencies(n)] for n in nodes]
         self.waiting = np.array([i for i, w in enumerate(waits) if w], dtype=np.intp)
         """The steps that wait for others, and for which (`waits_for`)."""
@@ -82,7 +93,6 @@ class PlanTable:
         self.at_start = np.array([i for i in idle if not waits[i]], dtype=np.intp)
         self.later = [(i, waits[i]) for i in idle if waits[i] and i not in retvals]
         """Constants that wait for others (control edges between devices)."""
-        self._describe_tensors()
         self._made: dict[bool, _Allocations] = {}
 
     def _describe_tensors(self) -> None:
@@ -93,15 +103,18 @@ class PlanTable:
             for slot, dtype in enumerate(step.node.output_dtypes)
             if dtype.is_numpy_compatible
         ]  # fmt: skip
-        self._tensor_step = np.array([r[0] for r in rows], dtype=np.intp)
-        self._tensor_slot = np.array([r[1] for r in rows], dtype=np.int32)
-        self._tensor_dtype = np.array([r[2].base_dtype.as_datatype_enum for r in rows], np.int32)
         self._tensor_item = np.array([r[2].size for r in rows], dtype=np.int64)
         self._tensor_fresh = np.array([r[4] for r in rows], dtype=np.int64)
-        self._tensor_shape = np.empty(len(rows), dtype=object)
-        self._tensor_shape[:] = [r[3] for r in rows]
-        self._tensor_bytes = np.array(
+        size = np.array(
             [math.prod(r[3]) * r[2].size if r[3] is not None else 0 for r in rows], dtype=np.int64
+        )
+        self._outputs = TensorColumns.build(
+            op_index=[r[0] + self.source_count for r in rows],
+            slot=[r[1] for r in rows],
+            dtype=[r[2].base_dtype.as_datatype_enum for r in rows],
+            shape=[r[3] for r in rows],
+            bytes=size,
+            allocated_bytes=size * self._tensor_fresh,
         )
         self._tensor_at = {(r[0], r[1]): n for n, r in enumerate(rows)}
 
@@ -144,32 +157,18 @@ class PlanTable:
 
     # -- for a trace ---------------------------------------------------------------------------
 
-    def bytes_and_shapes(self, noted: Shapes) -> tuple[Int64s, npt.NDArray[np.object_]]:
-        """Bytes and shape per tensor of the plan, with what a run noted."""
-        size, shape = self._tensor_bytes, self._tensor_shape
-        if noted:
-            size, shape = size.copy(), shape.copy()
-            for port, found in noted.items():
-                n = self._tensor_at.get(port)
-                if n is not None:
-                    shape[n] = found
-                    size[n] = math.prod(found) * self._tensor_item[n]
-        return size, shape
-
-    def tensors(self, row_of: npt.NDArray[np.intp], noted: Shapes) -> TensorColumns:
-        """Tensor descriptions; `row_of[step]` is a step's row in the trace, -1 for none."""
-        size, shape = self.bytes_and_shapes(noted)
-        rows = row_of[self._tensor_step]
-        kept = np.flatnonzero(rows >= 0)
-        kept = kept[np.argsort(rows[kept], kind="stable")]
-        return TensorColumns.build(
-            op_index=rows[kept],
-            slot=self._tensor_slot[kept],
-            dtype=self._tensor_dtype[kept],
-            shape=shape[kept],
-            bytes=size[kept],
-            allocated_bytes=(size * self._tensor_fresh)[kept],
-        )
+    def outputs(self, noted: Shapes) -> TensorColumns:
+        """The tensors of the plan's nodes, with what a run noted."""
+        outputs = self._outputs
+        if not noted:
+            return outputs
+        size, shape = outputs.bytes.copy(), outputs.shape.copy()
+        for port, found in noted.items():
+            n = self._tensor_at.get(port)
+            if n is not None:
+                shape[n] = found
+                size[n] = math.prod(found) * self._tensor_item[n]
+        return replace(outputs, shape=shape, bytes=size, allocated_bytes=size * self._tensor_fresh)
 
     def memory(
         self,
@@ -185,7 +184,7 @@ class PlanTable:
         What is fetched is not let go. `forwarded` are the steps that wrote over an input.
         """
         made = self._allocations(forwarded)
-        size = self.bytes_and_shapes(noted)[0][made.tensor]
+        size = self.outputs(noted).bytes[made.tensor]
         rows = row_of[made.step]
         freed_at = made.readers.max_of(end)
         freed = (made.readers.min_of(end) != UNTIMED) & ~made.kept

@@ -143,7 +143,7 @@ class Trace:
         ran = np.flatnonzero(end != UNTIMED)
         steps = ran[np.argsort(start[ran], kind="stable")]
         sources = table.source_count
-        rows = np.concatenate([np.arange(sources), steps + sources])
+        rows = np.concatenate([np.arange(sources), steps + sources]).astype(np.int32)
         row_of = np.full(len(self.plan.steps), -1, dtype=np.intp)
         row_of[steps] = np.arange(sources, sources + len(steps))
         at_begin = np.full(sources, self.begin, dtype=np.int64)
@@ -157,7 +157,7 @@ class Trace:
         if not full:
             return self._with_spans(table, rows, threads, times)
         noted = self.noted_shapes()
-        tensors = table.tensors(row_of, noted)
+        tensors = table.outputs(noted).per_execution(rows)
         memory = table.memory(row_of, noted, start, end, self.offset, self._forwarded())
         return self._with_spans(table, rows, threads, times, tensors, memory)
 
@@ -170,28 +170,23 @@ class Trace:
         tensors: TensorColumns | None = None,
         memory: MemoryColumns | None = None,
     ) -> OpColumns:
-        """These rows of the table, by when each was scheduled, began and ended; the spans below."""
-        spans = _Spans(self.spans)
+        """These nodes, by when each was scheduled, began and ended; the spans below."""
         scheduled, start, end = times
-        return OpColumns.build(
-            name=spans.after(table.names[rows], spans.names),
-            op=spans.after(table.ops[rows], ["Annotation"] * len(self.spans)),
-            device=spans.after(
-                table.devices[rows],
-                spans.devices(table.devices[rows].values, threads, start, end, self.offset),
-            ),
-            label=spans.after(
-                table.labels[rows], [f"{name} = Annotation()" for name in spans.names]
-            ),
-            thread=np.concatenate([threads, spans.threads]),
-            scheduled_ns=np.concatenate([scheduled, spans.starts + self.offset]),
-            start_ns=np.concatenate([start, spans.starts + self.offset]),
-            end_ns=np.concatenate([end, spans.ends + self.offset]),
+        ops = OpColumns.over(
+            table.facts,
+            node=rows,
+            thread=threads,
+            scheduled_ns=scheduled,
+            start_ns=start,
+            end_ns=end,
             step=self.step_id,
             thread_names=self.thread_names,
             tensors=tensors,
             memory=memory,
         )
+        if not self.spans:
+            return ops
+        return OpColumns.concat([ops, _spans(self.spans, ops, self.offset)])
 
     def _forwarded(self) -> dict[int, tuple[int, int]]:
         return self.program.buffers.forwarded if self.program is not None else {}
@@ -217,28 +212,23 @@ class Trace:
         return shapes | self.noted_shapes()
 
 
-class _Spans:
-    """The user's spans as columns, to stand after the ops."""
-
-    def __init__(self, notes: list[Note]) -> None:
-        self.names = [note[0] for note in notes]
-        self.starts = np.array([note[1] for note in notes], dtype=np.int64)
-        self.ends = np.array([note[2] for note in notes], dtype=np.int64)
-        self.threads = np.array([note[3] for note in notes], dtype=np.int64)
-
-    def after(self, column: StringColumn, values: list[str]) -> StringColumn:
-        """The column with these values below it."""
-        if not values:
-            return column
-        return StringColumn.joined([column, StringColumn.of(values)])
-
-    def devices(
-        self, devices: Any, threads: Int64s, starts: Int64s, ends: Int64s, offset: int
-    ) -> list[str]:
-        """Per span the device of the op it lies in."""
-        found = []
-        for start, end, thread in zip(self.starts, self.ends, self.threads, strict=True):
-            around = (threads == thread) & (starts <= start + offset) & (ends >= end + offset)
-            place = int(np.flatnonzero(around)[-1]) if around.any() else 0
-            found.append(str(devices[place]))
-        return found
+def _spans(notes: list[Note], ops: OpColumns, offset: int) -> OpColumns:
+    """The user's spans, each on the device of the op it lies in."""
+    start = np.array([note[1] for note in notes], dtype=np.int64) + offset
+    end = np.array([note[2] for note in notes], dtype=np.int64) + offset
+    thread = np.array([note[3] for note in notes], dtype=np.int64)
+    found = []
+    for begins, ends, here in zip(start, end, thread, strict=True):
+        around = (ops.thread == here) & (ops.start_ns <= begins) & (ops.end_ns >= ends)
+        found.append(int(np.flatnonzero(around)[-1]) if around.any() else 0)
+    return OpColumns.build(
+        name=[note[0] for note in notes],
+        op=StringColumn.repeated("Annotation", len(notes)),
+        device=ops.devices[found],
+        label=[f"{note[0]} = Annotation()" for note in notes],
+        thread=thread,
+        scheduled_ns=start,
+        start_ns=start,
+        end_ns=end,
+        step=ops.step[0],
+    )
