@@ -28,7 +28,7 @@ from stepscope.runtime.exhausted import account_rows
 from stepscope.runtime.flow_memory import FlowMemory
 from stepscope.runtime.memory_curve import at_peak
 from stepscope.runtime.memory_record import MemoryRecord
-from stepscope.runtime.run_memory import Fed, RunMemory
+from stepscope.runtime.run_memory import Fed, Request, RunMemory
 from stepscope.runtime.trace import Trace
 
 
@@ -144,11 +144,18 @@ class Accounting:
             found[name] = found.get(name, 0) + count * plan_step.node.output_dtypes[0].size
         return found
 
-    def record(self, trace: Trace | None) -> MemoryRecord | None:
-        """The run's memory for its metadata, where somebody wants it."""
+    def record(
+        self, trace: Trace | None, failed: Request | None, *, cut_short: bool
+    ) -> MemoryRecord | None:
+        """The run's memory for its metadata, where somebody wants it.
+
+        `failed` is the request that was refused; `cut_short` says whether an op was under way when
+        the run ended for another reason.
+        """
         if self.memory is None or trace is None or not self.wants_events:
             return None
-        return MemoryRecord(self.memory, trace, self.plan.curve if self.inline else None)
+        curve = self.plan.curve if self.inline else None
+        return MemoryRecord(self.memory, trace, curve, failed, cut_short=cut_short)
 
 
 class RunLog:

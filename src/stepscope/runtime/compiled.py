@@ -16,6 +16,7 @@ from stepscope.graph import Operation, Tensor, TensorShape
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime.allocator import Allocator
+from stepscope.runtime.blas_threads import BLAS
 from stepscope.runtime.exec_graph import ExecGraph
 from stepscope.runtime.fetches import FeedSlot, FetchSpec
 from stepscope.runtime.flow_run import FlowSchedule
@@ -125,6 +126,10 @@ class CompiledPlan:
         if found is None:
             found = self._gains[key] = pool_gain(self.plan, workers, blas_threads)
         return found
+
+    def gains_on(self, workers: int) -> bool:
+        """Whether it is done sooner on a pool of so many workers."""
+        return self.gain(workers, BLAS.count()).worth_it
 
     def table(self) -> PlanTable:
         """What the plan says about its nodes, for whoever reads a trace."""

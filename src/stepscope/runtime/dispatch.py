@@ -1,15 +1,14 @@
-"""Decides where a run executes, executes it, and keeps the deadline.
+"""One run from what was asked for to how it ended: recorded, decided, executed, translated.
 
-The decision, in this order:
-1. `inter_op_thread_pool=-1` and one partition: the caller's thread, inline; a deadline is looked at
-   between ops.
-2. `use_run_handler_pool`, in a session without pools of its own: the process-wide pool, by rank.
-3. A pool that was asked for (configured pools), a deadline, or ops that gain from running in
-   parallel (`pool_gain`): the pool; inline as one task when nothing gains and nothing may block,
-   else pooled, with BLAS's threads shared out among the products that run side by side.
-4. Otherwise inline on the caller's thread: handing the run over would gain nothing.
+`Dispatcher.execute` reads top to bottom: what is to be recorded, where the run executes
+(`decision`), executing it there until its end or its deadline, and what the user gets where it
+failed. It returns one value, `Ended`, however the run ended.
 
-A plan with branches and loops takes an executor of its own (`flow_run`) in the place of either.
+Guarantees.
+- What is known of a run that failed is in the value: the trace up to then, the ops in flight, the
+  memory, the losses.
+- When `execute` returns, nothing of the run is held but what the value holds, and what belongs to
+  ops that had to be abandoned.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array
-from stepscope.metadata import Loss
+from stepscope.metadata import InFlight, Loss
 from stepscope.metadata.allocation_log import LogSettings
+from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
 from stepscope.runtime.accounting import Accounting
 from stepscope.runtime.allocator import Allocator
@@ -31,6 +31,7 @@ from stepscope.runtime.blas_threads import BLAS
 from stepscope.runtime.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.cost_model import CostModel
 from stepscope.runtime.debug import Debugger
+from stepscope.runtime.decision import Decision, Pools, Products, decide
 from stepscope.runtime.execution import (
     Interrupted,
     RunState,
@@ -47,10 +48,21 @@ from stepscope.runtime.inline import InlineRun
 from stepscope.runtime.observers import Observer
 from stepscope.runtime.pooled import PooledRun
 from stepscope.runtime.pools import PoolSet, Task, WorkerPool
-from stepscope.runtime.report import RunReport
+from stepscope.runtime.report import NOTHING, Recorded
 from stepscope.runtime.run_handler import RunHandler, hold_run_handler_pool
+from stepscope.runtime.run_memory import Request
 from stepscope.runtime.settings import SessionSettings
 from stepscope.runtime.trace import Trace, clock
+
+_NOTHING_AROUND = nullcontext()
+
+
+class Ended(NamedTuple):
+    """How a run ended: its results, or the error the user gets; and what was recorded."""
+
+    results: tuple[Any, ...]
+    error: BaseException | None
+    recorded: Recorded
 
 
 @functools.lru_cache(maxsize=64)
@@ -70,19 +82,24 @@ class Dispatcher:
     """The executors of one session."""
 
     def __init__(self, settings: SessionSettings, allocator: Allocator) -> None:
-        self._settings = settings
-        self._pools = PoolSet(settings.config)
-        self._allocator = allocator
-        self._cost_model = CostModel(settings.build_cost_model, settings.build_cost_model_after)
+        self.settings = settings
+        self.pools = PoolSet(settings.config)
+        self.configured = Pools(
+            tuple([pool.size for pool in self.pools.pools]),
+            self.pools.has_own_pools,
+            self.pools.runs_in_caller,
+        )
+        self.allocator = allocator
+        self.cost_model = CostModel(settings.build_cost_model, settings.build_cost_model_after)
         self._handler_pool: WorkerPool | None = None
         self._lock = threading.Lock()
 
     def check(self, options: ResolvedRunOptions) -> None:
         """Refuse what cannot be honoured, before anything runs."""
         index = options.inter_op_thread_pool
-        if index < -1 or index >= len(self._pools.pools):
+        if index < -1 or index >= len(self.pools.pools):
             raise InvalidArgumentError(None, None, f"Invalid inter_op_thread_pool: {index}")
-        if options.output_partition_graphs and self._settings.disable_partition_graphs:
+        if options.output_partition_graphs and self.settings.disable_partition_graphs:
             raise InvalidArgumentError(
                 None,
                 None,
@@ -90,245 +107,282 @@ class Dispatcher:
                 "disable_output_partition_graphs is true.",
             )
 
-    # -- executing -----------------------------------------------------------------------------
-
     def execute(
         self,
         compiled: CompiledRun,
         feeds: tuple[Array, ...],
         state: RunState,
         options: ResolvedRunOptions,
-        report: RunReport,
         watching: Sequence[Observer],
-    ) -> tuple[Any, ...]:
-        """The fetched values. On failure the error, with what is known left in the report."""
-        plan = compiled.plan_for(feeds)
-        level = max([options.trace_level, *(o.trace_level for o in watching)])
-        costing = self._cost_model.is_due(compiled)
-        if costing:
-            level = 3
-        report.traced = options.trace_level > 0 or costing
-        if options is not DEFAULT_RESOLVED:
-            report.log_settings = _log_settings(
-                options.report_tensor_allocations_upon_oom,
-                options.allocation_log_buffer_size,
-                options.allocation_log_sampling_rate,
-                options.allocation_log_address,
-            )
-            if report.log_settings is not None:
-                # The times of the log are those of a trace.
-                level = max(level, 1)
-        trace = None
-        if level:
-            kind = FlowTrace if plan.plan.has_flow else Trace
-            trace = report.trace = kind(
-                plan.plan, plan.table, level, state.step_id, plan.unknown_shapes(feeds)
-            )
-        debugger = None
-        if options.debug_options is not None:
-            debugger = Debugger(
-                options.debug_options, plan.plan, state, feeds, compiled.spec.targets
-            )
-            if trace is not None:
-                trace.pauses = debugger.paused
-        if trace is not None:
-            report.around += clock() - trace.begin
+    ) -> Ended:
+        """Run it; `feeds` are in plan order. Raises only where no plan can be made of it."""
+        run = _Run(self, compiled, compiled.plan_for(feeds), feeds, state, options)
         try:
-            results = self._execute(compiled, plan, feeds, state, options, trace, debugger, report)
+            results, error = run.outcome(max([o.trace_level for o in watching], default=0))
         finally:
-            if debugger is not None:
-                debugger.close()
-                report.losses += debugger.losses
-        if costing and trace is not None:
-            report.cost_graph = self._cost_model.of(trace)
-        return results
-
-    def _execute(
-        self,
-        kind: CompiledRun,
-        compiled: CompiledPlan,
-        feeds: tuple[Array, ...],
-        state: RunState,
-        options: ResolvedRunOptions,
-        trace: Trace | None,
-        debugger: Debugger | None,
-        report: RunReport,
-    ) -> tuple[Any, ...]:
-        plan = compiled.plan
-        watched = debugger.watched if debugger is not None else frozenset()
-        timeout_ms = (
-            options.timeout_in_ms if options.timeout_in_ms > 0 else self._settings.timeout_ms
-        )
-        deadline = clock() + timeout_ms * 1_000_000 if timeout_ms > 0 else 0
-        in_caller = options.inter_op_thread_pool == -1 or self._pools.runs_in_caller
-        in_caller = in_caller and len(plan.graph.devices) == 1
-        handler = self._handler(options, report, in_caller=in_caller)
-        run: InlineRun | PooledRun | FlowRun | None = None
-        accounting: Accounting | None = None
-        wants_events = report.log_settings is not None or (trace is not None and trace.level >= 3)
-
-        def account(*, is_inline: bool) -> None:
-            nonlocal accounting
-            if wants_events or self._allocator.limits:
-                began = clock()
-                accounting = Accounting(
-                    self._allocator, kind, compiled, feeds, state, is_inline, wants_events
-                )
-                try:
-                    accounting.open()
-                finally:
-                    report.memory = accounting.record(trace)
-                    report.around += clock() - began
-
-        def inline() -> InlineRun | FlowRun:
-            if plan.has_flow:
-                return flow()
-            if trace is not None:
-                trace.program = compiled.program
-            account(is_inline=True)
-            return InlineRun(compiled.program, state, feeds, trace, watched, self._allocator)
-
-        def flow() -> FlowRun:
-            account(is_inline=False)
-            assert trace is None or isinstance(trace, FlowTrace)
-            if trace is not None and accounting is not None:
-                trace.memory = accounting.flow_memory
-            return FlowRun(compiled.flow, state, feeds, trace, watched, self._allocator)
-
-        def done(results: tuple[Any, ...]) -> tuple[Any, ...]:
-            if accounting is not None:
-                accounting.succeeded()
-            return results
-
+            run.close()
         try:
-            if in_caller:
-                with _Alarm(state, deadline, timeout_ms, needed=plan.has_blocking):
-                    return done(inline().on_this_thread(deadline, timeout_ms))
-            asked_for = (
-                self._pools.has_own_pools
-                or handler is not None
-                or options.inter_op_thread_pool == -1  # several partitions: pool 0
-            )
-            pool = self._pools.pools[max(0, options.inter_op_thread_pool)]
-            alone = plan.serial
-            by_itself = not asked_for and len(plan.graph.devices) == 1 and not plan.may_wait
-            if not alone and by_itself:
-                alone = not compiled.gain(pool.size, BLAS.count()).worth_it
-            if alone and not deadline and not asked_for:
-                with _sharing_blas(compiled, pool, alone=True):
-                    return done(inline().on_this_thread())
-            submit: Callable[[Task], None] = pool.submit
-            if handler is not None:
-                pool, submit = handler.pool, handler.submit
-            # A step that may block has to give up its worker, which the pooled executor does.
-            if alone and not plan.has_blocking:
-                run = inline()
-            elif plan.has_flow:
-                run = flow()
-            else:
-                account(is_inline=False)
-                run = PooledRun(
-                    compiled.schedule, state, feeds, trace, self._allocator.cache, watched,
-                    self._allocator,
-                )  # fmt: skip
-            with _sharing_blas(compiled, pool, alone=alone):
-                run.start(pool, submit)
-                return done(wait_for(run, state, pool, deadline, timeout_ms))
-        except (StepFailed, MemoryError) as error:
-            failed = error if isinstance(error, StepFailed) else StepFailed(error, None)
-            scene = Scene(
-                kind, compiled, feeds, self._allocator, state.step_id, trace, accounting
-            )  # fmt: skip
-            try:
-                raise _error_of(failed, scene, report)
-            finally:
-                # An error holds its frames: what they hold of the run goes with it.
-                del failed, scene
-        except Interrupted as stopped:
-            report.outcomes = stopped.outcomes
-            report.cut_short()
-            raise (stopped.cause or state.cancellation.error()) from None
+            return Ended(results, error, run.recorded(succeeded=error is None))
         finally:
-            if accounting is not None:
-                accounting.close()
-            if run is not None:
-                run.let_go()
+            # The error's cause holds this frame: it must not hold the error.
+            del error
 
-    def _handler(
-        self, options: ResolvedRunOptions, report: RunReport, *, in_caller: bool
-    ) -> RunHandler | None:
-        """The run's handler, or None; asking for what has no effect here is put on record."""
-        field, reason = "experimental.use_run_handler_pool", ""
-        if not options.use_run_handler_pool:
-            field = "experimental.run_handler_pool_options.priority"
-            reason = "use_run_handler_pool is off" if options.run_handler_priority else ""
-        elif self._pools.has_own_pools:
-            reason = "the session has thread pools of its own"
-        elif in_caller:
-            reason = "the run stays on the caller's thread"
-        if reason:
-            report.losses.append(Loss(field, 1, f"no effect: {reason}"))
-        if reason or not options.use_run_handler_pool:
-            return None
+    def handler(self, priority: int) -> RunHandler:
+        """A place in the process-wide pool for one run."""
         with self._lock:
             if self._handler_pool is None:
-                size = self._settings.config.inter_op_parallelism_threads
+                size = self.settings.config.inter_op_parallelism_threads
                 self._handler_pool = hold_run_handler_pool(max(0, size))
-        return RunHandler(self._handler_pool, options.run_handler_priority)
+        return RunHandler(self._handler_pool, priority)
 
     def release(self) -> None:
-        self._pools.release()
+        self.pools.release()
         with self._lock:
             if self._handler_pool is not None:
                 self._handler_pool.release()
                 self._handler_pool = None
 
 
+class _Run:
+    """One run under way: `outcome`, then `close`, then `recorded`."""
+
+    _log_settings: LogSettings | None = None
+    _trace: Trace | None = None
+    _debugger: Debugger | None = None
+    _accounting: Accounting | None = None
+    _executor: InlineRun | PooledRun | FlowRun | None = None
+    _losses: tuple[Loss, ...] = ()
+    _around = 0
+    # How it ended early.
+    _in_flight: tuple[InFlight, ...] = ()
+    _cut_short = False
+    _refused: Request | None = None
+    _out_of_memory: OutOfMemory | None = None
+
+    def __init__(
+        self,
+        session: Dispatcher,
+        compiled: CompiledRun,
+        plan: CompiledPlan,
+        feeds: tuple[Array, ...],
+        state: RunState,
+        options: ResolvedRunOptions,
+    ) -> None:
+        self._session = session
+        self._compiled = compiled
+        self._plan = plan
+        self._feeds = feeds
+        self._state = state
+        self._options = options
+        self._costed = session.cost_model.is_due(compiled)
+
+    def outcome(self, watched_level: int) -> tuple[tuple[Any, ...], BaseException | None]:
+        """The results, or the error the user gets; `watched_level` is what observers ask for."""
+        try:
+            self._begin_recording(watched_level)
+            return self._execute(), None
+        except StepFailed as failed:
+            return (), self._translated(failed)
+        except MemoryError as error:
+            return (), self._translated(StepFailed(error, None))
+        except Interrupted as stopped:
+            self._in_flight, self._cut_short = stopped.outcomes, True
+            return (), stopped.cause or self._state.cancellation.error()
+        except BaseException as error:  # noqa: BLE001 - raised again for the user
+            return (), error
+
+    # -- what is recorded ----------------------------------------------------------------------
+
+    def _begin_recording(self, watched_level: int) -> None:
+        options, plan, feeds = self._options, self._plan, self._feeds
+        level = max(options.trace_level, watched_level, 3 if self._costed else 0)
+        if options is not DEFAULT_RESOLVED:
+            self._log_settings = _log_settings(
+                options.report_tensor_allocations_upon_oom,
+                options.allocation_log_buffer_size,
+                options.allocation_log_sampling_rate,
+                options.allocation_log_address,
+            )
+            if self._log_settings is not None:
+                # The times of the log are those of a trace.
+                level = max(level, 1)
+        trace = None
+        if level:
+            kind = FlowTrace if plan.plan.has_flow else Trace
+            trace = self._trace = kind(
+                plan.plan, plan.table, level, self._state.step_id, plan.unknown_shapes(feeds)
+            )
+        if options.debug_options is not None:
+            self._debugger = Debugger(
+                options.debug_options, plan.plan, self._state, feeds, self._compiled.spec.targets
+            )
+            if trace is not None:
+                trace.pauses = self._debugger.paused
+        if trace is not None:
+            self._around += clock() - trace.begin
+
+    def _account(self, *, is_inline: bool) -> None:
+        """Begin to count the run's memory, where somebody asks."""
+        allocator, trace = self._session.allocator, self._trace
+        wants_events = self._log_settings is not None or (trace is not None and trace.level >= 3)
+        if not wants_events and not allocator.limits:
+            return
+        began = clock()
+        self._accounting = Accounting(
+            allocator, self._compiled, self._plan, self._feeds, self._state, is_inline, wants_events
+        )
+        try:
+            self._accounting.open()
+        finally:
+            self._around += clock() - began
+
+    # -- executing -----------------------------------------------------------------------------
+
+    def _execute(self) -> tuple[Any, ...]:
+        session, plan = self._session, self._plan
+        timeout_ms = self._options.timeout_in_ms
+        if timeout_ms <= 0:
+            timeout_ms = session.settings.timeout_ms
+        deadline = clock() + timeout_ms * 1_000_000 if timeout_ms > 0 else 0
+        where = decide(plan.plan, self._options, session.configured, deadline > 0, plan.gains_on)
+        self._losses = where.losses
+        run = self._make_executor(where)
+        if where.place == "caller":
+            assert not isinstance(run, PooledRun)
+            results = self._on_caller(run, where, deadline, timeout_ms)
+        else:
+            results = self._on_pool(run, where, deadline, timeout_ms)
+        if self._accounting is not None:
+            self._accounting.succeeded()
+        return results
+
+    def _on_caller(
+        self, run: InlineRun | FlowRun, where: Decision, deadline: int, timeout_ms: int
+    ) -> tuple[Any, ...]:
+        with _sharing_blas(self._plan, 1, where.products):
+            if not deadline or not self._plan.plan.has_blocking:
+                return run.on_this_thread(deadline, timeout_ms)
+            with _Alarm(self._state, deadline, timeout_ms):
+                return run.on_this_thread(deadline, timeout_ms)
+
+    def _on_pool(
+        self,
+        run: InlineRun | PooledRun | FlowRun,
+        where: Decision,
+        deadline: int,
+        timeout_ms: int,
+    ) -> tuple[Any, ...]:
+        session = self._session
+        pool = session.pools.pools[where.pool]
+        submit: Callable[[Task], None] = pool.submit
+        if where.place == "run handler":
+            handler = session.handler(self._options.run_handler_priority)
+            pool, submit = handler.pool, handler.submit
+        self._executor = run
+        with _sharing_blas(self._plan, pool.size, where.products):
+            run.start(pool, submit)
+            return wait_for(run, self._state, pool, deadline, timeout_ms)
+
+    def _make_executor(self, where: Decision) -> InlineRun | PooledRun | FlowRun:
+        plan, state, feeds, trace = self._plan, self._state, self._feeds, self._trace
+        allocator = self._session.allocator
+        watched = self._debugger.watched if self._debugger is not None else frozenset()
+        if trace is not None and where.executor == "inline":
+            trace.program = plan.program
+        self._account(is_inline=where.executor == "inline")
+        if where.executor == "inline":
+            return InlineRun(plan.program, state, feeds, trace, watched, allocator)
+        if where.executor == "pooled":
+            return PooledRun(
+                plan.schedule, state, feeds, trace, allocator.cache, watched, allocator
+            )
+        assert trace is None or isinstance(trace, FlowTrace)
+        if trace is not None and self._accounting is not None:
+            trace.memory = self._accounting.flow_memory
+        return FlowRun(plan.flow, state, feeds, trace, watched, allocator)
+
+    # -- how it ended --------------------------------------------------------------------------
+
+    def _translated(self, failed: StepFailed) -> BaseException:
+        """What the user gets for a step that failed, its cause set."""
+        cause = failed.cause
+        if failed.in_flight is not None:
+            self._in_flight = (failed.in_flight, *failed.others)
+        if not isinstance(cause, Exception):
+            cause.__cause__ = None
+            return cause
+        if not is_exhaustion(cause):
+            self._cut_short = True
+            return op_error(cause, failed.step)
+        scene = Scene(
+            self._compiled, self._plan, self._feeds, self._session.allocator,
+            self._state.step_id, self._trace, self._accounting,
+        )  # fmt: skip
+        wanted = self._log_settings is not None or self._trace is not None
+        error, self._refused, self._out_of_memory = scene.error(failed, wanted=wanted)
+        return error
+
+    def close(self) -> None:
+        """The run is over: hold nothing of it that its metadata does not need."""
+        if self._accounting is not None:
+            self._accounting.close()
+        if self._executor is not None:
+            self._executor.let_go()
+        if self._debugger is not None:
+            self._debugger.close()
+            self._losses = (*self._losses, *self._debugger.losses)
+
+    def recorded(self, *, succeeded: bool) -> Recorded:
+        """What the run left for its metadata."""
+        trace, memory = self._trace, None
+        if succeeded and trace is None and not self._losses:
+            return NOTHING
+        if self._accounting is not None:
+            memory = self._accounting.record(trace, self._refused, cut_short=self._cut_short)
+        costs = None
+        if succeeded and self._costed and trace is not None:
+            costs = self._session.cost_model.of(trace)
+        return Recorded(
+            trace,
+            self._options.trace_level > 0 or self._costed,
+            memory,
+            self._log_settings,
+            self._losses,
+            costs,
+            self._in_flight,
+            self._out_of_memory,
+            self._around,
+        )
+
+
 def _sharing_blas(
-    compiled: CompiledPlan, pool: WorkerPool, *, alone: bool
+    compiled: CompiledPlan, workers: int, products: Products
 ) -> AbstractContextManager[None]:
     """For as long as a run lasts: BLAS's threads as its products need them.
 
     Products that run side by side share them. Small ones that follow each other take one each: what
     more threads would gain is less than what waiting for them costs when something else runs.
     """
-    if not compiled.plan.has_products:
-        return nullcontext()
-    if alone:
-        return BLAS.share(1) if compiled.plan.small_products else nullcontext()
-    return BLAS.share(compiled.gain(pool.size, BLAS.count()).blas_threads)
-
-
-def _error_of(failed: StepFailed, scene: Scene, report: RunReport) -> BaseException:
-    """What the user gets for a step that failed, its cause set."""
-    if failed.in_flight is not None:
-        report.outcomes = (failed.in_flight, *failed.others)
-    if not isinstance(failed.cause, Exception):
-        failed.cause.__cause__ = None
-        return failed.cause
-    if is_exhaustion(failed.cause):
-        return report.ran_out(scene, failed)
-    report.cut_short()
-    return op_error(failed.cause, failed.step)
+    if products == "as they are" or not compiled.plan.has_products:
+        return _NOTHING_AROUND
+    if products == "one by one":
+        return BLAS.share(1) if compiled.plan.small_products else _NOTHING_AROUND
+    return BLAS.share(compiled.gain(workers, BLAS.count()).blas_threads)
 
 
 class _Alarm:
     """Cancels a run at its deadline from a timer thread: for ops that block the caller's thread."""
 
-    def __init__(self, state: RunState, deadline: int, timeout_ms: int, *, needed: bool) -> None:
-        self._timer: threading.Timer | None = None
-        if deadline and needed:
-            self._timer = threading.Timer(
-                max(0.0, (deadline - clock()) / 1e9),
-                state.cancellation.cancel,
-                [deadline_error(timeout_ms)],
-            )
-            self._timer.daemon = True
+    def __init__(self, state: RunState, deadline: int, timeout_ms: int) -> None:
+        self._timer = threading.Timer(
+            max(0.0, (deadline - clock()) / 1e9),
+            state.cancellation.cancel,
+            [deadline_error(timeout_ms)],
+        )
+        self._timer.daemon = True
 
     def __enter__(self) -> None:
-        if self._timer is not None:
-            self._timer.start()
+        self._timer.start()
 
     def __exit__(self, *_exc: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()

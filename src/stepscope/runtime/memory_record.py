@@ -91,20 +91,28 @@ class Rows:
 
 
 class MemoryRecord:
-    """One run's memory. `curve` is None for a run on a pool, whose events were counted."""
+    """One run's memory.
 
-    __slots__ = ("_columns", "_curve", "_memory", "_trace", "cut_short", "failed")
+    `curve` is None for a run on a pool, whose events were counted; `failed` is the request that was
+    refused; `cut_short` says whether an op was under way when the run ended for another reason.
+    """
+
+    __slots__ = ("_columns", "_curve", "_cut_short", "_failed", "_memory", "_trace")
 
     def __init__(
-        self, memory: RunMemory, trace: Trace, curve: Callable[[], MemoryCurve] | None
+        self,
+        memory: RunMemory,
+        trace: Trace,
+        curve: Callable[[], MemoryCurve] | None,
+        failed: Request | None,
+        *,
+        cut_short: bool,
     ) -> None:
         self._memory = memory
         self._trace = trace
         self._curve = None if memory.counts else curve
-        self.failed: Request | None = None
-        """The request that was refused."""
-        self.cut_short = False
-        """Whether an op was under way when the run ended for another reason."""
+        self._failed = failed
+        self._cut_short = cut_short
         self._columns: AllocationColumns | None = None
 
     def freeze(self, trace: Trace | None) -> None:
@@ -144,8 +152,8 @@ class MemoryRecord:
             rows.owner(owner, event, time + offset, step, addresses.get(owner.output.port, 0))
         for held in pending:
             rows.held(held, offset)
-        if self.failed is not None:
-            rows.request(self.failed, self.failed.time + offset, step)
+        if self._failed is not None:
+            rows.request(self._failed, self._failed.time + offset, step)
         return rows.columns()
 
     def _ending(self, e: HeldEvent) -> _Held:
@@ -169,7 +177,7 @@ class MemoryRecord:
         curve = self._curve()
         events = curve.events(memory.notes, memory.replaced, lines)
         marks = [trace.begin, *trace.marks[:done], max(trace.end, trace.begin)]
-        if self.cut_short and lines is not None:
+        if self._cut_short and lines is not None:
             events = [*events, *curve.begun(lines)]
         timed = [
             (float(place), Event(_at(place, marks), event, owner))

@@ -127,6 +127,7 @@ class Plan:
         _look_again(self.steps, graph)
         self.memories: list[Memory] = _share_memory(self)
         self.has_flow = graph.has_flow
+        self.partitions = len(graph.devices)
         """Whether it takes an executor that follows branches and loops."""
         self.serial = _is_serial(self.steps)
         self.has_blocking = any(s.kernel.blocking for s in self.steps)

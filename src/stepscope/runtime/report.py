@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from stepscope.errors import OpError, code_name
 from stepscope.metadata import Completeness, InFlight, Loss, Overhead, Recording, Status
@@ -13,8 +13,6 @@ from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import ResolvedRunOptions, RunOptions
 from stepscope.runtime.accounting import RunLog
 from stepscope.runtime.compiled import CompiledRun
-from stepscope.runtime.execution import StepFailed
-from stepscope.runtime.exhausted import Scene
 from stepscope.runtime.memory_record import MemoryRecord
 from stepscope.runtime.recording_costs import recording_costs
 from stepscope.runtime.trace import Trace
@@ -22,109 +20,119 @@ from stepscope.runtime.trace import Trace
 ENGINE: Final = "embedded"
 
 
-@dataclass(slots=True)
-class RunReport:
-    """Collects what is known about one run."""
+class Recorded(NamedTuple):
+    """What a run left for its metadata, however it ended."""
 
-    step_id: int
-    entered: int
-    """The clock when the run was asked for."""
-    options: ResolvedRunOptions
-    asked: RunOptions | None = None
-    """The options as the user gave them."""
-    ended: int = 0
-    """The clock when the run was over."""
-    around: int = 0
-    """Nanoseconds that recording took before and after the run itself."""
-    compiled: CompiledRun | None = None
     trace: Trace | None = None
-    losses: list[Loss] = field(default_factory=list)
-    cost_graph: Callable[[], Any] | None = None
-    outcomes: tuple[InFlight, ...] = ()
-    """The ops in flight when the run ended early."""
-
-    memory: MemoryRecord | None = None
-    log_settings: LogSettings | None = None
-    out_of_memory: OutOfMemory | None = None
     traced: bool = False
     """Whether whoever asked for the run asked for its trace, or only an observer did."""
+    memory: MemoryRecord | None = None
+    log_settings: LogSettings | None = None
+    losses: tuple[Loss, ...] = ()
+    cost_graph: Callable[[], Any] | None = None
+    in_flight: tuple[InFlight, ...] = ()
+    """The ops in flight when the run ended early, and what became of them."""
+    out_of_memory: OutOfMemory | None = None
+    around: int = 0
+    """Nanoseconds that recording took before the run itself."""
+
+
+NOTHING: Final = Recorded()
+"""Of a run that did not begin, or of which nothing was asked."""
+
+
+class Asked(NamedTuple):
+    """What was asked for when a run was."""
+
+    step_id: int
+    options: ResolvedRunOptions
+    given: RunOptions | None
+    """The options as the user gave them."""
+    entered: int
+    """The clock when the run was asked for."""
+    around: int
+    """Nanoseconds that looking at the options and the metadata took."""
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What is known about one run that is over, and the metadata it makes."""
+
+    asked: Asked
+    compiled: CompiledRun | None
+    recorded: Recorded
+    ended: int
+    """The clock when the run was over."""
+    handed_over_ns: int = 0
+    """How long it took to hand this report over."""
 
     def handed_over(self, error: BaseException | None) -> Recording | Callable[[], Recording]:
         """What the caller asked for; of a run that went well, made when somebody looks."""
         if error is not None:
-            return self.recording(error, traced=self.traced)
-        return lambda: self.recording(None, traced=self.traced)
+            return self.recording(error, traced=self.recorded.traced)
+        return lambda: self.recording(None, traced=self.recorded.traced)
 
     def recording(self, error: BaseException | None, *, traced: bool) -> Recording:
         """The run as it ended (None: well), with or without its trace."""
-        trace = self.trace if traced else None
+        recorded = self.recorded
+        trace = recorded.trace if traced else None
         if error is None:
-            return self._recording(Status(), self.losses, trace)
+            return self._recording(Status(), recorded.losses, trace)
         trace = trace.freeze() if trace is not None else None
-        if self.memory is not None and self.trace is not None:
-            self.memory.freeze(trace or self.trace.freeze())
+        if recorded.memory is not None and recorded.trace is not None:
+            recorded.memory.freeze(trace or recorded.trace.freeze())
         if isinstance(error, OpError):
-            status = Status(code_name(error.error_code), error.message, self.outcomes)
+            status = Status(code_name(error.error_code), error.message, recorded.in_flight)
         else:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
-            status = Status("CANCELLED", message, self.outcomes)
-        return self._recording(status, [*self.losses, *self._missing(trace, status.code)], trace)
-
-    def ran_out(self, scene: Scene, failed: StepFailed) -> OpError:
-        """Memory ran out: the error, with the report in it where the run was to be told."""
-        wanted = self.log_settings is not None or self.trace is not None
-        error, request, self.out_of_memory = scene.error(failed, wanted=wanted)
-        if self.memory is not None:
-            self.memory.failed = request
-        return error
-
-    def cut_short(self) -> None:
-        """The run ended early, for another reason than memory."""
-        if self.memory is not None:
-            self.memory.cut_short = True
+            status = Status("CANCELLED", message, recorded.in_flight)
+        losses = (*recorded.losses, *self._missing(trace, status.code))
+        return self._recording(status, losses, trace)
 
     def _missing(self, trace: Trace | None, code: str) -> list[Loss]:
         missing = len(trace.plan.steps) - trace.executed() if trace is not None else 0
         if not missing:
             return []
         reason = f"the run ended with {code} before they were done"
-        if self.outcomes:
-            reason += f"; in flight: {', '.join(o.name for o in self.outcomes)}"
+        in_flight = self.recorded.in_flight
+        if in_flight:
+            reason += f"; in flight: {', '.join(o.name for o in in_flight)}"
         return [Loss("node executions", missing, reason)]
 
-    def _recording(self, status: Status, losses: list[Loss], trace: Trace | None) -> Recording:
-        compiled = self.compiled
-        wants_graphs = self.options.output_partition_graphs and compiled is not None
-        memory = self.memory
+    def _recording(
+        self, status: Status, losses: tuple[Loss, ...], trace: Trace | None
+    ) -> Recording:
+        compiled, recorded = self.compiled, self.recorded
+        wants_graphs = self.asked.options.output_partition_graphs and compiled is not None
+        memory = recorded.memory
         log = None
-        if memory is not None and self.log_settings is not None:
-            log = RunLog(memory, self.log_settings)
+        if memory is not None and recorded.log_settings is not None:
+            log = RunLog(memory, recorded.log_settings)
         full = memory if trace is not None and trace.level >= 3 else None
-        known = tuple(losses)
-        timed = trace if trace is not None else self.trace if log is not None else None
+        timed = trace if trace is not None else recorded.trace if log is not None else None
         return Recording(
             engine=ENGINE,
-            step_id=self.step_id,
+            step_id=self.asked.step_id,
             status=status,
             completeness=(
-                Completeness(known) if log is None else lambda: Completeness(known + log.losses())
+                Completeness(losses) if log is None else lambda: Completeness(losses + log.losses())
             ),
             overhead=Overhead() if timed is None else lambda: self._overhead(timed),
             allocations=full.columns if full is not None else None,
             allocation_log=log.columns if log is not None else None,
             peak_bytes=memory.peaks if memory is not None else None,
-            out_of_memory=self.out_of_memory,
+            out_of_memory=recorded.out_of_memory,
             ops=trace.columns if trace is not None else None,
             partition_graphs=(
                 compiled.graph.partition_graphs if wants_graphs and compiled is not None else None
             ),
-            cost_graph=self.cost_graph,
+            cost_graph=recorded.cost_graph,
             placements=(
                 (lambda: list(compiled.graph.placements.values()))
                 if compiled is not None and trace is not None
                 else None
             ),
-            run_options=self.asked,
+            run_options=self.asked.given,
             sources=(
                 compiled.sources
                 if compiled is not None and (trace is not None or memory is not None)
@@ -136,7 +144,8 @@ class RunReport:
         """What recording cost, from the events recorded and what one costs in this process."""
         costs = recording_costs()
         marks = len(trace.marks) - trace.marks.count(0)
-        ns = int(self.around + marks * costs.mark_ns + len(trace.events) * costs.event_ns)
-        whole = max(1, self.ended - self.entered)
+        around = self.asked.around + self.recorded.around + self.handed_over_ns
+        ns = int(around + marks * costs.mark_ns + len(trace.events) * costs.event_ns)
+        whole = max(1, self.ended - self.asked.entered)
         ns = min(ns, whole - 1)
         return Overhead(ns, ns / (whole - ns))

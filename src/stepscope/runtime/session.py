@@ -36,7 +36,7 @@ from stepscope.runtime.fetches import (
     flatten_feeds,
 )
 from stepscope.runtime.placement import Device, Placer, local_devices
-from stepscope.runtime.report import RunReport
+from stepscope.runtime.report import NOTHING, Asked, RunReport
 from stepscope.runtime.settings import SessionSettings, limits_by_device
 from stepscope.runtime.targets import engine_for
 from stepscope.runtime.trace import clock
@@ -152,19 +152,20 @@ class BaseSession:
         self._check_open()
         if self._elsewhere is not None:
             return self._run_elsewhere(spec, tensors, values, options, run_metadata)
-        asked = clock()
+        began = clock()
         watching = observers.current
         wanted = opts.as_run_options(options)
         resolved = wanted.resolve() if wanted is not None else opts.DEFAULT_RESOLVED
         target = as_run_metadata_target(run_metadata)
         self._dispatcher.check(resolved)
         state = RunState(next(_step_ids))
-        report = RunReport(state.step_id, entered, resolved, wanted)
-        report.around = clock() - asked
+        asked = Asked(state.step_id, resolved, wanted, entered, clock() - began)
+        compiled: CompiledRun | None = None
+        recorded = NOTHING
         self._active.add(state)
         try:
             self._check_open()
-            compiled = report.compiled = self._compile(spec, tensors)
+            compiled = self._compile(spec, tensors)
             try:
                 arrays = [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
             except MemoryError as error:
@@ -172,18 +173,25 @@ class BaseSession:
                 raise ResourceExhaustedError(
                     None, None, f"OOM when converting what is fed: {error}"
                 ) from error
-            results = self._dispatcher.execute(
-                compiled, compiled.in_plan_order(arrays), state, resolved, report, watching
+            results, failure, recorded = self._dispatcher.execute(
+                compiled, compiled.in_plan_order(arrays), state, resolved, watching
             )
+            if failure is not None:
+                try:
+                    raise failure
+                finally:
+                    # The error holds this frame: it must not hold the error.
+                    del failure
             if self._closed and state.cancellation.cancelled:
                 raise state.cancellation.error()
         except (OpError, KeyboardInterrupt, SystemExit) as error:
+            report = RunReport(asked, compiled, recorded, clock())
             error.run_metadata = self._deliver(target, report, error, watching)  # type: ignore[union-attr]
             raise
         finally:
             self._active.discard(state)
         if target.asked_for or watching:
-            self._deliver(target, report, None, watching)
+            self._deliver(target, RunReport(asked, compiled, recorded, clock()), None, watching)
         return spec.build(results)
 
     def _run_elsewhere(
@@ -226,9 +234,8 @@ class BaseSession:
         watching: Sequence[observers.Observer],
     ) -> RunMetadata:
         """Fill the caller's metadata with what the caller asked for, the observers' with all."""
-        report.ended = clock()
         metadata = target.deliver(report.handed_over(error))
-        report.around += clock() - report.ended
+        report.handed_over_ns = clock() - report.ended
         for observer in watching:
             seen = RunMetadata()
             seen.record(report.recording(error, traced=True))
