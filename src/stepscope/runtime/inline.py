@@ -159,18 +159,23 @@ class InlineRun:
         except StoppedBetween as stopped:
             raise self._between(stopped) from None
         except BaseException as error:
-            step = program.step_before(error.__traceback__, back=0)
-            in_flight = None
-            if step is not None and step.kernel.blocking and token.cancelled:
-                in_flight = InFlight(step.node.name, "cancelled")
-            failed = StepFailed(error, step, in_flight)
-            if is_exhaustion(error):
-                failed.values = program.locals_of(error.__traceback__)
-            raise failed from error
+            # No name for it here: the error holds this frame, and would hold itself.
+            raise self._failed(error) from error
         finally:
             if arena is not None and not self.abandoned:
                 program.give_arena(arena)
         return result
+
+    def _failed(self, error: BaseException) -> StepFailed:
+        """The step that raised the error."""
+        step = self._program.step_before(error.__traceback__, back=0)
+        in_flight = None
+        if step is not None and step.kernel.blocking and self._state.cancellation.cancelled:
+            in_flight = InFlight(step.node.name, "cancelled")
+        failed = StepFailed(error, step, in_flight)
+        if is_exhaustion(error):
+            failed.values = self._program.locals_of(error.__traceback__)
+        return failed
 
     def _allocate(self, make: Callable[[], Array]) -> Array:
         """Allocate; if the machine refuses, once more with all idle buffers given back."""

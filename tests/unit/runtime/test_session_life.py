@@ -203,6 +203,30 @@ def test_runs_of_one_session_on_many_threads_do_not_disturb_each_other(graph):
         np.testing.assert_allclose(values, n + 1 + np.arange(50) / 64)
 
 
+@pytest.mark.parametrize("level", [RunOptions.NO_TRACE, RunOptions.FULL_TRACE])
+def test_what_was_fed_to_a_run_that_failed_goes_with_its_error(level):
+    def refuse(value):
+        raise ValueError("no such value")
+
+    with st.Graph().as_default():
+        x = st.placeholder(st.float32, [None], name="x")
+        y = st.py_func(refuse, [x], st.float32)
+        with st.Session() as session:
+            gc.collect()
+            gc.disable()
+            try:
+                fed = np.ones(4, np.float32)
+                is_alive = weakref.ref(fed)
+                options = RunOptions(trace_level=level, inter_op_thread_pool=-1)
+                with pytest.raises(InvalidArgumentError, match="no such value") as caught:
+                    session.run(y, {x: fed}, options=options, run_metadata=RunMetadata())
+                assert list(caught.value.run_metadata.status.in_flight) == [y.op.name]
+                del fed, caught
+                assert is_alive() is None
+            finally:
+                gc.enable()
+
+
 def test_close_does_not_wait_for_an_op_beside_one_that_failed():
     gate, raising = threading.Event(), threading.Event()
 
