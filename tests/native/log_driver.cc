@@ -5,7 +5,7 @@
 // Each round is one log: the thread that asked for it starts steps on all writers, reads while they
 // write, and lets go of it before, while or after they end. Half of the ops are handed to another
 // thread in the middle, as asynchronous kernels are. What is read must be a log in which every
-// record says what was written to it: names, states, outputs and devices agree.
+// record says what was written to it: nodes, states and outputs agree.
 
 #include <unistd.h>
 
@@ -83,41 +83,55 @@ class Pool {
   std::vector<std::thread> threads_;
 };
 
-const std::string kDevices[] = {"/device:CPU:0", "/device:CPU:1"};
+// What is written of the i-th node of a step follows from i alone. A graph has these nodes, known by
+// the addresses of these places.
+constexpr int kNodes = 1200;
+char places[kNodes];
 
-// What is written of the i-th node of a step follows from i alone.
-std::string NameOf(int i) { return "node_" + std::string(i % 97, 'x') + std::to_string(i); }
-std::string OpOf(int i) { return i % 1000 == 999 ? std::string(30000, 'o') : "Op" + std::to_string(i % 7); }
 int OutputsOf(int i) { return i % 4; }
-
-// A constant puts nothing out itself: its description comes with the graph.
-constexpr int kConstant = 4;
-std::shared_ptr<stepscope::Constants> Graph() {
-  return std::make_shared<stepscope::Constants>(
-      stepscope::Constants{{NameOf(kConstant), {1, 4 * kConstant, 0}}});
-}
 bool Fails(int i) { return i % 11 == 3; }
+
+std::shared_ptr<stepscope::Graph> NewGraph() {
+  std::vector<int> outputs;
+  for (int i = 0; i < kNodes; ++i) outputs.push_back(OutputsOf(i));
+  auto graph = std::make_shared<stepscope::Graph>(outputs, "facts");
+  for (int i = 0; i < kNodes; ++i) graph->Name(&places[i], i);
+  for (int i = 0; i < kNodes; ++i) CHECK(graph->Node(&places[i]) == static_cast<uint32_t>(i));
+  CHECK(graph->Node(&outputs) == stepscope::kNoNode);
+  return graph;
+}
+
+// Shared by all rounds, as the steps of a program share theirs.
+std::shared_ptr<stepscope::Graph> TheGraph() {
+  static auto* graph = new std::shared_ptr<stepscope::Graph>(NewGraph());
+  return *graph;
+}
 
 void Finish(Record* record, int i) {
   record->End();
-  if (record->log->outputs) {
+  if (record->step->log->outputs) {
     for (int slot = 0; slot < OutputsOf(i); ++slot) {
-      int64_t* dims = record->AddOutput(slot, 1, 4 * i, slot);
-      for (int axis = 0; axis < slot; ++axis) dims[axis] = i;
+      // Some are of another shape each time.
+      const int64_t size = i % 5 ? i : static_cast<int64_t>(record->start % 50);
+      record->AddOutput(slot, 1, slot + 1, [&](int axis) { return axis == 0 ? i : size; });
     }
   }
   record->failed = Fails(i);
-  record->Finish(kDevices[i % 2]);
+  record->Finish();
 }
 
 // A step of `nodes` nodes; it lets go of the log when all of them are over.
 void Step(TestLog* log, Pool* pool, int nodes) {
+  auto graph = TheGraph();
+  auto* step = new stepscope::Step<Record>{log, graph.get()};
   auto left = std::make_shared<std::atomic<int>>(nodes);
-  const auto over = [log, left] {
-    if (left->fetch_sub(1) == 1) log->Unref();
+  const auto over = [log, left, step] {
+    if (left->fetch_sub(1) != 1) return;
+    delete step;
+    log->Unref();
   };
   for (int i = 0; i < nodes; ++i) {
-    Record* record = log->NewRecord(NameOf(i), OpOf(i));
+    Record* record = log->NewRecord(step, graph->Node(&places[i]));
     if (record == nullptr) {
       over();
       continue;
@@ -136,7 +150,7 @@ void Step(TestLog* log, Pool* pool, int nodes) {
   }
 }
 
-// What was read, taken apart as `LoggedNodes` of node_log.py does; gives the number of records.
+// What was read, taken apart as `LoggedNodes` of log.py does; gives the number of records.
 int64_t Check(const std::vector<char>& data, bool outputs, bool all_over) {
   const char* at = data.data();
   const auto column = [&at](auto example, int64_t count) {
@@ -146,59 +160,59 @@ int64_t Check(const std::vector<char>& data, bool outputs, bool all_over) {
     return found;
   };
   const auto sizes = column(int64_t{}, 7);
-  const int64_t count = sizes[0];
-  const auto scheduled = column(int64_t{}, count), start = column(int64_t{}, count);
-  const auto end = column(int64_t{}, count), described = column(int64_t{}, sizes[1]);
+  const auto rows = column(stepscope::Row{}, sizes[0]);
+  const auto more = column(stepscope::OutputRow{}, sizes[1]);
   column(int64_t{}, sizes[2]);
-  column(int32_t{}, count);
-  const auto device = column(int32_t{}, count), state = column(int32_t{}, count);
-  const auto name_size = column(int32_t{}, count), op_size = column(int32_t{}, count);
-  std::unordered_map<int64_t, int> outputs_of;
-  for (size_t i = 0; i < described.size();) {
-    const int64_t row = described[i], slot = described[i + 1], rank = described[i + 4];
-    CHECK(described[i + 3] == 4 * scheduled[row] && rank == slot);
-    for (int64_t axis = 0; axis < rank; ++axis) CHECK(described[i + 5 + axis] == scheduled[row]);
-    i += 5 + rank;
-    ++outputs_of[row];
+  const auto graphs = column(int64_t{}, sizes[3]);
+  CHECK(graphs.size() == 1 && graphs[0] == TheGraph()->number);
+  CHECK(at + sizes[4] == data.data() + data.size());
+  CHECK(sizes[6] == 0);
+  const std::vector<int64_t> described = stepscope::Descriptions::All().After(0);
+  std::vector<std::pair<int64_t, int64_t>> known = {{0, 0}};  // rank and first axis, by number
+  for (size_t i = 0; i < described.size(); i += 2 + described[i + 1]) {
+    CHECK(described[i] == 1);
+    known.push_back({described[i + 1], described[i + 2]});
   }
-  const char* text = at;
-  const std::string table(at + sizes[3], sizes[4]);
-  for (int64_t i = 0; i < count; ++i) {
-    const int node = static_cast<int>(scheduled[i]);
-    CHECK(std::string(text, name_size[i]) == NameOf(node));
-    CHECK(std::string(text + name_size[i], op_size[i]) == OpOf(node));
-    text += name_size[i] + op_size[i];
-    const bool over = state[i] == stepscope::kDone || state[i] == stepscope::kFailed;
+  std::unordered_map<uint32_t, int> further;
+  for (const auto& output : more) {
+    CHECK(output.row < rows.size() && output.slot > 0 && output.output < known.size());
+    CHECK(known[output.output].first == output.slot + 1);
+    CHECK(known[output.output].second == rows[output.row].node);
+    ++further[output.row];
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto& row = rows[i];
+    const int node = static_cast<int>(row.node);
+    CHECK(row.graph == graphs[0] && row.scheduled_ns == node && row.start_ns != 0);
+    const bool over = row.state == stepscope::kDone || row.state == stepscope::kFailed;
     CHECK(over || !all_over);
-    CHECK(start[i] != 0);
     if (!over) continue;
-    CHECK((state[i] == stepscope::kFailed) == Fails(node));
-    CHECK(outputs_of[i] == (outputs ? OutputsOf(node) + (node == kConstant) : 0));
-    CHECK(end[i] != 0 && device[i] >= 0 && device[i] < sizes[5]);
-    size_t line = 0;
-    for (int n = 0; n < device[i]; ++n) line = table.find('\n', line) + 1;
-    CHECK(table.compare(line, kDevices[node % 2].size(), kDevices[node % 2]) == 0);
+    CHECK((row.state == stepscope::kFailed) == Fails(node));
+    CHECK(row.end_ns != 0);
+    const bool first = outputs && OutputsOf(node) > 0;
+    CHECK((row.output != 0) == first);
+    if (first) CHECK(known[row.output].first == 1 && known[row.output].second == node);
+    CHECK(further[i] == (first ? OutputsOf(node) - 1 : 0));
   }
-  CHECK(text == at + sizes[3] && text + sizes[4] == data.data() + data.size());
-  return count;
+  return rows.size();
 }
 
 // A log from its beginning to its end, as one traced run has it.
 void Round(int round, Pool* writers, Pool* kernels) {
-  constexpr int kSteps = 3, kNodes = 1200;
+  constexpr int kSteps = 3;
   const bool outputs = round % 2;
   auto* log = new TestLog(outputs);
   log->Enter();
   CHECK(TestLog::Asked() == log);
   log->Ref();  // for the reader of the end
   for (int step = 0; step < kSteps; ++step) {
-    log->Started(step, Graph());
+    log->Started(step, TheGraph());
     writers->Do([log, kernels] { Step(log, kernels, kNodes); });
   }
   if (round % 3 == 0) {  // a nested run, on the same thread
     auto* inner = new TestLog(outputs);
     inner->Enter();
-    inner->Started(0, Graph());
+    inner->Started(0, TheGraph());
     Step(inner, kernels, 50);
     inner->Leave();
     Check(inner->Read(), outputs, false);
@@ -224,7 +238,7 @@ void Round(int round, Pool* writers, Pool* kernels) {
 // Once all is over, what is read is complete.
 void Complete() {
   auto* log = new TestLog(true);
-  log->Started(0, Graph());
+  log->Started(0, TheGraph());
   {
     Pool kernels(1);
     Step(log, &kernels, 1000);
@@ -237,14 +251,14 @@ void Complete() {
 void Full() {
   auto* log = new TestLog(true, 3);
   for (int step = 0; step < 2; ++step) {
-    log->Started(step, Graph());
+    log->Started(step, TheGraph());
     Pool kernels(1);
     Step(log, &kernels, 1000);
   }
   const std::vector<char> data = log->Read();
   const int64_t kept = Check(data, true, true);
   int64_t dropped;
-  memcpy(&dropped, data.data() + 6 * sizeof dropped, sizeof dropped);
+  memcpy(&dropped, data.data() + 5 * sizeof dropped, sizeof dropped);
   CHECK(kept >= 100 && kept <= 3 * stepscope::kRecords && kept + dropped == 2000);
   log->Unref();
 }

@@ -14,6 +14,7 @@ from output_shapes import shapes_of
 import stepscope
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
 from stepscope.options import RunOptions
@@ -97,7 +98,7 @@ def test_a_program_that_profiles_itself_loses_no_ops(tensorflow, prepared, model
     assert metadata.completeness.complete
 
 
-def test_what_runs_more_than_its_own_ops_is_profiled(tensorflow, prepared):
+def test_what_runs_python_is_profiled_as_well(tensorflow, prepared):
     tf = tensorflow
 
     def python(value):
@@ -105,18 +106,61 @@ def test_what_runs_more_than_its_own_ops_is_profiled(tensorflow, prepared):
             return value
 
     calls = tf.function(lambda x: tf.numpy_function(python, [x], tf.float32) + 1.0)
-    data = iter(tf.data.Dataset.range(100).map(lambda i: i * 3))
-    reads = tf.function(lambda: next(data) + 1)
-    compiled = tf.function(lambda x: tf.tanh(x) * 2.0, jit_compile=True)
     x = tf.ones([])
-    for function, args in ((calls, (x,)), (reads, ()), (compiled, (x,))):
-        assert not is_logged(function), "nothing is known of it before it is traced"
-        function(*args)
-        assert not is_logged(function)
+    assert not is_logged(calls), "nothing is known of it before it is traced"
+    calls(x)
+    assert is_logged(calls)
+    metadata = traced(calls, x)
+    assert {"PyFunc", "AddV2", "Annotation"} <= set(metadata.ops.op)
+    whats = {loss.what for loss in metadata.completeness.losses}
+    assert "annotations, ops inside of ops" not in whats
+
+
+def test_what_xla_compiles_is_profiled(tensorflow, prepared):
+    compiled = tensorflow.function(lambda x: tensorflow.tanh(x) * 2.0, jit_compile=True)
+    x = tensorflow.ones([])
+    compiled(x)
+    assert not is_logged(compiled)
     assert not is_logged(compiled.get_concrete_function(x))
-    assert {"PyFunc", "AddV2", "Annotation"} <= set(traced(calls, x).ops.op)
-    # What the pipeline itself does may have been done before: it works ahead.
-    assert {"IteratorGetNext", "AddV2"} <= set(traced(reads).ops.op)
+
+
+def test_a_function_that_reads_from_a_pipeline_is_logged_and_says_what_it_lacks(
+    tensorflow, prepared
+):
+    data = iter(tensorflow.data.Dataset.range(100).map(lambda i: i * 3))
+    reads = tensorflow.function(lambda: next(data) + 1)
+    reads()
+    assert is_logged(reads)
+    metadata = traced(reads)
+    assert {"IteratorGetNext", "AddV2"} <= set(metadata.ops.op)
+    (loss,) = (loss for loss in metadata.completeness.losses if loss.what == "input pipelines")
+    assert "only TensorFlow's profiler sees" in loss.reason
+
+
+def test_what_a_graph_says_is_worked_out_once(tensorflow, prepared, model):
+    x = tensorflow.ones([2, 4])
+    first, second = traced(model, x), traced(model, x)
+    assert first.ops.facts is second.ops.facts
+    assert first.sources == second.sources
+    labels = dict(zip(first.ops.name, first.ops.label, strict=True))
+    assert any(label.startswith("MatMul = MatMul(") for label in labels.values())
+
+
+def test_a_full_trace_instantiates_nothing_again(tensorflow, prepared, model):
+    x = tensorflow.ones([2, 4])
+    instantiated: list = []
+    model(x)
+    with versions.collecting_graphs([]):
+        pass  # what others left
+    with versions.collecting_graphs(instantiated):
+        metadata = traced(model, x)
+    assert [len(found.function_graphs) for found in instantiated] == [0]
+    (graphs,) = metadata.function_graphs
+    executed = {node.name for graph in graphs.partition_graphs for node in graph.node}
+    assert set(metadata.ops.name) <= executed | {"_SOURCE"}
+    assert {"MatMul"} <= {node.name for node in graphs.pre_optimization_graph.node}
+    (product,) = (n for n in graphs.partition_graphs[0].node if n.op in ("MatMul", "_FusedMatMul"))
+    assert product.attr["T"].type == tensorflow.float32.as_datatype_enum
 
 
 def test_the_executor_type_that_a_program_chose_stays(tensorflow, prepared, model):

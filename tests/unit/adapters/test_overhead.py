@@ -13,6 +13,7 @@ import pytest
 
 import stepscope
 from stepscope.adapters import tensorflow as adapter
+from stepscope.adapters.tensorflow.node_log import build
 
 FULL = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
 SOFTWARE = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
@@ -22,8 +23,6 @@ SOFTWARE = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
 def traced_by(request: Any, tensorflow: Any) -> Any:
     """Both ways of tracing."""
     del tensorflow
-    from stepscope.adapters.tensorflow.node_log import build
-
     build.turn_off()
     if request.param == "executor":
         problem = adapter.prepare()
@@ -60,7 +59,10 @@ def ops_took(metadata: stepscope.RunMetadata) -> int:
 def test_instantiating_again_counts(tensorflow: Any, traced_by: str) -> None:
     tf = tensorflow
     function, x = large_function(tf), tf.eye(4)
+    build.turn_off()
     function(x)
+    if traced_by == "executor":
+        assert adapter.prepare() == ""
     first, recorded = timed(function, x, options=FULL)
     later, again = timed(function, x, options=FULL)
     # Instantiating lies between the call and the first op: what is neither is ours.
@@ -81,7 +83,6 @@ def test_instantiating_for_the_first_time_is_the_programs_own(tensorflow: Any) -
 
 def test_an_untraced_call_does_not_wait_for_our_executor(tensorflow: Any, monkeypatch: Any) -> None:
     from stepscope.adapters.tensorflow import versions
-    from stepscope.adapters.tensorflow.node_log import build
 
     if problem := adapter.prepare():
         pytest.skip(problem)
@@ -95,6 +96,8 @@ def test_an_untraced_call_does_not_wait_for_our_executor(tensorflow: Any, monkey
     try:
         for _ in range(2):
             stepscope.run(function, x, options=FULL, run_metadata=stepscope.RunMetadata())
+            with versions.collecting_graphs([]):
+                pass  # what was instantiated up to now
             with versions.collecting_graphs(instantiated):
                 function(x)
         assert build.executor_type()

@@ -149,10 +149,18 @@ def first_calls(found: list[FirstCall], *, traced: bool) -> Iterator[None]:
 class RegisteredFunctions:
     """The functions that TensorFlow can call at this moment: those that were traced so far."""
 
+    _last: tuple[int, Any, frozenset[Any]] = 0, None, frozenset()
+
     def __init__(self) -> None:
         from tensorflow.python.eager.polymorphic_function import atomic_function
 
-        self._keys = frozenset(getattr(atomic_function, "RUNTIME_FUNCTION_REFS", ()))
+        known = getattr(atomic_function, "RUNTIME_FUNCTION_REFS", {})
+        newest = next(reversed(known), None)
+        count, last, keys = self._last
+        if count != len(known) or last != newest:
+            keys = frozenset(known)
+            type(self)._last = len(known), newest, keys
+        self._keys = keys
 
     def __contains__(self, name: str) -> bool:
         names = (key[-1] if isinstance(key, tuple) else key for key in self._keys)

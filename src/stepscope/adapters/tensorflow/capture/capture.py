@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
@@ -19,7 +20,7 @@ from stepscope.adapters.tensorflow.capture.liveness import lowered_nodes, silent
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
 from stepscope.adapters.tensorflow.capture.steps import Described
 from stepscope.adapters.tensorflow.capture.tensors import output_tensors
-from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog, dropped_from
+from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog
 from stepscope.metadata import Loss, OpColumns, Overhead
 
 clock = time.perf_counter_ns
@@ -43,6 +44,7 @@ _INSIDE_ANOTHER: Final = (
 
 _CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
 _TOO_MANY: Final = "the run had more of them than are kept"
+_TOO_MANY_SHAPES: Final = "the program had more different ones than are kept"
 _PROFILER_TAKEN: Final = "the profiler is in use by the program itself"
 _STILL_READ: Final = (
     "the profiler was still being read for an earlier run, and this one, which has a deadline, did "
@@ -75,9 +77,8 @@ class Capture:
     def __init__(self, level: int, log: NodeLog | None = None, *, every_event: bool = True) -> None:
         """With a log, and without `every_event`, the run is not profiled: the log has it all."""
         self.level = level
-        self.log = log if level else None
-        self._every_event = every_event or log is None
-        self._logged: bytes | LoggedNodes | None = None
+        self.use(log, every_event=every_event)
+        self._logged: LoggedNodes | None = None
         self.mark = f"{MARK}{next(_numbers)}"
         self.batch: Batch | None = None
         self.losses: list[Loss] = []
@@ -114,6 +115,13 @@ class Capture:
         """Whether the run ended early: executions that did not come to their end are left out."""
         self.failed_eager_op = ""
         self._lock = threading.Lock()
+
+    def use(self, log: NodeLog | None, *, every_event: bool = True) -> None:
+        """Have the run logged, and profiled as well where it is to have `every_event`."""
+        self.log = log if self.level else None
+        self._every_event = every_event or log is None
+        self.logs_alone = self.log is not None and not every_event
+        """Whether the log is all that there is going to be of the run."""
 
     def __enter__(self) -> Capture:
         self.entered = clock()
@@ -200,13 +208,14 @@ class Capture:
             self._note_problems(self.batch)
 
     def _take_log(self) -> None:
-        data = self.log.read() if self.log is not None else None
-        if data is not None:
-            self._logged = data
-            dropped = dropped_from(data)
-            if dropped:
+        logged = self.log.read() if self.log is not None else None
+        if logged is not None:
+            self._logged = logged
+            if logged.dropped:
                 self.truncated = True
-                self.losses.append(Loss("op executions", dropped, _TOO_MANY))
+                self.losses.append(Loss("op executions", logged.dropped, _TOO_MANY))
+            if logged.undescribed:
+                self.losses.append(Loss("shapes of outputs", logged.undescribed, _TOO_MANY_SHAPES))
 
     def _note_problems(self, batch: Batch) -> None:
         what = "op executions" if self.log is None else "annotations, input pipelines"
@@ -245,9 +254,20 @@ class Capture:
             if self._logged is None and self.log is not None and self.out_of_time and self.left:
                 self._take_log()
                 self.log.release()
-            if isinstance(self._logged, bytes):
-                self._logged = LoggedNodes(self._logged)
             return self._logged
+
+    def logged_alone(self) -> LoggedNodes | None:
+        """The same where there is nothing of the run beside it; None where there is."""
+        logged = self.logged()
+        return logged if self.batch is None or self.marked() is None else None
+
+    def executed(self) -> list[tuple[str, str, int]]:
+        """Name, op type and number of executions of what the run executed."""
+        logged = self.logged_alone()
+        if logged is not None:
+            return logged.executed(failed=self.failed)
+        counts = Counter((row.name, row.op) for row in self.rows())
+        return [(name, op, count) for (name, op), count in counts.items()]
 
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
         """Everything the run executed, in order of time; `nodes` is what is known of its graph."""
@@ -311,7 +331,8 @@ class Capture:
         """
         logged = self.logged()
         if logged is not None:
-            return [{row.name for row in logged.ended}] if logged.ended else []
+            names = {name for name, _, _ in logged.executed()}
+            return [names] if names else []
         profile = self.profile()
         return [names for names in profile.names_in(self._steps(profile)) if names]
 
@@ -333,6 +354,12 @@ class Capture:
             return []
         return profile.unfinished_in(self._steps(profile))
 
+    def unseen(self) -> list[Loss]:
+        """What the profiler would have shown of a run that has a log alone."""
+        logged = self._logged
+        found = list(logged.graphs.losses) if logged is not None and self.batch is None else []
+        return [*found, *(self.log.losses() if self.log is not None else ())]
+
     def cut_off(self, nodes: Nodes = NO_NODES) -> list[Loss]:
         """What is lost of a run that went well as the profiler was stopped right behind it."""
         profile = self.profile()
@@ -350,15 +377,18 @@ class Capture:
 
     def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
         """The run as columns; `find_nodes` says what is known of the nodes of its graphs."""
+        logged = self.logged_alone()
+        full = self.level >= 3
         profile = self.profile()
+        numbers, thread_names = self._threads(profile)
+        if logged is not None:
+            return logged.columns(step_id, thread_names, failed=self.failed, outputs=full)
         nodes = find_nodes()
         rows = self.rows(nodes)
         columns = zip(*rows, strict=True) if rows else _NO_ROWS
         names, said, starts, ends, lines, _, devices, ready, _ = columns
         known = [nodes.get(name) for name in names] if nodes else [None] * len(names)
         ops = _op_types(names, said, known)
-        numbers, thread_names = self._threads(profile)
-        full = self.level >= 3
         return OpColumns.build(
             name=names,
             op=ops,
@@ -445,25 +475,34 @@ class Capture:
         """How much longer the run itself took: for events and notes, and to instantiate again."""
         if not self.level:
             return 0
-        rows = self.rows()
-        instantiating = self._instantiating_ns(rows)
+        starts = self._starts()
+        instantiating = self._instantiating_ns(starts)
         most = (self.ended - self.started - instantiating) * 9 // 10
-        return instantiating + max(0, min(max(0, self.noting_ns) + self._events_ns(rows), most))
+        noted = max(0, self.noting_ns) + self._events_ns(len(starts))
+        return instantiating + max(0, min(noted, most))
 
-    def _events_ns(self, rows: Sequence[Row]) -> int:
+    def _starts(self) -> NDArray[np.int64]:
+        """When each execution began."""
+        logged = self.logged_alone()
+        if logged is not None:
+            starts: NDArray[np.int64] = logged.table["start"]
+            return starts
+        return np.array([row.start_ns for row in self.rows()], dtype=np.int64)
+
+    def _events_ns(self, executions: int) -> int:
         profile = self.profile()
         marked = profile.of_run(self.mark)
         if marked is not None and profile.is_alone(marked):
             events = profile.host_events
         else:
-            events = _EVENTS_PER_ROW * len(rows)
+            events = _EVENTS_PER_ROW * executions
         logged = self.logged()
         if logged is None:
             return events * _EVENT_NS
         others = events if self.batch is not None and self.batch.level_raised else 0
-        return others * _EVENT_NS + len(logged.ended) * RECORD_NS
+        return others * _EVENT_NS + len(logged.table) * RECORD_NS
 
-    def _instantiating_ns(self, rows: Sequence[Row]) -> int:
+    def _instantiating_ns(self, starts: NDArray[np.int64]) -> int:
         """How long functions were instantiated that were ready but for the way we call them.
 
         That is from the call, the first of its kind, to the first op. A function that was traced in
@@ -471,8 +510,8 @@ class Capture:
         """
         spent = 0
         for call in self.first_calls:
-            starts = [row.start_ns for row in rows if call.began_ns <= row.start_ns]
-            first = min(starts, default=call.ended_ns)
+            later = starts[starts >= call.began_ns]
+            first = int(later.min()) if len(later) else call.ended_ns
             if self.functions_before is not None and call.function in self.functions_before:
                 spent += min(first, call.ended_ns) - call.began_ns
         return spent

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user
 from stepscope.adapters.tensorflow.capture.steps import ANNOTATION, FIRST_NODE
 from stepscope.analysis._coverage_executed import path_of, sources_of_name
-from stepscope.metadata import Loss
+from stepscope.metadata import GraphFacts, Loss
 
-__all__ = ["executed_lines", "missing_lines", "written_lines"]
+__all__ = ["executed_lines", "lines_of", "missing_lines", "written_lines"]
 
 _BRANCHES: Final = {"then_branch": "then", "else_branch": "else", "cond": "cond", "body": "body"}
 """By the attribute that names a function, what lowering calls the part that it becomes."""
@@ -41,6 +41,34 @@ _DEEPEST: Final = 20
 _MADE_BY_NO_LINE: Final = frozenset({FIRST_NODE, "_SINK"})
 _known: weakref.WeakKeyDictionary[Any, tuple[int, dict[str, str]]] = weakref.WeakKeyDictionary()
 """By graph, the lines of its ops when it had that version."""
+_executed: weakref.WeakKeyDictionary[Any, dict[Any, dict[str, str]]] = weakref.WeakKeyDictionary()
+"""By the graphs that executors execute, the lines of their nodes, by what was written, and when."""
+
+
+class Executed(Protocol):
+    """Graphs as executors execute them."""
+
+    @property
+    def facts(self) -> GraphFacts:
+        """Of all their nodes."""
+
+
+def lines_of(
+    written: Sequence[Any], executed: Executed, interface: Callable[[], Mapping[str, str]]
+) -> dict[str, str]:
+    """The lines of the nodes of graphs, as written and as executed; worked out once for both.
+
+    `interface` is as for `executed_lines`.
+    """
+    known = _executed.setdefault(executed, {})
+    key = tuple((weakref.ref(graph), graph.version) for graph in written)
+    if key not in known:
+        found: dict[str, str] = {}
+        for graph in written:
+            found |= written_lines(graph)
+        names = executed.facts.names.values.tolist()
+        known[key] = found | executed_lines(found, names, interface() if written else {})
+    return known[key]
 
 
 def written_lines(graph: Any) -> dict[str, str]:
@@ -118,11 +146,15 @@ def _line_of(name: str, written: Mapping[str, str], interface: Mapping[str, str]
 
 
 def missing_lines(
-    executed: Iterable[tuple[str, str]], lines: Mapping[str, str], why: str
+    executed: Iterable[tuple[str, str, int]], lines: Mapping[str, str], why: str
 ) -> list[Loss]:
-    """That executions (name, op type) have no line, if there are any; what no line made is none."""
+    """That executions (name, op type, how many) have no line, if there are any.
+
+    What no line made is none.
+    """
     count = sum(
-        name not in lines and name not in _MADE_BY_NO_LINE and op != ANNOTATION
-        for name, op in executed
+        times
+        for name, op, times in executed
+        if name not in lines and name not in _MADE_BY_NO_LINE and op != ANNOTATION
     )
     return [Loss("source lines", count, why)] if count else []

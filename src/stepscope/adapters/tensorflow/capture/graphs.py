@@ -20,8 +20,9 @@ from stepscope.adapters.tensorflow import versions
 
 TAG: Final = "stepscope"
 _KEPT: Final = 4096
-_RUNS_OTHERS: Final = re.compile(r"PyFunc|Dataset|Iterator|^BatchFunction$|^MapDefun$|^RemoteCall$")
-"""Op types that run graphs of their own: Python, input pipelines, functions elsewhere."""
+_RUNS_OTHERS: Final = re.compile(r"PyFunc|^BatchFunction$|^MapDefun$|^RemoteCall$")
+"""Op types that run graphs of their own in the run's time: Python, functions elsewhere. What input
+pipelines do is done ahead, on threads of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,11 @@ class RunMemory:
         """What a `Recording` takes of memory, and what `completeness` is to say of it."""
         if not self.level:
             return {}, list
+        asked_for = self._full or self._settings is not None
+        if not asked_for and self._error is None and self._report is None:
+            if self.can_be_last_fit:
+                _last_fit.set(capture)
+            return {}, list
 
         @functools.cache
         def run() -> RecordedMemory:

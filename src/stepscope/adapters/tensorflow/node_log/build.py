@@ -40,6 +40,8 @@ from stepscope.adapters.tensorflow.node_log.library_cache import LibraryCache
 
 NATIVE: Final = Path(__file__).with_name("native")
 SOURCE: Final = NATIVE / "node_log.cc"
+FLAGS: Final = ("-DNDEBUG",)
+"""As TensorFlow is built: its headers lay out a graph's nodes otherwise without it."""
 NO_COMPILER: Final = "there is no C++ compiler: install g++, or name one in CXX"
 SWITCH: Final = "STEPSCOPE_EXECUTOR"
 """The variable of the environment that is "off" where a library found is not to be used."""
@@ -204,7 +206,7 @@ def _built(
     with tempfile.TemporaryDirectory(dir=cache.folder) as place:
         made = Path(place) / f"{name}.so"
         command = [
-            *compiler, "-shared", "-fPIC", "-O2", "-w",
+            *compiler, "-shared", "-fPIC", "-O2", "-w", *FLAGS,
             *versions.tensorflow().sysconfig.get_compile_flags(), "-std=c++17", str(SOURCE),
             "-o", str(made), *versions.tensorflow().sysconfig.get_link_flags(),
         ]  # fmt: skip
@@ -258,14 +260,23 @@ def _load(path: Path, kind: str) -> tuple[ctypes.PyDLL, str]:
     try:
         found.stepscope_register.argtypes = [ctypes.c_char_p]
         found.stepscope_register.restype = ctypes.c_int
-        found.stepscope_enter.argtypes = [ctypes.c_int]
-        found.stepscope_enter.restype = ctypes.c_void_p
-        found.stepscope_read.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
-        found.stepscope_read.restype = ctypes.c_void_p
-        for name in ("stepscope_leave", "stepscope_give_back", "stepscope_release"):
-            function: Any = getattr(found, name)
-            function.argtypes = [ctypes.c_void_p]
-            function.restype = None
+        text = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
+        number = [ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)]
+        for name, takes, gives in (
+            ("enter", [ctypes.c_int], ctypes.c_void_p),
+            ("leave", [ctypes.c_void_p], None),
+            ("read", text, ctypes.c_void_p),
+            ("give_back", [ctypes.c_void_p], None),
+            ("release", [ctypes.c_void_p], None),
+            ("graph", [ctypes.c_void_p, ctypes.c_int64], ctypes.c_void_p),
+            ("let_go", [ctypes.c_void_p], None),
+            ("facts", text, ctypes.c_void_p),
+            ("nodes", text, ctypes.c_void_p),
+            ("descriptions", number, ctypes.c_void_p),
+        ):
+            function: Any = getattr(found, f"stepscope_{name}")
+            function.argtypes = takes
+            function.restype = gives
     except AttributeError as error:
         raise RuntimeError(str(error)) from error  # it names the library and what it lacks
     if not found.stepscope_register(kind.encode()):

@@ -1,8 +1,9 @@
-"""Which calls of functions our executor sees wholly: those need no profiler.
+"""Which calls of functions our executor sees, and which of them wholly: those need no profiler.
 
-A function is seen where this thread executes it, by our executor, and none of its ops runs anything
-else (Python, input pipelines). What it is made of is known of functions that were traced before the
-call. Should TensorFlow trace it anew inside the call, that is declared.
+A function is seen where this thread executes it, by our executor; wholly where none of its ops runs
+anything else in the meantime (Python, functions elsewhere). What an input pipeline does on its own
+threads is no part of the call: that it is not shown is declared. What a function is made of is
+known where it was traced before the call. Should TensorFlow trace it anew inside, that is declared.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class FunctionLog(NodeLog):
     def __init__(self, function: Any, *, outputs: bool) -> None:
         super().__init__(outputs=outputs)
         self._function = function
-        self._traces = len(_graphs_of(function))
+        graphs = _graphs_of(function)
+        self._traces = len(graphs)
+        self.sees_all = not any(map(runs_other_graphs, graphs))
+        """Whether the profiler would see nothing of the call that this does not."""
 
     def losses(self) -> list[Loss]:
         return [_TRACED_ANEW] if len(_graphs_of(self._function)) != self._traces else []
@@ -39,10 +43,7 @@ def log_of_call(function: Any, *, outputs: bool) -> FunctionLog | None:
     kind = build.executor_type()
     if not kind or not versions.executes_functions_here_by(kind) or versions.is_compiled(function):
         return None
-    graphs = _graphs_of(function)
-    if not graphs or any(map(runs_other_graphs, graphs)):
-        return None
-    return FunctionLog(function, outputs=outputs)
+    return FunctionLog(function, outputs=outputs) if is_traced(function) else None
 
 
 def is_traced(function: Any) -> bool:

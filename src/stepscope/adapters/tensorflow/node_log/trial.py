@@ -10,7 +10,7 @@ import sys
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.node_log import build
-from stepscope.adapters.tensorflow.node_log.log import LoggedNodes, NodeLog
+from stepscope.adapters.tensorflow.node_log.log import NodeLog
 
 
 def main(path: str, kind: str) -> None:
@@ -30,8 +30,8 @@ def main(path: str, kind: str) -> None:
             value = session.run(y, {x: [1.0, 2.0]}).tolist()
         finally:
             log.leave()
-        data = log.read()
-        nodes = LoggedNodes(data or b"")
+        nodes = log.read()
         log.release()
-    if value != [2.0, 4.0] or "y" not in nodes.done:
-        sys.exit(f"logged {sorted(nodes.done)} of a run of y = x + x, which gave {value}")
+    done = sorted(nodes.done) if nodes is not None else []
+    if value != [2.0, 4.0] or "y" not in done:
+        sys.exit(f"logged {done} of a run of y = x + x, which gave {value}")

@@ -19,6 +19,7 @@ from stepscope.adapters.tensorflow.capture import python_ops
 from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes, Nodes
 from stepscope.adapters.tensorflow.capture.graph_lines import (
     executed_lines,
+    lines_of,
     missing_lines,
     written_lines,
 )
@@ -37,6 +38,7 @@ from stepscope.adapters.tensorflow.failures import (
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
 from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.executed_graph import function_graphs
 from stepscope.adapters.tensorflow.node_log.function_log import is_traced, log_of_call
 from stepscope.adapters.tensorflow.node_log.log import accelerated
 from stepscope.adapters.tensorflow.runs import cancelling, interrupts
@@ -234,13 +236,12 @@ class Observed:
 
         To be called before it is entered.
         """
-        level, asked = self.capture.level, self.capture.asked
+        level = self.capture.level
         log = log_of_call(self.function, outputs=level >= 3) if level else None
         self._by_our_executor = log is not None or (level > 0 and not is_traced(self.function))
         if log is not None:
-            every_event = allocator_tells() or accelerated()
-            self.capture = Capture(level, log, every_event=every_event)
-            self.capture.asked = asked
+            every_event = not log.sees_all or allocator_tells() or accelerated()
+            self.capture.use(log, every_event=every_event)
 
     def __enter__(self) -> None:
         options = self._options
@@ -249,12 +250,14 @@ class Observed:
         self._needs_graphs = (
             options.output_partition_graphs or options.trace_level >= 3 or self.memory.needs_graphs
         )
-        if self._needs_graphs:
+        alone = self.capture.logs_alone  # a call of one function: none of its ops is eager
+        if self._needs_graphs and self.capture.log is None:
             stack.enter_context(functions.collect())
             stack.enter_context(versions.function_options(TAG))
-        stack.enter_context(self.memory.watching())
-        stack.enter_context(python_ops.timed)
-        if options.trace_level >= 3:
+        if not alone:
+            stack.enter_context(self.memory.watching())
+            stack.enter_context(python_ops.timed)
+        if options.trace_level >= 3 and not alone:
             stack.enter_context(
                 python_ops.describing(self.capture.eager_outputs, self.eager_sources)
             )
@@ -310,25 +313,28 @@ class Observed:
         traced = self._options.trace_level > 0
         matched: list[tuple[list[Any], dict[str, NodeInfo]]] = []
 
+        logged = capture.logged()
+
         def graphs_and_nodes() -> tuple[list[Any], dict[str, NodeInfo]]:
             if not matched:
                 matched.append(self._matching())
             return matched[0]
 
         def nodes() -> Nodes:
-            return graphs_and_nodes()[1]
+            return logged.graphs.info if logged is not None else graphs_and_nodes()[1]
 
         capture.failed = error is not None
         capture.failed_eager_op = failing_eager_op(self._raised)
         memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
-        losses += capture.log.losses() if capture.log is not None else []
         wants_graphs = self._options.output_partition_graphs
         if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
 
         def graphs() -> list[Any]:
+            if logged is not None:
+                return [function_graphs(logged.graphs, self._written_graphs())]
             return graphs_and_nodes()[0]
 
         return Recording(
@@ -338,6 +344,7 @@ class Observed:
             completeness=lambda: Completeness(
                 (
                     *losses,
+                    *(capture.unseen() if traced else ()),
                     *(capture.cut_off(nodes()) if traced else ()),
                     *memory_losses(),
                     *self.eager_sources.losses(),
@@ -362,21 +369,31 @@ class Observed:
         """What XLA made of functions as a whole."""
         if not self._options.trace_level:
             return []
-        names = dict.fromkeys(row.name for row in self.capture.rows() if row.op == COMPILED)
+        names = [name for name, op, _ in self.capture.executed() if op == COMPILED]
         if not names:
             return []
         reason = f"XLA compiled these functions, each of which is timed as one: {', '.join(names)}"
         return [Loss("ops of compiled functions", 0, reason)]
 
+    def _written_graphs(self) -> list[Any]:
+        """What the user wrote, as TensorFlow traced it."""
+        return [self.graph] if self.graph is not None else versions.traced_graphs(self.function)
+
     def _sources(self) -> dict[str, str]:
-        graphs = [self.graph] if self.graph is not None else versions.traced_graphs(self.function)
+        written = self._written_graphs()
+        logged = self.capture.logged_alone()
+        if logged is not None:
+            return lines_of(written, logged.graphs, self._interface)
         found = self.eager_sources.sources()
-        for graph in graphs:
+        for graph in written:
             found |= written_lines(graph)
-        if graphs:
-            interface = versions.function_interface(self.function)
-            found |= executed_lines(found, {row.name for row in self.capture.rows()}, interface)
+        if written:
+            names = {name for name, _, _ in self.capture.executed()}
+            found |= executed_lines(found, names, self._interface())
         return found
+
+    def _interface(self) -> dict[str, str]:
+        return versions.function_interface(self.function)
 
     def _without_lines(self) -> list[Loss]:
         """Ops whose lines are not known: of functions always, eager ones where lines are noted."""
@@ -386,7 +403,7 @@ class Observed:
         others = set(self.eager_sources.several())
         if not full:
             others |= self.capture.eager_types()
-        executed = ((row.name, row.op) for row in self.capture.rows() if row.name not in others)
+        executed = [row for row in self.capture.executed() if row[0] not in others]
         return missing_lines(executed, self._sources(), NO_LINES)
 
     def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:
@@ -420,7 +437,7 @@ class Observed:
         losses = []
         traced = self._options.trace_level > 0
         if traced:
-            executed = {row.name for row in self.capture.rows()}
+            executed = {name for name, _, _ in self.capture.executed()}
             whole = set(nodes()) if self._engine == FUNCTION else set()
             if not whole and self.graph is not None:
                 whole = {op.name for op in self.graph.get_operations()}

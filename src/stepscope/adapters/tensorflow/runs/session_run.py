@@ -21,9 +21,14 @@ import tensorflow
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.capture.capture import Capture
-from stepscope.adapters.tensorflow.capture.graph_lines import executed_lines, written_lines
+from stepscope.adapters.tensorflow.capture.graph_lines import (
+    executed_lines,
+    lines_of,
+    written_lines,
+)
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of, runs_other_graphs
 from stepscope.adapters.tensorflow.capture.python_ops import PythonCalls
+from stepscope.adapters.tensorflow.capture.steps import FIRST_NODE
 from stepscope.adapters.tensorflow.failures import (
     in_flight_unknown,
     inside_python_unknown,
@@ -192,7 +197,7 @@ class SessionRun:
         if capture.level:
             if capture.profiler_taken and capture.log is None and self._options.trace_level:
                 options.trace_level = v1.RunOptions.SOFTWARE_TRACE
-            if self._kind not in self._shared.graphs:
+            if self._kind not in self._shared.graphs and capture.log is None:
                 options.output_partition_graphs = True
         return options
 
@@ -306,9 +311,15 @@ class SessionRun:
         known = self._shared.graphs
         if len(self.native.partition_graphs):
             known[self._kind] = list(self.native.partition_graphs)
+        logged = self.capture.logged()
+        if self._kind not in known and logged is not None:
+            return [graph.graph_def for graph in logged.graphs.graphs]
         return known.get(self._kind, [])
 
     def _nodes(self) -> Mapping[str, NodeInfo]:
+        logged = self.capture.logged()
+        if logged is not None:
+            return logged.graphs.info
         known = self._shared.nodes
         if self._kind not in known or (len(self.native.partition_graphs) and not self._has_nodes):
             known[self._kind] = nodes_of(self.graphs())
@@ -338,7 +349,6 @@ class SessionRun:
     def _ended_with(self, status: Status) -> Recording:
         capture = self.capture
         capture.finish()
-        graphs = self.graphs()
         capture.failed = not status.ok
         if not status.ok and self._outcomes:
             status = replace(status, outcomes=self._outcomes)
@@ -350,12 +360,12 @@ class SessionRun:
         losses += without_effect(self._options, self._shared.config) + self._reset_ignored
         if not status.ok:
             losses += self._missing(status)
-        if self._options.output_partition_graphs and not graphs:
+        if self._options.output_partition_graphs and not self.graphs():
             losses.append(NO_GRAPHS)
 
         def cut_off() -> list[Loss]:
             traced = self._options.trace_level > 0 and not native
-            return capture.cut_off(self._nodes()) if traced else []
+            return [*capture.unseen(), *capture.cut_off(self._nodes())] if traced else []
 
         def columns() -> Any:
             if native:
@@ -388,7 +398,6 @@ class SessionRun:
     ) -> Recording:
         """A recording with what is known of the run's graphs; `columns` count if it was traced."""
         traced = self._options.trace_level > 0
-        graphs = self.graphs()
         return Recording(
             engine=self.engine,
             step_id=self._step_id,
@@ -396,7 +405,7 @@ class SessionRun:
             completeness=completeness,
             overhead=overhead,
             ops=columns if traced else None,
-            partition_graphs=(lambda: graphs) if self._options.output_partition_graphs else None,
+            partition_graphs=self.graphs if self._options.output_partition_graphs else None,
             cost_graph=(
                 (lambda: self.native.cost_graph) if self.native.HasField("cost_graph") else None
             ),
@@ -425,15 +434,19 @@ class SessionRun:
         known = self._shared.sources
         if known is not None:
             return known()
+        logged = self.capture.logged_alone()
+        if logged is not None:
+            return lines_of([self.graph], logged.graphs, dict)
         found = written_lines(self.graph)
-        return found | executed_lines(found, {row.name for row in self.capture.rows()}, {})
+        return found | executed_lines(found, {name for name, _, _ in self.capture.executed()}, {})
 
     def _missing(self, status: Status) -> list[Loss]:
         """What a run that ended early did not come to."""
         losses = []
         traced = self._options.trace_level > 0
         if traced:
-            missing = self._known_nodes().keys() - {row.name for row in self.capture.rows()}
+            executed = {name for name, _, _ in self.capture.executed()}
+            missing = self._known_nodes().keys() - executed - {FIRST_NODE}
             if missing:
                 losses.append(nodes_missing(status, len(missing)))
         if not status.in_flight:

@@ -2,18 +2,23 @@
 // nothing of TensorFlow; `node_log.cc` has an executor write to it, and tests/native/ has threads do
 // so under the sanitizers.
 //
+// What a graph determines is known once: a `Graph` has a number and the facts of its nodes, as text
+// and numbers that the reader takes apart once per graph. What a run adds is a record per execution:
+// the numbers of graph and node, three times, a state. What a node puts out is described once too:
+// each distinct (dtype, shape) of the process has a number (`Descriptions`), and a record names it.
+//
 // Guarantees.
 // - A record is written by one thread at a time: by the one that began the node and, once that has
 //   handed it on (an op that ends elsewhere), by the other. The log takes no lock for it.
 // - A log may be read at any time, from any thread, also while it is written to: what `state` says
 //   of a record when it is read has been written in full.
-// - It lives until its reader and every step that writes to it have let go of it (`Unref`).
-// - Names are copied when a node begins: a log needs nothing of a graph that may be gone by then.
-// - A record costs some hundred bytes, taken from memory that its thread alone writes to and that
-//   the next log uses again: fresh pages cost as much as the rest.
-// - It is bounded (`kMostChunks`, 0.2 GB, a million nodes), and so are all logs together
-//   (`kMostChunksInAll`, 0.8 GB): a node that begins when they are full is counted, not kept. One
-//   that began before has room for its outputs.
+// - It lives until its reader and every step that writes to it have let go of it (`Unref`), and
+//   the facts of the graphs that it names live as long.
+// - A record costs 64 bytes, taken from memory that its thread alone writes to and that the next log
+//   uses again: fresh pages cost as much as the rest.
+// - It is bounded (`kMostChunks`, 70 MB, a million records), and so are all logs together
+//   (`kMostChunksInAll`, 270 MB) and all descriptions (`kMostDescriptions`): a node that begins when
+//   they are full is counted, not kept. One that began before has room for its outputs.
 
 #ifndef STEPSCOPE_LOG_H_
 #define STEPSCOPE_LOG_H_
@@ -27,15 +32,16 @@
 #include <x86intrin.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -90,35 +96,146 @@ inline double NsPerTick() {
   return static_cast<double>(now.ns - loaded.ns) / static_cast<double>(now.ticks - loaded.ticks);
 }
 
+// -- what tensors are: each distinct description of the process once ----------------------------
+
+constexpr uint32_t kMostDescriptions = 1u << 20;
+
+struct Description {
+  uint32_t number;
+  int32_t dtype;
+  std::vector<int64_t> dims;
+
+  // `dim` gives the size of an axis.
+  template <typename Dim>
+  bool Is(int32_t other, int rank, Dim dim) const {
+    if (dtype != other || static_cast<int>(dims.size()) != rank) return false;
+    for (int i = 0; i < rank; ++i) {
+      if (dims[i] != dim(i)) return false;
+    }
+    return true;
+  }
+};
+
+// Numbered from 1 in the order in which they were first seen. Never destroyed.
+class Descriptions {
+ public:
+  static Descriptions& All() {
+    static Descriptions* all = new Descriptions;
+    return *all;
+  }
+
+  // Null where there are too many already.
+  const Description* Find(int32_t dtype, std::vector<int64_t> dims) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto& place = known_[{dtype, dims}];
+    if (place == nullptr && list_.size() < kMostDescriptions) {
+      const uint32_t number = static_cast<uint32_t>(list_.size()) + 1;
+      place.reset(new Description{number, dtype, std::move(dims)});
+      list_.push_back(place.get());
+    }
+    return place.get();
+  }
+
+  // Those after the first `from`, one after the other: dtype, rank, sizes of the axes.
+  std::vector<int64_t> After(uint32_t from) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<int64_t> found;
+    for (size_t i = from; i < list_.size(); ++i) {
+      found.push_back(list_[i]->dtype);
+      found.push_back(static_cast<int64_t>(list_[i]->dims.size()));
+      found.insert(found.end(), list_[i]->dims.begin(), list_[i]->dims.end());
+    }
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int32_t, std::vector<int64_t>>, std::unique_ptr<const Description>> known_;
+  std::vector<const Description*> list_;
+};
+
+// -- what a graph determines ----------------------------------------------------------------------
+
+constexpr uint32_t kNoNode = UINT32_MAX;
+
+inline std::atomic<uint32_t> graph_numbers{1};
+
+// The nodes of one executor: numbered from 0, found by the address of what the executor calls them.
+class Graph {
+ public:
+  // `outputs` is how many each node has; `facts` is for the reader alone.
+  Graph(const std::vector<int>& outputs, std::string facts)
+      : number(graph_numbers.fetch_add(1)), facts(std::move(facts)) {
+    size_t slots = 0;
+    for (int count : outputs) {
+      first_slot_.push_back(slots);
+      slots += count;
+    }
+    first_slot_.push_back(slots);
+    last_ = std::make_unique<std::atomic<const Description*>[]>(slots);
+    for (size_t i = 0; i < slots; ++i) last_[i].store(nullptr, std::memory_order_relaxed);
+    size_t size = 16;
+    while (size < 4 * outputs.size()) size *= 2;
+    places_.assign(size, {nullptr, kNoNode});
+  }
+
+  virtual ~Graph() = default;
+
+  // Before it is used by any step.
+  void Name(const void* address, uint32_t node) {
+    size_t place = Hash(address);
+    while (places_[place].first != nullptr && places_[place].first != address) {
+      place = (place + 1) & (places_.size() - 1);
+    }
+    places_[place] = {address, node};
+  }
+
+  uint32_t Node(const void* address) const {
+    for (size_t place = Hash(address);; place = (place + 1) & (places_.size() - 1)) {
+      if (places_[place].first == address) return places_[place].second;
+      if (places_[place].first == nullptr) return kNoNode;
+    }
+  }
+
+  // The number of what this output of the node is now; 0 where there are too many to have one. As a
+  // rule it is what it was the last time.
+  template <typename Dim>
+  uint32_t Described(uint32_t node, int slot, int32_t dtype, int rank, Dim dim) const {
+    const size_t place = first_slot_[node] + slot;
+    const bool known = place < first_slot_[node + 1];
+    const Description* found = known ? last_[place].load(std::memory_order_acquire) : nullptr;
+    if (found != nullptr && found->Is(dtype, rank, dim)) return found->number;
+    std::vector<int64_t> dims(rank);
+    for (int i = 0; i < rank; ++i) dims[i] = dim(i);
+    found = Descriptions::All().Find(dtype, std::move(dims));
+    if (found == nullptr) return 0;
+    if (known) last_[place].store(found, std::memory_order_release);
+    return found->number;
+  }
+
+  const uint32_t number;
+  const std::string facts;
+
+ private:
+  size_t Hash(const void* address) const {
+    const uint64_t bits = reinterpret_cast<uint64_t>(address);
+    return ((bits >> 4) * 0x9E3779B97F4A7C15u >> 20) & (places_.size() - 1);
+  }
+
+  std::vector<size_t> first_slot_;
+  std::unique_ptr<std::atomic<const Description*>[]> last_;
+  std::vector<std::pair<const void*, uint32_t>> places_;  // open addressing; a node has one name, or two
+};
+
 // -- the log --------------------------------------------------------------------------------------
 
 constexpr int kRecords = 256;
-constexpr size_t kBytes = 24576;
 constexpr int64_t kMostChunks = int64_t{1} << 12;
 constexpr int64_t kMostChunksInAll = int64_t{1} << 14;
 constexpr size_t kMostFree = 64;
 
-enum State : int32_t { kWaiting = 0, kStarted = 1, kEnded = 2, kDone = 3, kFailed = 4 };
-
-// Dtype, bytes, rank and shape of a graph's constants: an executor hands them on without telling.
-using Constants = std::unordered_map<std::string, std::vector<int64_t>>;
-
-struct Output {
-  const Output* next;
-  int64_t bytes;
-  int32_t slot, dtype, rank;
-
-  // Behind it, in memory that was taken for both.
-  int64_t* dims() { return reinterpret_cast<int64_t*>(this + 1); }
-  const int64_t* dims() const { return reinterpret_cast<const int64_t*>(this + 1); }
-};
-
-inline const std::string* Interned(const std::string& text) {
-  static std::mutex* mutex = new std::mutex;
-  static auto* known = new std::unordered_set<std::string>;
-  std::lock_guard<std::mutex> lock(*mutex);
-  return &*known->insert(text).first;
-}
+// `kOutput` is no execution: a further output of one.
+enum State : int32_t { kWaiting = 0, kStarted = 1, kEnded = 2, kDone = 3, kFailed = 4, kOutput = 5 };
 
 inline std::atomic<uint64_t> log_numbers{1};
 inline std::atomic<uint64_t> thread_numbers{1};
@@ -126,6 +243,13 @@ inline std::atomic<int64_t> chunks_in_use{0};  // of all logs
 
 template <typename Record>
 class Log;
+
+// One executor's part in a run: its log and its graph. It lives until all its nodes are over.
+template <typename Record>
+struct Step {
+  Log<Record>* log;
+  const Graph* graph;
+};
 
 // What a log keeps of one execution. A `Record` is one of these and whatever its writer needs.
 template <typename Record>
@@ -139,19 +263,31 @@ class Entry {
     end = Ticks();
     state.store(kEnded, std::memory_order_release);
   }
-  // Nothing is written to it after this. `device` stays where it is while the step is under way.
-  void Finish(const std::string& device);
-  // Where its shape is to be written, before it is finished.
-  int64_t* AddOutput(int slot, int dtype, int64_t bytes, int rank);
+  // Nothing is written to it after this.
+  void Finish() { state.store(failed ? kFailed : kDone, std::memory_order_release); }
+  // Before it is finished. `dim` gives the size of an axis.
+  template <typename Dim>
+  void AddOutput(int slot, int dtype, int rank, Dim dim);
 
-  Log<Record>* log;
+  const Step<Record>* step;
   int64_t scheduled_ns, start, end;
-  const char* text;  // the node's name and its op type after it
-  uint32_t name_size, op_size;
-  const std::string* device;
-  const Output* outputs;  // the last one first
+  uint32_t graph, node;
+  uint32_t output;  // the description of output 0; others are records of their own
   bool failed;
   std::atomic<int32_t> state;
+};
+
+// What is read of one execution.
+struct Row {
+  int64_t scheduled_ns, start_ns, end_ns;
+  uint32_t graph, node;
+  int32_t thread, state;
+  uint32_t output, unused;
+};
+
+// And of an output that is not output 0: `row` is the execution's place among the rows.
+struct OutputRow {
+  uint32_t row, slot, output, unused;
 };
 
 // `Record` is an `Entry<Record>` with a static `ThreadHandle()`: the number by which others know the
@@ -176,46 +312,51 @@ class Log {
   void Leave() { here_.asked = outer_; }
 
   // A record of a node that is about to run; null, and counted, where the log is full.
-  Record* NewRecord(const std::string& name, const std::string& op) {
-    const size_t size = name.size() + op.size();
+  Record* NewRecord(const Step<Record>* step, uint32_t node) {
     ThisThread& here = here_;
     const bool full = !HasRoomFor(1);
     // Looking for this thread's chunk takes a lock: not for a node that is not kept anyway.
     Chunk* chunk = here.log == number ? here.chunk : full ? nullptr : Find(here);
     int place = chunk == nullptr ? kRecords : chunk->used.load(std::memory_order_relaxed);
-    const bool needs_chunk = place == kRecords || !HasRoom(chunk, size);
     // Outputs may have taken chunks beyond the last: those are not for records.
-    if (full && (needs_chunk || !HasRoomFor(0))) {
+    if (full && (place == kRecords || !HasRoomFor(0))) {
       dropped_.fetch_add(1, std::memory_order_relaxed);
       return nullptr;
     }
-    if (needs_chunk) {
+    if (place == kRecords) {
       chunk = NewChunk(here);
       place = 0;
     }
     Record* record = &chunk->records[place];
-    record->log = this;
+    record->step = step;
     record->scheduled_ns = record->start = record->end = 0;
-    char* text = Take(here, size);
-    memcpy(text, name.data(), name.size());
-    memcpy(text + name.size(), op.data(), op.size());
-    record->text = text;
-    record->name_size = name.size();
-    record->op_size = op.size();
-    record->device = nullptr;
-    record->outputs = nullptr;
+    record->graph = step->graph->number;
+    record->node = node;
+    record->output = 0;
     record->failed = false;
     record->state.store(kWaiting, std::memory_order_relaxed);
     chunk->used.store(place + 1, std::memory_order_release);
     return record;
   }
 
-  // A step that writes to it has begun; `Unref` when it is over.
-  void Started(int64_t step, std::shared_ptr<const Constants> constants) {
+  // Steps of this graph are going to write to it; one `Unref` each when they are over.
+  void Started(int64_t step, std::shared_ptr<const Graph> graph) {
     Ref();
     std::lock_guard<std::mutex> lock(mutex_);
     steps_.push_back(step);
-    if (outputs) constants_.push_back(std::move(constants));
+    for (const auto& known : graphs_) {
+      if (known == graph) return;
+    }
+    graphs_.push_back(std::move(graph));
+  }
+
+  // A graph that its records name; null where they do not.
+  std::shared_ptr<const Graph> Find(uint32_t graph) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& known : graphs_) {
+      if (known->number == graph) return known;
+    }
+    return nullptr;
   }
 
   void Ref() { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -253,10 +394,8 @@ class Log {
     int32_t thread;
     uint32_t thread_handle;
     char thread_name[16];
-    size_t bytes_used;
     std::atomic<int> used;
     Record records[kRecords];
-    alignas(8) char bytes[kBytes];
   };
 
   struct ThisThread {
@@ -267,8 +406,6 @@ class Log {
     int32_t id = 0;
     uint32_t handle = 0;
     char name[16] = "";
-    const std::string* device_at = nullptr;  // where that log's last device has its name, and a copy
-    const std::string* device = nullptr;
   };
   static inline thread_local ThisThread here_;
 
@@ -282,33 +419,29 @@ class Log {
     return *free;
   }
 
-  static bool HasRoom(const Chunk* chunk, size_t size) {
-    return size > kBytes || chunk->bytes_used + size + 8 <= kBytes;
-  }
-
   bool HasRoomFor(int64_t more) const {
     return made_.load(std::memory_order_relaxed) + more <= most_chunks &&
            chunks_in_use.load(std::memory_order_relaxed) + more <= kMostChunksInAll;
   }
 
-  // Bytes of this thread's, aligned to 8, that live as long as the log.
-  char* Take(ThisThread& here, size_t size) {
-    size = (size + 7) & ~size_t{7};
-    if (size > kBytes) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      large_.push_back(std::make_unique<char[]>(size));
-      return large_.back().get();
+  // A further output of an execution, as a record of this thread's. A full log has room for what
+  // nodes put out that began before it was.
+  void AddOutput(const Entry<Record>* owner, int slot, uint32_t output) {
+    ThisThread& here = here_;
+    Chunk* chunk = here.log == number ? here.chunk : Find(here);
+    int place = chunk == nullptr ? kRecords : chunk->used.load(std::memory_order_relaxed);
+    if (place == kRecords) {
+      chunk = NewChunk(here);
+      place = 0;
     }
-    Chunk* chunk = Current(here);
-    // A full log has room for what nodes put out that began before it was.
-    if (chunk == nullptr || chunk->bytes_used + size > kBytes) chunk = NewChunk(here);
-    char* found = chunk->bytes + chunk->bytes_used;
-    chunk->bytes_used += size;
-    return found;
+    Record* record = &chunk->records[place];
+    record->step = nullptr;
+    record->scheduled_ns = reinterpret_cast<int64_t>(owner);
+    record->start = slot;
+    record->output = output;
+    record->state.store(kOutput, std::memory_order_relaxed);
+    chunk->used.store(place + 1, std::memory_order_release);
   }
-
-  // This thread's chunk; null where it has not written to this log.
-  Chunk* Current(ThisThread& here) { return here.log == number ? here.chunk : Find(here); }
 
   // The chunk that this thread last wrote to before it wrote to another log.
   Chunk* Find(ThisThread& here) {
@@ -318,7 +451,6 @@ class Log {
       here.handle = Record::ThreadHandle();
       pthread_getname_np(pthread_self(), here.name, sizeof here.name);
     }
-    here.device_at = nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
       if ((*chunk)->writer != here.number) continue;
@@ -344,7 +476,6 @@ class Log {
     chunk->thread = here.id;
     chunk->thread_handle = here.handle;
     memcpy(chunk->thread_name, here.name, sizeof here.name);
-    chunk->bytes_used = 0;
     chunk->used.store(0, std::memory_order_relaxed);
     here.log = number;
     here.chunk = chunk;
@@ -357,35 +488,24 @@ class Log {
 
   Log* outer_ = nullptr;
   std::atomic<int> references_{1};
-  std::atomic<int64_t> made_{0}, dropped_{0};
+  std::atomic<int64_t> made_{0}, dropped_{0}, undescribed_{0};
   std::mutex mutex_;
   std::vector<Chunk*> chunks_;
-  std::vector<std::unique_ptr<char[]>> large_;
   std::vector<int64_t> steps_;
-  std::vector<std::shared_ptr<const Constants>> constants_;
+  std::vector<std::shared_ptr<const Graph>> graphs_;
 };
 
 template <typename Record>
-void Entry<Record>::Finish(const std::string& name) {
-  auto& here = Log<Record>::here_;
-  if (here.log != log->number) {
-    device = Interned(name);  // an op that ends on another thread than it began on
+template <typename Dim>
+void Entry<Record>::AddOutput(int slot, int dtype, int rank, Dim dim) {
+  const uint32_t found = step->graph->Described(node, slot, dtype, rank, dim);
+  if (found == 0) {
+    step->log->undescribed_.fetch_add(1, std::memory_order_relaxed);
+  } else if (slot == 0) {
+    output = found;
   } else {
-    if (here.device_at != &name) {
-      here.device = Interned(name);
-      here.device_at = &name;
-    }
-    device = here.device;
+    step->log->AddOutput(this, slot, found);
   }
-  state.store(failed ? kFailed : kDone, std::memory_order_release);
-}
-
-template <typename Record>
-int64_t* Entry<Record>::AddOutput(int slot, int dtype, int64_t bytes, int rank) {
-  char* place = log->Take(Log<Record>::here_, sizeof(Output) + rank * sizeof(int64_t));
-  Output* output = new (place) Output{outputs, bytes, slot, dtype, rank};
-  outputs = output;
-  return output->dims();
 }
 
 // -- reading --------------------------------------------------------------------------------------
@@ -396,9 +516,9 @@ void Append(std::vector<char>& to, const std::vector<T>& from) {
   to.insert(to.end(), begin, begin + from.size() * sizeof(T));
 }
 
-// Seven sizes; columns of 64 bits: scheduled, start, end, outputs, steps; columns of 32 bits: thread,
-// device, state, sizes of name and op type; then the names with their op types, and a line for each
-// device and each thread.
+// Seven sizes: rows, further outputs, steps, graphs, bytes of text, executions that were dropped,
+// outputs that have no description; the rows; the further outputs; the numbers of the steps and of
+// the graphs (64 bits); and a line for each thread: its number, its handle, its name.
 template <typename Record>
 std::vector<char> Log<Record>::Read() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -407,72 +527,73 @@ std::vector<char> Log<Record>::Read() {
     if (ticks == 0 || !even_counter) return ticks;
     return began.ns + static_cast<int64_t>((ticks - began.ticks) * scale);
   };
-  std::vector<int64_t> scheduled, start, end, described;
-  std::vector<int32_t> thread, device, state, name_size, op_size;
-  std::string texts, table;
-  std::unordered_map<const std::string*, int32_t> devices;
-  std::unordered_map<int32_t, std::string> threads;
-  for (Chunk* chunk : chunks_) {
+  std::vector<Row> rows;
+  rows.reserve(chunks_.size() * kRecords);
+  std::map<int32_t, std::string> threads;
+  std::vector<std::pair<const Chunk*, uint32_t>> firsts;  // the row of each chunk's first record
+  std::vector<int32_t> row_of;                            // of each record, by chunk
+  for (const Chunk* chunk : chunks_) {
     const int used = chunk->used.load(std::memory_order_acquire);
     threads[chunk->thread] = std::to_string(chunk->thread_handle) + " " + chunk->thread_name;
+    firsts.push_back({chunk, static_cast<uint32_t>(row_of.size())});
     for (int i = 0; i < used; ++i) {
       const Record& record = chunk->records[i];
       const int32_t now = record.state.load(std::memory_order_acquire);
-      if (now == kWaiting) continue;
+      if (now == kWaiting || now == kOutput) {
+        row_of.push_back(-1);
+        continue;
+      }
+      row_of.push_back(static_cast<int32_t>(rows.size()));
       const bool over = now == kDone || now == kFailed;
-      const int64_t row = start.size();
-      scheduled.push_back(record.scheduled_ns);
-      start.push_back(epoch(record.start));
-      end.push_back(now == kStarted ? 0 : epoch(record.end));
-      thread.push_back(chunk->thread);
-      state.push_back(now);
-      name_size.push_back(record.name_size);
-      op_size.push_back(record.op_size);
-      texts.append(record.text, record.name_size + record.op_size);
-      int32_t place = -1;
-      if (over) {
-        const auto known = devices.emplace(record.device, devices.size());
-        place = known.first->second;
-        if (known.second) table += *record.device + "\n";
-      }
-      device.push_back(place);
-      if (over && record.outputs == nullptr && !constants_.empty()) {
-        const std::string name(record.text, record.name_size);
-        for (const auto& known : constants_) {
-          const auto constant = known->find(name);
-          if (constant == known->end()) continue;
-          described.insert(described.end(), {row, 0});
-          described.insert(described.end(), constant->second.begin(), constant->second.end());
-          break;
-        }
-      }
-      for (const Output* output = over ? record.outputs : nullptr; output != nullptr;
-           output = output->next) {
-        for (int64_t value : {row, int64_t{output->slot}, int64_t{output->dtype}, output->bytes,
-                              int64_t{output->rank}}) {
-          described.push_back(value);
-        }
-        described.insert(described.end(), output->dims(), output->dims() + output->rank);
+      rows.push_back({record.scheduled_ns, epoch(record.start),
+                      now == kStarted ? 0 : epoch(record.end), record.graph, record.node,
+                      chunk->thread, now, over ? record.output : 0, 0});
+    }
+    row_of.resize(firsts.back().second + kRecords, -1);
+  }
+  // After the states were seen: what had been put out by then is there now.
+  std::vector<OutputRow> more;
+  if (outputs) {
+    std::sort(firsts.begin(), firsts.end());
+    for (const Chunk* chunk : chunks_) {
+      const int used = chunk->used.load(std::memory_order_acquire);
+      for (int i = 0; i < used; ++i) {
+        const Record& record = chunk->records[i];
+        if (record.state.load(std::memory_order_acquire) != kOutput) continue;
+        const auto* owner = static_cast<const Record*>(
+            reinterpret_cast<const Entry<Record>*>(record.scheduled_ns));
+        auto place = std::upper_bound(
+            firsts.begin(), firsts.end(), owner,
+            [](const Record* at, const auto& first) { return at < first.first->records; });
+        if (place == firsts.begin()) continue;
+        --place;
+        const int32_t row = row_of[place->second + (owner - place->first->records)];
+        if (row < 0 || (rows[row].state != kDone && rows[row].state != kFailed)) continue;
+        more.push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(record.start),
+                        record.output, 0});
       }
     }
   }
+  std::string text;
   for (const auto& known : threads) {
-    table += std::to_string(known.first) + " " + known.second + "\n";
+    text += std::to_string(known.first) + " " + known.second + "\n";
   }
+  std::vector<int64_t> graphs;
+  for (const auto& graph : graphs_) graphs.push_back(graph->number);
   const std::vector<int64_t> sizes = {
-      static_cast<int64_t>(start.size()), static_cast<int64_t>(described.size()),
-      static_cast<int64_t>(steps_.size()), static_cast<int64_t>(texts.size()),
-      static_cast<int64_t>(table.size()), static_cast<int64_t>(devices.size()), dropped_.load()};
+      static_cast<int64_t>(rows.size()),   static_cast<int64_t>(more.size()),
+      static_cast<int64_t>(steps_.size()), static_cast<int64_t>(graphs.size()),
+      static_cast<int64_t>(text.size()),   dropped_.load(),
+      undescribed_.load()};
   std::vector<char> found;
+  found.reserve(64 + rows.size() * sizeof(Row) + more.size() * sizeof(OutputRow) + text.size() +
+                8 * (steps_.size() + graphs.size()));
   Append(found, sizes);
-  for (const auto* column : {&scheduled, &start, &end, &described, &steps_}) {
-    Append(found, *column);
-  }
-  for (const auto* column : {&thread, &device, &state, &name_size, &op_size}) {
-    Append(found, *column);
-  }
-  found.insert(found.end(), texts.begin(), texts.end());
-  found.insert(found.end(), table.begin(), table.end());
+  Append(found, rows);
+  Append(found, more);
+  Append(found, steps_);
+  Append(found, graphs);
+  found.insert(found.end(), text.begin(), text.end());
   return found;
 }
 

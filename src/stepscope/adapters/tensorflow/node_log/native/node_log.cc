@@ -5,29 +5,33 @@
 // - A step that nobody asked to log is run by the default executor as it is, and so is one that
 //   TensorFlow itself collects statistics of.
 // - A log belongs to one run. What may be relied on when it is written to and read stands in `log.h`.
-// - A node costs two readings of the clock and what `log.h` says of a record.
+// - A node costs two readings of the clock and what `log.h` says of a record; nothing that its graph
+//   determines is looked at again. That is taken where the executor is made, from the graph as it is
+//   executed: placed, pruned, optimized.
 
 #include "log.h"
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
+#include "tensorflow/core/common_runtime/local_executor_params.h"
 #include "tensorflow/core/common_runtime/step_stats_collector.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor.pb.h"
-#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace {
-
-using stepscope::Constants;
 
 class Record final : public tensorflow::NodeExecStatsInterface, public stepscope::Entry<Record> {
  public:
@@ -36,7 +40,7 @@ class Record final : public tensorflow::NodeExecStatsInterface, public stepscope
     return static_cast<uint32_t>(tensorflow::Env::Default()->GetCurrentThreadId());
   }
 
-  void Done(const std::string& device) override { Finish(device); }
+  void Done(const std::string&) override { Finish(); }
   void RecordExecutorStarted() override {}
   void RecordComputeStarted() override { Begin(); }
   void RecordComputeEnded() override { End(); }
@@ -49,49 +53,137 @@ class Record final : public tensorflow::NodeExecStatsInterface, public stepscope
   void SetScheduled(int64_t nanos) override { scheduled_ns = nanos; }
 };
 
-class NodeLog final : public tensorflow::StepStatsCollectorInterface,
-                      public stepscope::Log<Record> {
+class NodeLog final : public stepscope::Log<Record> {
  public:
   using Log::Log;
+};
+
+void Record::SetOutput(int slot, const tensorflow::Tensor* tensor) {
+  if (!step->log->outputs) return;
+  AddOutput(slot, tensor->dtype(), tensor->dims(), [&](int i) { return tensor->dim_size(i); });
+}
+
+// One executor's part in a run, for as long as that lasts.
+class Collector final : public tensorflow::StepStatsCollectorInterface,
+                        public stepscope::Step<Record> {
+ public:
+  Collector(NodeLog* log, const stepscope::Graph* graph) : Step{log, graph} {}
 
   tensorflow::NodeExecStatsInterface* CreateNodeExecStats(
       const tensorflow::NodeDef* node) override {
-    return NewRecord(node->name(), node->op());
+    const uint32_t found = graph->Node(node);
+    return found == stepscope::kNoNode ? nullptr : log->NewRecord(this, found);
   }
 
   std::string ReportAllocsOnResourceExhausted(absl::string_view) override { return ""; }
 };
 
-void Record::SetOutput(int slot, const tensorflow::Tensor* tensor) {
-  if (!log->outputs) return;
-  const int rank = tensor->dims();
-  const int64_t bytes = tensor->NumElements() * tensorflow::DataTypeSize(tensor->dtype());
-  int64_t* dims = AddOutput(slot, tensor->dtype(), bytes, rank);
-  for (int i = 0; i < rank; ++i) dims[i] = tensor->dim_size(i);
+// -- a graph as it is executed --------------------------------------------------------------------
+
+constexpr size_t kLargestValue = 1024;  // bytes of a constant that a GraphDef is given with
+
+// The inputs of a node as a GraphDef has them.
+std::vector<std::string> InputsOf(const tensorflow::Node* node) {
+  std::vector<std::string> found(node->num_inputs());
+  for (const tensorflow::Edge* edge : node->in_edges()) {
+    if (edge->IsControlEdge()) {
+      if (!edge->src()->IsSource()) found.push_back("^" + edge->src()->name());
+    } else {
+      found[edge->dst_input()] = edge->src()->name();
+      if (edge->src_output()) found[edge->dst_input()] += ":" + std::to_string(edge->src_output());
+    }
+  }
+  return found;
 }
+
+// The number of what a constant is, which an executor hands on without telling; 0 of other nodes.
+uint32_t ConstantOf(const tensorflow::NodeDef& node) {
+  if (node.op() != "Const") return 0;
+  const auto value = node.attr().find("value");
+  if (value == node.attr().end()) return 0;
+  std::vector<int64_t> dims;
+  for (const auto& axis : value->second.tensor().tensor_shape().dim()) dims.push_back(axis.size());
+  const auto* found = stepscope::Descriptions::All().Find(value->second.tensor().dtype(), dims);
+  return found == nullptr ? 0 : found->number;
+}
+
+// Its facts: a line for the device, then one for each node: name, op type, the number of what a
+// constant is, inputs; between them tabs, between inputs blanks. No name has any of these in it.
+class ExecutedGraph final : public stepscope::Graph {
+ public:
+  using Properties = std::shared_ptr<const tensorflow::NodeProperties>;
+
+  static std::shared_ptr<ExecutedGraph> Of(const tensorflow::Graph& graph,
+                                           const std::string& device) {
+    std::string facts = device;
+    std::vector<int> outputs;
+    std::vector<const tensorflow::NodeDef*> nodes;
+    for (const tensorflow::Node* node : graph.nodes()) {
+      if (node->IsSink()) continue;
+      facts += "\n" + node->name() + "\t" + node->type_string() + "\t" +
+               std::to_string(ConstantOf(node->def())) + "\t";
+      for (const std::string& input : InputsOf(node)) facts += input + " ";
+      outputs.push_back(node->num_outputs());
+      nodes.push_back(&node->def());
+    }
+    return std::make_shared<ExecutedGraph>(outputs, std::move(facts), nodes);
+  }
+
+  ExecutedGraph(const std::vector<int>& outputs, std::string facts,
+                const std::vector<const tensorflow::NodeDef*>& nodes)
+      : Graph(outputs, std::move(facts)), properties_(nodes.size()) {
+    for (size_t node = 0; node < nodes.size(); ++node) Name(nodes[node], node);
+  }
+
+  // The kernel of a node was made. It may be one that another executor has made, of the node of the
+  // same name there: that is what it is called by.
+  void Made(const Properties& properties, const tensorflow::NodeDef* called) {
+    const uint32_t node = Node(&properties->node_def);
+    if (node == stepscope::kNoNode) return;
+    properties_[node] = properties;
+    if (called != &properties->node_def) Name(called, node);
+  }
+
+  // The NodeDefs one after the other, each after its size (64 bits): for their attributes
+  // alone. Large constants have no value there.
+  std::string Nodes() const {
+    std::string found;
+    for (const Properties& node : properties_) {
+      static const tensorflow::NodeDef* none = new tensorflow::NodeDef;
+      const tensorflow::NodeDef& def = node == nullptr ? *none : node->node_def;
+      std::string data;
+      const auto& attributes = def.attr();
+      const auto value = attributes.find("value");
+      if (value != attributes.end() && value->second.ByteSizeLong() > kLargestValue) {
+        tensorflow::NodeDef copy;
+        for (const auto& attribute : attributes) {
+          if (attribute.first != "value") (*copy.mutable_attr())[attribute.first] = attribute.second;
+        }
+        auto* tensor = (*copy.mutable_attr())["value"].mutable_tensor();
+        tensor->set_dtype(value->second.tensor().dtype());
+        *tensor->mutable_tensor_shape() = value->second.tensor().tensor_shape();
+        copy.AppendToString(&data);
+      } else {
+        def.AppendToString(&data);
+      }
+      const int64_t size = data.size();
+      found.append(reinterpret_cast<const char*>(&size), sizeof size);
+      found += data;
+    }
+    return found;
+  }
+
+ private:
+  std::vector<Properties> properties_;
+};
 
 // -- the executor ---------------------------------------------------------------------------------
 
 class LoggingExecutor final : public tensorflow::Executor {
  public:
-  LoggingExecutor(std::unique_ptr<tensorflow::Executor> inner, const tensorflow::Graph& graph)
-      : inner_(std::move(inner)) {
-    auto constants = std::make_shared<Constants>();
-    for (const tensorflow::Node* node : graph.op_nodes()) {
-      if (node->type_string() != "Const") continue;
-      const auto value = node->def().attr().find("value");
-      if (value == node->def().attr().end()) continue;
-      const auto& tensor = value->second.tensor();
-      std::vector<int64_t> described = {tensor.dtype(), tensorflow::DataTypeSize(tensor.dtype()),
-                                        tensor.tensor_shape().dim_size()};
-      for (const auto& axis : tensor.tensor_shape().dim()) {
-        described.push_back(axis.size());
-        described[1] *= axis.size();
-      }
-      constants->emplace(node->name(), std::move(described));
-    }
-    constants_ = std::move(constants);
-  }
+  LoggingExecutor(std::unique_ptr<tensorflow::Executor> inner,
+                  std::shared_ptr<const ExecutedGraph> graph)
+      : inner_(std::move(inner)), graph_(std::move(graph)) {}
 
  private:
   void RunAsyncInternal(const Args& args, DoneCallback done) override {
@@ -100,17 +192,19 @@ class LoggingExecutor final : public tensorflow::Executor {
       inner_->RunAsync(args, std::move(done));
       return;
     }
+    auto* collector = new Collector(log, graph_.get());
     Args ours = args;
-    ours.stats_collector = log;
-    log->Started(args.step_id, constants_);
-    inner_->RunAsync(ours, [log, done = std::move(done)](const absl::Status& status) {
+    ours.stats_collector = collector;
+    log->Started(args.step_id, graph_);
+    inner_->RunAsync(ours, [log, collector, done = std::move(done)](const absl::Status& status) {
       done(status);
+      delete collector;
       log->Unref();
     });
   }
 
   std::unique_ptr<tensorflow::Executor> inner_;
-  std::shared_ptr<const Constants> constants_;
+  std::shared_ptr<const ExecutedGraph> graph_;
 };
 
 class Factory final : public tensorflow::ExecutorFactory {
@@ -118,12 +212,30 @@ class Factory final : public tensorflow::ExecutorFactory {
   absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params,
                            const tensorflow::Graph& graph,
                            std::unique_ptr<tensorflow::Executor>* out_executor) override {
+    auto known = ExecutedGraph::Of(graph, params.device->name());
+    tensorflow::LocalExecutorParams ours = params;
+    ours.create_kernel = [known, create = params.create_kernel](
+                             const ExecutedGraph::Properties& properties,
+                             tensorflow::OpKernel** kernel) {
+      const absl::Status status = create(properties, kernel);
+      if (status.ok()) known->Made(properties, &(*kernel)->def());
+      return status;
+    };
     std::unique_ptr<tensorflow::Executor> inner;
-    absl::Status status = tensorflow::NewExecutor("DEFAULT", params, graph, &inner);
-    if (status.ok()) *out_executor = std::make_unique<LoggingExecutor>(std::move(inner), graph);
+    const absl::Status status = tensorflow::NewExecutor("DEFAULT", ours, graph, &inner);
+    if (status.ok()) *out_executor = std::make_unique<LoggingExecutor>(std::move(inner), known);
     return status;
   }
 };
+
+const char* Given(const void* data, size_t bytes, int64_t* size) {
+  char* copy = new char[bytes];
+  memcpy(copy, data, bytes);
+  *size = static_cast<int64_t>(bytes);
+  return copy;
+}
+
+using GraphHandle = std::shared_ptr<const stepscope::Graph>;
 
 }  // namespace
 
@@ -149,15 +261,38 @@ void stepscope_leave(void* log) { static_cast<NodeLog*>(log)->Leave(); }
 
 // What is there by now, to be copied and given back.
 const char* stepscope_read(void* log, int64_t* size) {
-  auto found = static_cast<NodeLog*>(log)->Read();
-  *size = found.size();
-  char* copy = new char[found.size()];
-  memcpy(copy, found.data(), found.size());
-  return copy;
+  const auto found = static_cast<NodeLog*>(log)->Read();
+  return Given(found.data(), found.size(), size);
 }
 
 void stepscope_give_back(const char* data) { delete[] data; }
 
 // Nobody is going to read it any more.
 void stepscope_release(void* log) { static_cast<NodeLog*>(log)->Unref(); }
+
+// A graph that a log names, to be let go of; null where it names none of that number.
+void* stepscope_graph(void* log, int64_t number) {
+  auto found = static_cast<NodeLog*>(log)->Find(static_cast<uint32_t>(number));
+  return found == nullptr ? nullptr : new GraphHandle(std::move(found));
+}
+
+void stepscope_let_go(void* graph) { delete static_cast<GraphHandle*>(graph); }
+
+// Its facts, and its nodes, to be copied and given back.
+const char* stepscope_facts(void* graph, int64_t* size) {
+  const std::string& facts = (*static_cast<GraphHandle*>(graph))->facts;
+  return Given(facts.data(), facts.size(), size);
+}
+
+const char* stepscope_nodes(void* graph, int64_t* size) {
+  const auto& known = **static_cast<GraphHandle*>(graph);
+  const std::string found = static_cast<const ExecutedGraph&>(known).Nodes();
+  return Given(found.data(), found.size(), size);
+}
+
+// What tensors are, after the first `from` descriptions, to be copied and given back.
+const char* stepscope_descriptions(int64_t from, int64_t* size) {
+  const auto found = stepscope::Descriptions::All().After(static_cast<uint32_t>(from));
+  return Given(found.data(), found.size() * sizeof(int64_t), size);
+}
 }

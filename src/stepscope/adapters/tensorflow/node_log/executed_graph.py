@@ -1,0 +1,269 @@
+"""Graphs as executors execute them: known once, where the executor is made, for all their runs.
+
+Our executor is given the final graph: placed, pruned, optimized, with calls inlined and loops
+lowered. It keeps what that says (`native/node_log.cc`), under a number. Here it is taken apart the
+first time that somebody looks at a run of it.
+
+Guarantees. An `ExecutedGraph` never changes and may be used by any thread. It is the same object
+for all runs of a graph, as long as not more than `_KEPT` others ran since.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
+from stepscope.adapters.tensorflow.node_log import build
+from stepscope.metadata import GraphFacts, Loss
+from stepscope.metadata.strings import StringColumn
+
+_KEPT: Final = 1024
+_INSIDE: Final = re.compile(
+    r"(Stateful|TPU)?PartitionedCall|(Stateless)?(While|If|Case)|SymbolicGradient|XlaLaunch(V2)?"
+    r"|_XlaRun|BatchFunction|MapDefun|RemoteCall|(Eager)?PyFunc(Stateless)?"
+)
+"""The types of ops that run something of their own, with an executor that is not ours or none."""
+_PIPELINE: Final = re.compile(r"Dataset|Iterator")
+_PIPELINES_UNSEEN: Final = (
+    "tf.data works on threads of its own, which only TensorFlow's profiler sees, and it was not "
+    "on; the op that took an element is there"
+)
+
+
+def text_of(data: Any, size: ctypes.c_int64) -> bytes:
+    """What the library gave, copied and given back."""
+    try:
+        return ctypes.string_at(data, size.value)
+    finally:
+        build.library().stepscope_give_back(data)
+
+
+class ExecutedGraph:
+    """The nodes that one executor executes, in the order in which it numbers them."""
+
+    def __init__(self, number: int, handle: int) -> None:
+        """`handle` is the library's, which is let go of with this object."""
+        self.number = number
+        self._handle = handle
+        release = weakref.finalize(self, build.library().stepscope_let_go, handle)
+        release.atexit = False
+
+    @functools.cached_property
+    def _told(self) -> tuple[str, list[list[str]]]:
+        size = ctypes.c_int64()
+        data = build.library().stepscope_facts(self._handle, ctypes.byref(size))
+        device, *lines = text_of(data, size).decode().split("\n")
+        return device, [line.split("\t") for line in lines]
+
+    @functools.cached_property
+    def facts(self) -> GraphFacts:
+        """Names, types, device and labels."""
+        device, nodes = self._told
+        return GraphFacts.build(
+            name=[node[0] for node in nodes],
+            op=[node[1] for node in nodes],
+            device=StringColumn.repeated(device, len(nodes)),
+            label=[
+                f"{name} = {op}({', '.join(inputs.split())})" for name, op, _, inputs in nodes
+            ],
+        )  # fmt: skip
+
+    @functools.cached_property
+    def constants(self) -> NDArray[np.uint32]:
+        """Per node the number of what it is, if it is a constant; else 0."""
+        return np.array([int(node[2]) for node in self._told[1]], dtype=np.uint32)
+
+    @functools.cached_property
+    def info(self) -> Mapping[str, NodeInfo]:
+        """The nodes by name."""
+        device, nodes = self._told
+        found: dict[str, NodeInfo] = {}
+        for name, op, _, told in nodes:
+            inputs = told.split()
+            ports = [text.partition(":") for text in inputs if text[0] != "^"]
+            found[name] = NodeInfo(
+                op, device, tuple((source, int(index or 0)) for source, _, index in ports),
+                tuple(text[1:] for text in inputs if text[0] == "^"),
+                f"{op}({', '.join(inputs)})",
+            )  # fmt: skip
+        return found
+
+    @functools.cached_property
+    def graph_def(self) -> Any:
+        """A GraphDef of it, without values of large constants and what every graph begins with."""
+        size = ctypes.c_int64()
+        data = text_of(build.library().stepscope_nodes(self._handle, ctypes.byref(size)), size)
+        device, nodes = self._told
+        graph = versions.tensorflow().compat.v1.GraphDef()
+        place = 0
+        for name, op, _, inputs in nodes:
+            length = int.from_bytes(data[place : place + 8], "little")
+            node = graph.node.add()
+            node.ParseFromString(data[place + 8 : place + 8 + length])
+            place += 8 + length
+            node.name, node.op = name, op
+            del node.input[:]
+            node.input.extend(inputs.split())
+            node.device = device
+            if name == "_SOURCE":
+                del graph.node[-1]
+        return graph
+
+
+class ExecutedGraphs:
+    """The graphs of one run: their nodes one after the other."""
+
+    def __init__(self, graphs: Sequence[ExecutedGraph]) -> None:
+        self.graphs = tuple(graphs)
+
+    @functools.cached_property
+    def facts(self) -> GraphFacts:
+        """Of all their nodes."""
+        return GraphFacts.concat([graph.facts for graph in self.graphs])
+
+    @functools.cached_property
+    def constants(self) -> NDArray[np.uint32]:
+        """As of one graph."""
+        return np.concatenate([graph.constants for graph in self.graphs])
+
+    @functools.cached_property
+    def info(self) -> Mapping[str, NodeInfo]:
+        """As of one graph."""
+        if len(self.graphs) == 1:
+            return self.graphs[0].info
+        found: dict[str, NodeInfo] = {}
+        for graph in self.graphs:
+            found.update(graph.info)
+        return found
+
+    @functools.cached_property
+    def losses(self) -> tuple[Loss, ...]:
+        """What a log of a run of them lacks that the profiler would have."""
+        found = []
+        kinds = {op for graph in self.graphs for op in graph.facts.ops.table}
+        inside = sorted(op for op in kinds if _INSIDE.fullmatch(op))
+        if inside:
+            what = "annotations, ops inside of ops"
+            reason = (
+                f"{', '.join(inside)}: what these ops run, and the program's own spans, only "
+                "TensorFlow's profiler sees, which was not on; each op is timed as a whole"
+            )
+            found.append(Loss(what, 0, reason))
+        if any(map(_PIPELINE.search, kinds)):
+            found.append(Loss("input pipelines", 0, _PIPELINES_UNSEEN))
+        return tuple(found)
+
+    def nodes(self, graph: NDArray[np.uint32], node: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """Per execution the row of its node in `facts`, from its graph's number and its own."""
+        if len(self.graphs) == 1:
+            return node.astype(np.int32)
+        numbers = np.array([known.number for known in self.graphs], dtype=np.uint32)
+        order = np.argsort(numbers)
+        firsts = np.cumsum([0, *(len(known.facts) for known in self.graphs)])[:-1]
+        place = order[np.searchsorted(numbers, graph, sorter=order)]
+        return (firsts[place] + node).astype(np.int32)
+
+
+def function_graphs(executed: ExecutedGraphs, written: Sequence[Any]) -> Any:
+    """TensorFlow's message of a function's graphs: as it was written, where it is known, and as it
+    is executed.
+    """
+    message = versions.tensorflow().compat.v1.RunMetadata.FunctionGraphs()
+    for graph in executed.graphs:
+        message.partition_graphs.append(graph.graph_def)
+        message.post_optimization_graph.node.extend(graph.graph_def.node)
+    for graph in written:
+        message.pre_optimization_graph.MergeFrom(graph.as_graph_def())
+    return message
+
+
+class KnownGraphs:
+    """The graphs that runs named so far, by their numbers, and those of runs that have several."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._graphs: OrderedDict[int, ExecutedGraph] = OrderedDict()
+        self._together: OrderedDict[tuple[int, ...], ExecutedGraphs] = OrderedDict()
+
+    def of(
+        self, numbers: tuple[int, ...], handle_of: Callable[[int], int | None]
+    ) -> ExecutedGraphs:
+        """The graphs of these numbers; `handle_of` gives the library's handle of a new one."""
+        found = self._together.get(numbers)
+        if found is not None:
+            return found
+        with self._lock:
+            graphs = []
+            for number in numbers:
+                graph = self._graphs.get(number)
+                if graph is None:
+                    graph = self._graphs[number] = ExecutedGraph(number, handle_of(number) or 0)
+                graphs.append(graph)
+            found = self._together[numbers] = ExecutedGraphs(graphs)
+            for kept in (self._graphs, self._together):
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
+            return found
+
+
+known_graphs: Final = KnownGraphs()
+
+
+class Descriptions:
+    """What tensors are, by the library's numbers from 1 on: dtype, shape and bytes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self.dtype: NDArray[np.int32] = np.zeros(1, np.int32)
+        self.bytes: NDArray[np.int64] = np.zeros(1, np.int64)
+        self.shape: NDArray[Any] = np.empty(1, object)
+
+    def up_to(self, number: int) -> None:
+        """Have all up to this number."""
+        with self._lock:
+            if number <= self._count:
+                return
+            size = ctypes.c_int64()
+            data = build.library().stepscope_descriptions(self._count, ctypes.byref(size))
+            numbers = np.frombuffer(text_of(data, size), np.int64).tolist()
+            dtypes, shapes, sizes = [], [], []
+            place = 0
+            while place < len(numbers):
+                dtype, rank = numbers[place : place + 2]
+                place += 2 + rank
+                shape = tuple(numbers[place - rank : place])
+                dtypes.append(dtype)
+                shapes.append(shape)
+                sizes.append(_item_bytes(dtype) * int(np.prod(shape, dtype=np.int64)))
+            self._count += len(dtypes)
+            added = np.empty(len(shapes), object)
+            for row, shape in enumerate(shapes):
+                added[row] = shape
+            # The dtypes last: who sees them sees the rest.
+            self.shape = np.concatenate([self.shape, added])
+            self.bytes = np.concatenate([self.bytes, np.array(sizes, np.int64)])
+            self.dtype = np.concatenate([self.dtype, np.array(dtypes, np.int32)])
+
+
+@functools.cache
+def _item_bytes(dtype: int) -> int:
+    """How many bytes an element has; 0 where that depends on its value."""
+    kind = versions.tensorflow().dtypes.as_dtype(dtype)
+    if kind.name in ("string", "resource", "variant"):
+        return 0
+    return int(np.dtype(kind.as_numpy_dtype).itemsize)
+
+
+descriptions: Final = Descriptions()
