@@ -8,9 +8,9 @@ Guarantees.
 - Once a machine has the library, every process of the user finds it (`use_if_built`), unless it has
   `STEPSCOPE_EXECUTOR=off` in its environment.
 - Only a library of this user's that is as it was built is loaded (see `library_cache`), under a
-  name that changes with TensorFlow's version, its binaries and the source. Of anything else that is
-  found in its place a process says so once, in one line, and goes on with the profiler; `prepare`
-  puts it right.
+  name that changes with TensorFlow's version, its binaries (see `fingerprint`) and the source. Of
+  anything else that is found in its place a process says so once, in one line, and goes on with the
+  profiler; `prepare` puts it right.
 - A library is kept once a process of its own has logged a run with it, and only then: one that
   would end the process that loads it is never found.
 """
@@ -36,6 +36,7 @@ from typing import Any, Final, NamedTuple
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.node_log import library_cache
+from stepscope.adapters.tensorflow.node_log.fingerprint import fingerprint
 from stepscope.adapters.tensorflow.node_log.library_cache import LibraryCache
 
 NATIVE: Final = Path(__file__).with_name("native")
@@ -47,8 +48,6 @@ SWITCH: Final = "STEPSCOPE_EXECUTOR"
 """The variable of the environment that is "off" where a library found is not to be used."""
 _SAID: Final = 2000
 """How many characters of a compiler's messages are told."""
-_HEAD: Final = 1 << 16
-"""How many bytes at the beginning of TensorFlow's binaries tell one build from another."""
 _TRIAL: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from stepscope.adapters.tensorflow.node_log import trial; trial.main(*sys.argv[2:])"
@@ -151,6 +150,23 @@ def executor_type() -> str:
     return _loaded[1] if _in_use and _loaded is not None else ""
 
 
+def name_for(version: str, build: str) -> str:
+    """What a library from this source is called, up to its checksum.
+
+    It is for the TensorFlow of that version whose `fingerprint` is `build`.
+    """
+    digest = hashlib.sha256(f"{platform.machine()}\0{build}\0".encode())
+    for source in sorted(NATIVE.iterdir()):
+        digest.update(source.read_bytes())
+    return f"node_log-{version}-{digest.hexdigest()[:16]}"
+
+
+def tensorflow_build() -> str:
+    """The fingerprint of the TensorFlow that is installed."""
+    folder = Path(versions.tensorflow().sysconfig.get_lib())
+    return "".join(map(fingerprint, sorted(folder.glob("libtensorflow_framework.so*"))))
+
+
 def _make_ready(deadline: float, timeout_s: float) -> list[str]:
     cache, name = LibraryCache(library_cache.folder()), _name()
     found = cache.find(name)
@@ -181,18 +197,7 @@ def _use(path: Path, *, untraced: bool = True) -> None:
 
 def _name() -> str:
     """What a library for this TensorFlow and this source is called, up to its checksum."""
-    tensorflow = versions.tensorflow()
-    about = [tensorflow.version.GIT_VERSION, platform.machine()]
-    flags: list[str] = tensorflow.sysconfig.get_compile_flags()
-    about += [flag for flag in flags if not flag.startswith("-I")]
-    digest = hashlib.sha256("\0".join(about).encode())
-    for source in sorted(NATIVE.iterdir()):
-        digest.update(source.read_bytes())
-    # Two builds of one version, a distribution's and that of the wheel, do not fit each other.
-    for binary in sorted(Path(tensorflow.sysconfig.get_lib()).glob("libtensorflow*.so*")):
-        with binary.open("rb") as file:
-            digest.update(file.read(_HEAD) + str(binary.stat().st_size).encode())
-    return f"node_log-{tensorflow.__version__}-{digest.hexdigest()[:16]}"
+    return name_for(versions.tensorflow().__version__, tensorflow_build())
 
 
 def _kind(name: str) -> str:
