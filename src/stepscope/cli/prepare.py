@@ -1,4 +1,4 @@
-"""`stepscope prepare`: compile what makes traces of TensorFlow cheaper on this machine."""
+"""`stepscope prepare`: have what makes traces of TensorFlow cheaper on this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import click
     show_default=True, metavar="SECONDS", help="Give up on the compiler after this long.",
 )  # fmt: skip
 def command(timeout_s: float) -> None:
-    """Compile Stepscope's own executor for the TensorFlow that is installed.
+    """Have Stepscope's own executor for the TensorFlow that is installed.
 
-    Once per machine and TensorFlow, in some 20 seconds; it needs a C++ compiler. Programs that use
+    Where Stepscope came from a wheel for this platform that has it, there is nothing to do. Else it
+    is compiled, once per machine and TensorFlow, in some 20 seconds; it needs a C++ compiler. The
+    last line says which it was. Programs that use
     stepscope.adapters.tensorflow find it from then on: sessions and functions are traced without
     TensorFlow's profiler, for about a third of what that costs a run. STEPSCOPE_EXECUTOR=off in the
     environment of a program goes back to the profiler. What was compiled before is checked, and
@@ -48,3 +50,5 @@ def command(timeout_s: float) -> None:
         f"Sessions and functions of TensorFlow {version} are traced by Stepscope's "
         "own executor from now on."
     )
+    if prepared.origin is not None:
+        terminal.echo(f"{prepared.origin}.")

@@ -494,10 +494,13 @@ def test_prepare_repairs_and_says_what(library, program, compiler, capsys, odd, 
     assert said in out
     assert out.count("Repaired") == 1
     assert "are traced by Stepscope's own executor from now on" in out
+    assert out.endswith("It was compiled now.\n")
     assert program.find(build._name()) == Found(path, "")
     assert mode(program.folder) == 0o700
     assert run_command_line(["prepare"]) == 0
-    assert "Repaired" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Repaired" not in out
+    assert out.endswith("It had been compiled before.\n")
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason=build.NO_COMPILER)

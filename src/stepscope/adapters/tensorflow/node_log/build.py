@@ -1,16 +1,19 @@
 """The compiled part of the adapter: an executor type of ours, built for the TensorFlow found.
 
-Its source is in `native/`. It needs the headers that TensorFlow is installed with and a C++
-compiler (`$CXX`, which may have options, else g++).
+It comes with the package, where that was installed from a wheel for this platform that has one for
+this TensorFlow (see `shipped`); else from the cache of this user (see `library_cache`); else it is
+compiled from the source in `native/`, which needs the headers that TensorFlow is installed with and
+a C++ compiler (`$CXX`, which may have options, else g++).
 
 Guarantees.
+- Where the package has it, no compiler is needed, no home, and nothing is written.
 - Nothing is compiled unless somebody asked for it (`prepare`), and nobody else waits for that.
 - Once a machine has the library, every process of the user finds it (`use_if_built`), unless it has
   `STEPSCOPE_EXECUTOR=off` in its environment.
-- Only a library of this user's that is as it was built is loaded (see `library_cache`), under a
-  name that changes with TensorFlow's version, its binaries (see `fingerprint`) and the source. Of
-  anything else that is found in its place a process says so once, in one line, and goes on with the
-  profiler; `prepare` puts it right.
+- A library's name changes with TensorFlow's version, its binaries (see `fingerprint`) and the
+  source. From the cache only one of this user's that is as it was built is loaded. Of anything else
+  that is found in its place a process says so once, in one line, and goes on with the profiler;
+  `prepare` puts it right.
 - A library is kept once a process of its own has logged a run with it, and only then: one that
   would end the process that loads it is never found.
 """
@@ -18,6 +21,7 @@ Guarantees.
 from __future__ import annotations
 
 import ctypes
+import enum
 import hashlib
 import json
 import os
@@ -35,9 +39,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.node_log import library_cache
+from stepscope.adapters.tensorflow.node_log import library_cache, shipped
 from stepscope.adapters.tensorflow.node_log.fingerprint import fingerprint
 from stepscope.adapters.tensorflow.node_log.library_cache import LibraryCache
+from stepscope.whole_files import whole_file
 
 NATIVE: Final = Path(__file__).with_name("native")
 SOURCE: Final = NATIVE / "node_log.cc"
@@ -60,6 +65,14 @@ _looked = False
 """Whether the library was looked for, or the program said itself what is to be used."""
 
 
+class Origin(enum.StrEnum):
+    """Where the library that is in use came from."""
+
+    PACKAGE = "It came with Stepscope"
+    CACHE = "It had been compiled before"
+    COMPILED = "It was compiled now"
+
+
 class Prepared(NamedTuple):
     """How preparing went."""
 
@@ -67,26 +80,33 @@ class Prepared(NamedTuple):
     """Why the profiler stays in use; "" where it does not."""
     repaired: tuple[str, ...] = ()
     """What was found that had to be put right."""
+    origin: Origin | None = None
+    """Where it came from; None where there was a problem."""
 
 
 def prepare(timeout_s: float = 300) -> str:
     """Have sessions made and functions called from now on logged by an executor of our own.
 
-    That is cheaper than the profiler. The first time on a machine it is compiled, which takes some
-    20 seconds; from then on all processes find it in the cache. A library there that is damaged, or
-    that others could have written, is replaced. Returns "" when it is in use, else why the profiler
-    stays in use. Never raises for that.
+    That is cheaper than the profiler. Where it did not come with the package it is compiled, the
+    first time on a machine, which takes some 20 seconds; from then on all processes find it in the
+    cache. A library there that is damaged, or that others could have written, is replaced.
+    Returns "" when it is in use, else why the profiler stays in use. Never raises for that.
     """
     return make_ready(timeout_s).problem
 
 
 def make_ready(timeout_s: float = 300) -> Prepared:
-    """`prepare`, which also tells what it repaired."""
+    """`prepare`, which also tells what it repaired and where the library came from."""
     with _preparing:
+        deadline, unfit = time.monotonic() + timeout_s, ""
         try:
-            return Prepared("", tuple(_make_ready(time.monotonic() + timeout_s, timeout_s)))
+            name = _name()
+            used, unfit = _use_shipped(name)
+            if used:
+                return Prepared("", origin=Origin.PACKAGE)
+            return _from_cache(name, deadline, timeout_s)
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
-            return Prepared(str(error))
+            return Prepared("; ".join(filter(None, (str(error), unfit))))
 
 
 def use_if_built() -> None:
@@ -104,13 +124,17 @@ def use_if_built() -> None:
         if os.environ.get(SWITCH, "").lower() == "off":
             return
         try:
-            cache = LibraryCache(library_cache.folder())
-            found = cache.find(_name())
-            odd = found.odd
+            name = _name()
+            used, odd = _use_shipped(name, untraced=False)
+            if used:
+                return
+            found = LibraryCache(library_cache.folder()).find(name)
+            odd = found.odd or odd
             if found.path is not None:
                 _use(found.path, untraced=False)
+                odd = ""
         except library_cache.OddCacheError:
-            return  # without a home nothing can have been prepared
+            pass  # without a home nothing can have been prepared
         except (OSError, RuntimeError) as error:
             odd = str(error)
     finally:
@@ -150,6 +174,19 @@ def executor_type() -> str:
     return _loaded[1] if _in_use and _loaded is not None else ""
 
 
+def build_into(folder: Path, timeout_s: float = 300) -> Path:
+    """Compile and try the library for this TensorFlow, for a wheel that is to have it.
+
+    Returns where it is, under the name by which `shipped` finds it. Raises `RuntimeError` where it
+    cannot be compiled or does not work.
+    """
+    path = folder / f"{_name()}.so"
+    content = _built(_compiler(), folder, path.stem, time.monotonic() + timeout_s, timeout_s)
+    with whole_file(path) as file:
+        file.write(content)
+    return path
+
+
 def name_for(version: str, build: str) -> str:
     """What a library from this source is called, up to its checksum.
 
@@ -167,8 +204,21 @@ def tensorflow_build() -> str:
     return "".join(map(fingerprint, sorted(folder.glob("libtensorflow_framework.so*"))))
 
 
-def _make_ready(deadline: float, timeout_s: float) -> list[str]:
-    cache, name = LibraryCache(library_cache.folder()), _name()
+def _use_shipped(name: str, *, untraced: bool = True) -> tuple[bool, str]:
+    """Whether the library that came with the package is in use, and why one that did is not."""
+    path = shipped.find(name)
+    if path is None:
+        return False, ""
+    try:
+        _use(path, untraced=untraced)
+    except (OSError, RuntimeError) as error:
+        return False, f"the library that came with Stepscope cannot be loaded: {error}"
+    return True, ""
+
+
+def _from_cache(name: str, deadline: float, timeout_s: float) -> Prepared:
+    """Use the library that is in the cache, which is compiled where there is none."""
+    cache = LibraryCache(library_cache.folder())
     found = cache.find(name)
     compiler = [] if found.path is not None else _compiler()
     repaired = cache.make_private()
@@ -181,9 +231,9 @@ def _make_ready(deadline: float, timeout_s: float) -> list[str]:
             repaired.append(str(error))
             compiler = _compiler()
         else:
-            return repaired
-    _use(cache.install(name, _built(compiler, cache, name, deadline, timeout_s)))
-    return repaired
+            return Prepared("", tuple(repaired), Origin.CACHE)
+    _use(cache.install(name, _built(compiler, cache.folder, name, deadline, timeout_s)))
+    return Prepared("", tuple(repaired), Origin.COMPILED)
 
 
 def _use(path: Path, *, untraced: bool = True) -> None:
@@ -205,10 +255,10 @@ def _kind(name: str) -> str:
 
 
 def _built(
-    compiler: list[str], cache: LibraryCache, name: str, deadline: float, timeout_s: float
+    compiler: list[str], folder: Path, name: str, deadline: float, timeout_s: float
 ) -> bytes:
-    """A library, compiled and tried."""
-    with tempfile.TemporaryDirectory(dir=cache.folder) as place:
+    """A library, compiled in a directory of its own in `folder`, and tried."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
         made = Path(place) / f"{name}.so"
         command = [
             *compiler, "-shared", "-fPIC", "-O2", "-w", *FLAGS,
