@@ -22,4 +22,4 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     from stepscope.cli.command_line import run_command_line
 
-    raise SystemExit(run_command_line(arguments))
+    raise SystemExit(run_command_line(arguments, own_process=True))

@@ -126,10 +126,11 @@ def commands(ctx: click.Context) -> None:
         terminal.echo(ctx.get_help())
 
 
-def run_command_line(arguments: Sequence[str] | None = None) -> Any:
+def run_command_line(arguments: Sequence[str] | None = None, *, own_process: bool = False) -> Any:
     """Run a command and return its exit code; errors for the user go to stderr, no traceback.
 
-    Whatever goes wrong ends with 2: 1 says that a program became slower.
+    Whatever goes wrong ends with 2: 1 says that a program became slower. With `own_process` this
+    process is there for the command alone, and `run` may fork it and let go of its files.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -141,6 +142,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> Any:
             prog_name="stepscope",
             complete_var="_STEPSCOPE_COMPLETE",
             standalone_mode=False,
+            obj=own_process,
         )
     except click.UsageError as error:
         usage = "" if error.ctx is None else f"{error.ctx.get_usage()}\n"

@@ -41,6 +41,13 @@ def heading(script: str, engine: str, trace: str, table: OpProfile) -> Text:
     )
 
 
+def death(how: str, in_flight: Sequence[str], width: int) -> Text:
+    """How a script died that could not report by itself, and in which ops, where that is known."""
+    lines = [Text(_filled(wording.plain(how), width), style="bold red")]
+    lines += [Text(f"  in flight  {wording.plain(op)}", style="red") for op in in_flight]
+    return Text("\n").join(lines)
+
+
 def ops(table: OpProfile, width: int, top: int) -> RenderableType:
     """The op types by time, the largest first; `top` of them."""
     columns = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from stepscope.cli import outside
 from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
@@ -102,9 +103,16 @@ DEFAULT_TOP = 20
     metavar="N",
     help="How many op types the table shows.",
 )
+@click.option(
+    "--in-process",
+    is_flag=True,
+    help="Run the script in this process, for a debugger: nothing reports when it is killed.",
+)
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
+@click.pass_obj
 def command(
+    own_process: bool,
     engine: str | None,
     is_module: bool,
     steps: str | None,
@@ -116,6 +124,7 @@ def command(
     tf1: bool | None,
     out: Path | None,
     top: int,
+    in_process: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> Any:
@@ -127,32 +136,66 @@ def command(
     DIR/timeline.json. What an earlier recording left in DIR is replaced.
 
     Everything after SCRIPT belongs to the script. So do its output and its exit code: the table
-    goes to stderr, and the runs of a script that fails are written all the same.
+    goes to stderr, and the runs of a script that fails are written all the same. The script has a
+    process of its own: where that is killed, crashes or leaves by os._exit, the one that you called
+    reports what was written, and ends as the script did.
     """
+    shown = f"-m {script}" if is_module else script
+    directory = out or Path("stepscope-out") / (script if is_module else Path(script).stem)
+    notes: outside.Notes | None = None
+    if own_process and not in_process and outside.is_possible():
+        side = outside.fork()
+        if isinstance(side, outside.Parent):
+            return _stand_outside(side, shown, directory, trace, top)
+        notes = side
+
     from stepscope.cli import script_engines
     from stepscope.cli.command_line import LOADING_NS
     from stepscope.cli.program import Module, Script
     from stepscope.cli.recorded_runs import RecordedRuns
+    from stepscope.cli.termination import Termination
 
     began = time.perf_counter_ns() - LOADING_NS
     schedule = _schedule(steps, every_n)
     found = Module(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
-    runs = RecordedRuns(out or Path("stepscope-out") / found.name, limit)
+    runs = RecordedRuns(directory, limit)
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     # What comes next loads the engine, which the script needs in any case.
     waiting = Waiting(began, time.perf_counter_ns() - began)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
+    if notes is not None:
+        notes.recording()
+        Termination(runs.stop).install()
     status = found.run(arguments, chosen.failed)
-    shown = f"-m {script}" if is_module else script
-    finish = functools.partial(_finish, runs, chosen, shown, trace, top, status, waiting)
+    finish = functools.partial(_finish, runs, chosen, shown, trace, top, status, waiting, notes)
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
         return status
     written = finish()
     return status if written or status not in (None, 0) else 2
+
+
+def _stand_outside(
+    parent: outside.Parent, script: str, directory: Path, trace: str, top: int
+) -> int:
+    """Wait for the script's process, report where it could not, and end as it did."""
+    ended = parent.wait()
+    try:
+        if ended.signal or parent.notes.stage == outside.RECORDING:
+            from stepscope.cli import script_death
+
+            script_death.show(ended, parent.notes, script, directory, trace, top)
+    except Exception as error:  # noqa: BLE001 - how the script ended is more than what we saw of it
+        click.echo(
+            f"stepscope: error: no report could be made: {type(error).__name__}: {error}", err=True
+        )
+    finally:
+        if ended.signal:
+            outside.die_of(ended.signal)
+    return ended.code
 
 
 def _schedule(steps: str | None, every_n: int | None) -> Schedule | None:
@@ -179,11 +222,11 @@ class Waiting(NamedTuple):
 
 def _finish(
     runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any,
-    waiting: Waiting,
+    waiting: Waiting, notes: outside.Notes | None,
 ) -> bool:  # fmt: skip
     """Write what is written at the end, and show the report; False where something failed.
 
-    `status` is the script's exit status.
+    `status` is the script's exit status, `notes` what the process outside is told.
     """
     from stepscope.analysis import op_profile
     from stepscope.cli import report, terminal, wording
@@ -193,8 +236,13 @@ def _finish(
     if runs.in_child_process:
         return True
     ended = time.perf_counter_ns()
-    timeline = runs.write_timeline()
-    table = op_profile(runs.runs)
+    try:
+        timeline = runs.write_timeline()
+        table = op_profile(runs.runs)
+    finally:
+        # An error is shown as well: nobody else has to say anything.
+        if notes is not None:
+            notes.reported()
     now = time.perf_counter_ns()
     cost = waiting.before_ns + engine.cost_ns(runs) + now - ended
     console = terminal.console(stderr=True)

@@ -90,6 +90,30 @@ def choose(engine: str | None, program: Program, tf1: bool | None) -> ScriptEngi
     return tensorflow if engine else Whichever(tensorflow, Embedded(in_tensorflows_place=False))
 
 
+def recorded_on(runs: Sequence[tuple[str, RunMetadata]]) -> str:
+    """The engines that recorded runs were made on, as the report says it."""
+    engines = {run.engine for _, run in runs}
+    kinds = {engine.removeprefix("tensorflow ") for engine in engines if engine != "embedded"}
+    names = [_tensorflow_name(kinds)] if kinds else []
+    if "embedded" in engines:
+        names.append(_embedded_name())
+    return " and ".join(names)
+
+
+def _embedded_name() -> str:
+    import numpy
+
+    return f"embedded (NumPy {numpy.__version__})"
+
+
+def _tensorflow_name(kinds: set[str]) -> str:
+    from stepscope.adapters.tensorflow.script import patches
+
+    shown = [kind for kind in ("session", "function", "eager", "server") if kind in kinds]
+    of = f" ({', '.join(shown)})" if shown else ""
+    return f"tensorflow {patches.version()}{of}"
+
+
 class Embedded(ScriptEngine):
     """Stepscope's own, in TensorFlow's place."""
 
@@ -127,10 +151,8 @@ class Embedded(ScriptEngine):
             return self._made - 1
 
     def name(self, runs: RecordedRuns) -> str:
-        import numpy
-
         del runs
-        return f"embedded (NumPy {numpy.__version__})"
+        return _embedded_name()
 
     def failed(self, error: BaseException) -> None:
         """The run that failed has said so itself."""
@@ -193,13 +215,7 @@ class TensorFlow(ScriptEngine):
         return wanted
 
     def name(self, runs: RecordedRuns) -> str:
-        from stepscope.adapters.tensorflow.script import patches
-
-        kinds = {run.engine.removeprefix("tensorflow ") for _, run in runs.runs}
-        shown = [kind for kind in ("session", "function", "eager", "server") if kind in kinds]
-        text = f"tensorflow {patches.version()}"
-        if shown:
-            text += f" ({', '.join(shown)})"
+        text = _tensorflow_name({run.engine.removeprefix("tensorflow ") for _, run in runs.runs})
         if self._tf1:
             text += " as TensorFlow 1"
         elif self._found:
