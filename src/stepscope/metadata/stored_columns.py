@@ -189,8 +189,11 @@ def _executions(node: NDArray[np.int32]) -> tuple[Ints, Ints]:
 
 
 def _by_node(op_index: NDArray[np.int32], node: NDArray[np.int32]) -> _ByNode:
-    _, execution = _executions(node)
     of_row = node[op_index]
+    # Most graphs have no loops: each node runs once.
+    execution = np.zeros(len(node), np.int64)
+    if len(node) and np.bincount(node).max() > 1:
+        _, execution = _executions(node)
     order = np.argsort(of_row, kind="stable")
     in_order = bool((op_index[1:] >= op_index[:-1]).all())
     back = None if in_order else np.argsort(order)

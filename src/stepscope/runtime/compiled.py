@@ -14,6 +14,7 @@ from typing import Final
 
 from stepscope.graph import Operation, Tensor, TensorShape
 from stepscope.graph.dtypes import Array
+from stepscope.metadata import Shared
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.blas_threads import BLAS
@@ -157,7 +158,12 @@ class CompiledRun:
         """The last run of this kind that fitted into memory, if anybody counted."""
         self.spec = spec
         self.change_count = change_count
-        self.graph = ExecGraph(feeds, spec.tensors, spec.targets, placer)
+        self.graph = graph = ExecGraph(feeds, spec.tensors, spec.targets, placer)
+        # What all runs have in common, each made when the first of them is looked at.
+        self.sources = Shared(lambda: _sources(graph))
+        """Where the user's code made the ops of the run, and what is fed to it."""
+        self.placements = Shared(lambda: list(graph.placements.values()))
+        self.partition_graphs = Shared(graph.partition_graphs)
         self.slots = [FeedSlot(t) for t in feeds]
         args = list(self.graph.args)
         self._order = [feeds.index(t) for t in args]
@@ -168,11 +174,6 @@ class CompiledRun:
         self._plans: dict[tuple[tuple[int, ...], ...] | None, CompiledPlan] = {}
         self._only: CompiledPlan | None = None
         self.runs = 0
-
-    def sources(self) -> dict[str, str]:
-        """Where the user's code made the ops of the run, and what is fed to it."""
-        ops = [*self.graph.placements, *(t.op for t in self.graph.args)]
-        return {op.name: op.source for op in ops if op.source}
 
     def op_named(self, name: str) -> Operation | None:
         """The op of that name, if the run has it or it is fed."""
@@ -206,3 +207,8 @@ class CompiledRun:
                 if self._all_static:
                     self._only = plan
             return plan
+
+
+def _sources(graph: ExecGraph) -> dict[str, str]:
+    ops = [*graph.placements, *(t.op for t in graph.args)]
+    return {op.name: op.source for op in ops if op.source}

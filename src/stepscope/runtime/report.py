@@ -124,13 +124,11 @@ class RunReport:
             out_of_memory=recorded.out_of_memory,
             ops=trace.columns if trace is not None else None,
             partition_graphs=(
-                compiled.graph.partition_graphs if wants_graphs and compiled is not None else None
+                compiled.partition_graphs if wants_graphs and compiled is not None else None
             ),
             cost_graph=recorded.cost_graph,
             placements=(
-                (lambda: list(compiled.graph.placements.values()))
-                if compiled is not None and trace is not None
-                else None
+                compiled.placements if compiled is not None and trace is not None else None
             ),
             run_options=self.asked.given,
             sources=(
