@@ -47,7 +47,7 @@ def main():
                 many = ["--batches", str(RUNS_PER_ROUND + 1), "--passes", passes]
                 # The first two make the variables and warm up.
                 run(work, "run", "--engine", "embedded", "--trace", "full", "--steps", "2:",
-                    "--out", f"{side}/round_{number}", "classify.py", *many)  # fmt: skip
+                    "--pb", "--out", f"{side}/round_{number}", "classify.py", *many)  # fmt: skip
         for side in sides:
             clean(work, work / side)
             run(work, "export", side, "--to", "tensorboard", "-o", RECORDED / side)
@@ -57,7 +57,7 @@ def main():
 
 def record(work, name, engine, fails=False):
     """Record a program; keep the metadata of its runs, and its graph once."""
-    run(work, "run", "--engine", engine, "--out", name, f"{name}.py", fails=fails)
+    run(work, "run", "--engine", engine, "--pb", "--out", name, f"{name}.py", fails=fails)
     clean(work, work / name)
     for saved in (work / name).glob("run_*/run_metadata.pb"):
         target = RECORDED / name / saved.parent.name
@@ -98,7 +98,9 @@ def record_cluster(work):
 
 
 def clean(work, directory):
-    """Remove from every run where the programs happened to lie."""
+    """Remove from every run where the programs happened to lie; of stores, keep the copies."""
+    for store in directory.rglob("*.stepscope"):
+        store.unlink()
     for saved in directory.rglob("run_metadata.pb"):
         message = RunMetadata._message_class.FromString(saved.read_bytes())
         message.ClearField("bytes_following")

@@ -7,63 +7,77 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stepscope.cli.saved_graphs import GRAPH_FILE, METADATA_FILE
 from stepscope.cli.saved_runs import runs, runs_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stepscope.metadata import LoadedRun
+    from collections.abc import Callable
 
 
-def _chrome(runs: Iterator[LoadedRun], out: Path) -> Path:
+def _chrome(path: Path, out: Path) -> Path:
     from stepscope.export import chrome
 
-    return chrome(runs, out)
+    return chrome(runs(path), out)
 
 
-def _csv(runs: Iterator[LoadedRun], out: Path) -> Path:
+def _csv(path: Path, out: Path) -> Path:
     from stepscope.export import csv
 
-    return csv(runs, out)
+    return csv(runs(path), out)
 
 
-def _csv_allocations(runs: Iterator[LoadedRun], out: Path) -> Path:
+def _csv_allocations(path: Path, out: Path) -> Path:
     from stepscope.export import csv
 
-    return csv(runs, out, table="allocations")
+    return csv(runs(path), out, table="allocations")
 
 
-def _parquet(runs: Iterator[LoadedRun], out: Path) -> Path:
+def _parquet(path: Path, out: Path) -> Path:
     from stepscope.export import parquet
 
-    return parquet(runs, out)
+    return parquet(runs(path), out)
 
 
-def _tensorboard(runs: Iterator[LoadedRun], out: Path) -> Path:
+def _pb(path: Path, out: Path) -> Path:
+    """Each run as `run_000001/run_metadata.pb` and so on, with its user's graph if it has one."""
+    from stepscope.metadata.readers import stored_graph
+    from stepscope.whole_files import write_whole
+
+    for number, run in enumerate(runs(path), 1):
+        place = out / f"run_{number:06d}"
+        run.metadata.save(place / METADATA_FILE)
+        graph = stored_graph(path, run.name)
+        if graph is not None:
+            write_whole(place / GRAPH_FILE, [graph])
+    return out
+
+
+def _tensorboard(path: Path, out: Path) -> Path:
     from stepscope.export import TensorBoardWriter
 
     with TensorBoardWriter(out) as writer:
-        for number, run in enumerate(runs):
+        for number, run in enumerate(runs(path)):
             metadata = run.metadata
             step = metadata.global_step or metadata.step_id or number
             writer.add_run(metadata, step, tag=run.name)
     return out
 
 
-FORMATS: dict[str, tuple[Callable[[Iterator[LoadedRun], Path], Path], str]] = {
+FORMATS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "chrome": (_chrome, "{}.json.gz"),
     "csv": (_csv, "{}.csv"),
     "csv-allocations": (_csv_allocations, "{}-allocations.csv"),
     "parquet": (_parquet, "{}-parquet"),
+    "pb": (_pb, "{}-pb"),
     "tensorboard": (_tensorboard, "{}-tensorboard"),
 }
 """For each format what writes it, and what to call the result where nobody says."""
-_DIRECTORIES = frozenset({"parquet", "tensorboard"})
+_DIRECTORIES = frozenset({"parquet", "pb", "tensorboard"})
 
 
 @click.command(
     name="export",
-    short_help="Runs as CSV, Parquet, TensorBoard or Chrome files.",
+    short_help="Runs as .pb, CSV, Parquet, TensorBoard or Chrome files.",
     epilog="Example: stepscope export stepscope-out/train --to parquet -o tables",
 )
 @runs_argument
@@ -74,12 +88,13 @@ _DIRECTORIES = frozenset({"parquet", "tensorboard"})
     "-o",
     "--out",
     type=click.Path(path_type=Path),
-    help="File to write, or directory (parquet, tensorboard). Default: named after PATH, here.",
+    help="File to write, or directory (parquet, pb, tensorboard). Default: named after PATH, here.",
 )
 def command(path: Path, kind: str, out: Path | None) -> None:
     """Write the runs in PATH in the format of another tool.
 
-    PATH is a run_metadata.pb, an event file, a Chrome trace, an .xplane.pb, or a directory of them.
+    PATH is a .stepscope, a run_metadata.pb, an event file, a Chrome trace, an .xplane.pb, or a
+    directory of them. pb writes each run as TensorFlow's RunMetadata, into run_000001/ and so on.
     """
     from stepscope.cli import terminal
     from stepscope.metadata.readable import plain
@@ -90,7 +105,7 @@ def command(path: Path, kind: str, out: Path | None) -> None:
     if kind in _DIRECTORIES and target.is_file():
         raise click.ClickException(f"cannot write: {target} is a file; name a directory with -o")
     try:
-        written = write(runs(path), target)
+        written = write(path, target)
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:

@@ -13,6 +13,7 @@ import click
 
 from stepscope.cli.saved_graphs import GRAPH_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
+from stepscope.metadata.readers import stored_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,10 +29,14 @@ _EVENT_FILES = "*.tfevents.*"
 def graph_of(path: Path, run: SavedRun) -> Any:
     """The graph of a run in `path`.
 
-    First the one saved for this run, then the one that its function's record holds, then those in
-    its event files, then the one saved for all runs of the directory. An error says what to do
-    where there is none.
+    First the one saved for this run, in its store or beside it, then the one that its function's
+    record holds, then those in its event files, then the one saved for all runs of the directory.
+    An error says what to do where there is none.
     """
+    if (stored := stored_graph(path, run.found)) is not None:
+        from stepscope._messages import GraphDef
+
+        return GraphDef.FromString(stored)
     directory = path if path.is_dir() else path.parent
     if (own := _saved_in(directory / run.found)) is not None:
         return graph_in_file(own, run)

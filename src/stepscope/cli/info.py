@@ -35,7 +35,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     """Show what PATH holds: a table of its runs, or all about a single one.
 
     Of each run its engine, how it ended, ops, devices, threads, and what was not measured. Read
-    are run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
+    are .stepscope, run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of
+    them.
     """
     from stepscope.cli import tables, terminal, wording
 

@@ -2,21 +2,21 @@
 
 Layout of the directory:
 
-    timeline.json                     all runs as one Chrome trace, written at the end
-    run_000001/run_metadata.pb        the first run that ended, and so on
-    run_000001/graph.pb               the graph it was a run of, where there is one
-    worker.json                       which task of a cluster this was, where TF_CONFIG says so
+    runs-1234-1.stepscope     the store: all runs of process 1234, in the order in which they ended
+    timeline.json             all runs as one Chrome trace, written at the end if they are few
+    worker.json               which task of a cluster this was, where TF_CONFIG says so
+    run_000001/               with `--pb`: the first run as `run_metadata.pb`, and so on
 
 Guarantees:
 
-- a run is on disk as soon as it is handed over: by the embedded engine before the script gets its
-  result, by TensorFlow's within seconds, and at the script's end, however it ends;
-- in memory stays, per run, what the table and the timeline need: the columns of its ops and how it
-  ended, not its memory records, graphs or messages;
-- a run that cannot be written is not the script's problem: the script goes on, `problem` says what
-  happened, and no further run is written.
+- a run that was handed over is in the store some 10 ms later, whatever becomes of the process then;
+  what the script waits for is to hand it over (see `stepscope.store`);
+- in memory stays nothing of a run that was written;
+- a run that cannot be written is not the script's problem: the script goes on, and `problem` says
+  what happened.
 
-`add` may be called from many threads. Runs are numbered in the order in which they ended.
+`add` may be called from many threads. Runs are numbered in the order in which they were handed
+over.
 """
 
 from __future__ import annotations
@@ -26,21 +26,28 @@ import re
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepscope.cli.saved_graphs import GRAPH_FILE, SavedGraphs
+from stepscope.cli.saved_graphs import GRAPH_FILE, METADATA_FILE, SavedGraphs
 from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
-from stepscope.metadata import Recording, RunMetadata
+from stepscope.metadata.readers.store_file import SUFFIX, stored_runs
+from stepscope.metadata.stored_run import decoded_run
+from stepscope.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-METADATA_FILE = "run_metadata.pb"
+    from stepscope.metadata import RunMetadata
+
 TIMELINE_FILE = "timeline.json"
+TIMELINE_OPS = 20_000
+"""Of more ops than these no timeline is written unasked: it would be larger than all the rest."""
 _RUN_DIRECTORY = re.compile(r"run_\d{6,}")
+_STORE_FILES = re.compile(rf"runs-\d+-\d+{re.escape(SUFFIX)}(-wal|-shm|-journal)?")
 
 
 class Add(Protocol):
@@ -53,30 +60,41 @@ class Add(Protocol):
 class RecordedRuns:
     """Collects and writes runs while the block it was entered for lasts, or up to `limit` runs."""
 
-    def __init__(self, directory: Path, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        limit: int | None = None,
+        *,
+        pb: bool = False,
+        tensorboard: Path | None = None,
+    ) -> None:
         """Make the directory ready; what an earlier recording wrote there is removed.
 
+        At the end runs are also written as `run_metadata.pb` each (`pb`), and for TensorBoard.
         `StepscopeError` where the directory cannot be made or written to.
         """
         self.directory = directory
         self.limit = limit
-        self.runs: list[tuple[str, RunMetadata]] = []
-        self.problem: str | None = None
         self.limit_reached = False
         self.writing_ns = 0
-        """How long writing runs took so far."""
-        self.out_of_memory = False
-        """Whether there is a run that ran out of memory and says who held it."""
-        self._labels: dict[str, str] = {}
+        """How long the script waited for runs to be handed over so far."""
+        self._added = 0
+        self._problem: str | None = None
+        self._runs: list[tuple[str, RunMetadata]] | None = None
+        self._ops = 0
         self._graphs = SavedGraphs()
         self._lock = threading.Lock()
         self._source = ExitStack()
         self._process = os.getpid()
         try:
-            self._absolute = directory.absolute()
-            self._absolute.mkdir(parents=True, exist_ok=True)
-            _remove_earlier(self._absolute)
-            self._worker = WorkerFile.of_environment(self._absolute)
+            absolute = directory.absolute()
+            # The script may change its working directory.
+            places = {"pb": absolute if pb else None, "tensorboard": tensorboard}
+            self._exports = {to: place.absolute() for to, place in places.items() if place}
+            absolute.mkdir(parents=True, exist_ok=True)
+            _remove_earlier(absolute)
+            self._worker = WorkerFile.of_environment(absolute)
+            self._store = Store(absolute)
         except OSError as error:
             raise StepscopeError(
                 f"the output directory {directory} cannot be used: {error.strerror or error}; "
@@ -92,9 +110,12 @@ class RecordedRuns:
             self.limit_reached = True
 
     def stop(self) -> None:
-        """Take no more runs."""
+        """Take no more runs, and wait until those that were taken are written."""
         self._source.close()
-        if self._worker is not None and not self.in_child_process:
+        if self.in_child_process:
+            return
+        self._store.close()
+        if self._worker is not None:
             self._worker.ended()
 
     @property
@@ -103,82 +124,91 @@ class RecordedRuns:
         return os.getpid() != self._process
 
     @property
-    def labelled(self) -> list[tuple[str, RunMetadata]]:
-        """The runs, under names that also say what each of them was, where that is known."""
-        return [(f"{name} {self._labels.get(name, '')}".rstrip(), run) for name, run in self.runs]
+    def problem(self) -> str | None:
+        """What went wrong first in writing; None where nothing did."""
+        return self._store.problem or self._problem
+
+    @property
+    def store(self) -> Path:
+        """The file that the runs are in, as a user would name it."""
+        return self.directory / self._store.path.name
+
+    @property
+    def runs(self) -> list[tuple[str, RunMetadata]]:
+        """How each run went and what it was called, after `stop`. Their ops are in `each`."""
+        if self._runs is None:
+            self._runs, self._ops = [], 0
+            for run in stored_runs(self._store.path) if self._store.stored else ():
+                self._ops += run.ops
+                ended = {part: found for part, found in run.parts.items() if part == "outcome"}
+                if ended:
+                    run = replace(run, parts=ended, columns={})
+                self._runs.append((run.name, decoded_run(run)))
+        return self._runs
+
+    def each(self) -> Iterator[tuple[str, RunMetadata]]:
+        """Every run with all that was recorded of it, read one after the other, after `stop`."""
+        for run in stored_runs(self._store.path) if self._store.stored else ():
+            yield run.name, decoded_run(run)
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether there is a run that ran out of memory and says who held it."""
+        return any(run.out_of_memory is not None for _, run in self.runs)
 
     def add(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
-        """Write one run; `label` says what it was, `graph` what it was a run of."""
+        """Hand one run over; `label` says what it was, `graph` what it was a run of."""
         if self.in_child_process:
             return
         began = time.perf_counter_ns()
         try:
-            self._add(metadata, label, graph)
+            with self._lock:
+                if self.limit_reached:
+                    return
+                self._store.add(metadata, label, self._graphs.part_of(graph))
+                self._added += 1
+                self.limit_reached = self._added == self.limit
+            if self.limit_reached or self._store.over:
+                self._source.close()
         finally:
             self.writing_ns += time.perf_counter_ns() - began
 
-    def _add(self, metadata: RunMetadata, label: str, graph: Any) -> None:
-        with self._lock:
-            if self.limit_reached or self.problem is not None:
-                return
-            name = f"run_{len(self.runs) + 1:06d}"
-            place = self._absolute / name
-            try:
-                place.mkdir(exist_ok=True)
-                metadata.save(place / METADATA_FILE)
-                if graph is not None:
-                    self._graphs.save(graph, place)
-                kept = _without_bulk(metadata)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the script goes on
-                self.problem = f"{name} could not be written: {type(error).__name__}: {error}"
-            except BaseException:
-                # Interrupted half way: what is not counted must not be there.
-                _remove_run(place)
-                raise
-            else:
-                self.runs.append((name, kept))
-                self._labels[name] = label
-                self.out_of_memory |= metadata.out_of_memory is not None
-                self.limit_reached = len(self.runs) == self.limit
-            if self.limit_reached or self.problem is not None:
-                self._source.close()
+    @property
+    def without_timeline(self) -> bool:
+        """Whether there are too many ops for a timeline that nobody asked for."""
+        return bool(self.runs) and self._ops > TIMELINE_OPS
 
     def write_timeline(self) -> Path | None:
-        """Write all runs as one Chrome trace; None where there are none.
+        """Write all runs as one Chrome trace; None where there are none, or too many ops.
 
         None as well, and `problem` set, where that fails.
         """
         from stepscope.export import chrome
 
-        if not self.runs:
+        if not self.runs or self.without_timeline:
             return None
         try:
-            # From the files: what is in memory has no memory records, labels or source lines.
-            files = [
-                (label, self._absolute / name / METADATA_FILE)
-                for (name, _), (label, _) in zip(self.runs, self.labelled, strict=True)
-            ]
-            chrome(files, self._absolute / TIMELINE_FILE)
+            chrome(self._store.path, self._store.path.with_name(TIMELINE_FILE))
         except (OSError, StepscopeError) as error:
-            self.problem = f"{TIMELINE_FILE} could not be written: {error}"
+            self._problem = f"{TIMELINE_FILE} could not be written: {error}"
             return None
         return self.directory / TIMELINE_FILE
 
+    def write_exports(self) -> list[Path]:
+        """Write the runs in the other forms that were asked for; where they are.
 
-def _without_bulk(metadata: RunMetadata) -> RunMetadata:
-    columns = metadata.ops.replace(label=None, memory=None, op_start_ns=None, op_end_ns=None)
-    kept = RunMetadata()
-    kept.record(
-        Recording(
-            engine=metadata.engine,
-            step_id=metadata.step_id,
-            status=metadata.status,
-            completeness=metadata.completeness,
-            overhead=metadata.overhead,
-            ops=lambda: columns,
-        )
-    )
-    return kept
+        Those that fail are left out, and `problem` says why.
+        """
+        from stepscope.cli.export import FORMATS
+
+        written: list[Path] = []
+        for to, place in self._exports.items() if self.runs else ():
+            write, _ = FORMATS[to]
+            try:
+                written.append(write(self._store.path, place))
+            except (OSError, StepscopeError) as error:
+                self._problem = f"{place} could not be written: {error}"
+        return written
 
 
 def _remove_earlier(directory: Path) -> None:
@@ -188,6 +218,8 @@ def _remove_earlier(directory: Path) -> None:
     for place in directory.iterdir():
         if _RUN_DIRECTORY.fullmatch(place.name) and place.is_dir():
             _remove_run(place)
+        elif _STORE_FILES.fullmatch(place.name):
+            place.unlink(missing_ok=True)
 
 
 def _remove_run(place: Path) -> None:

@@ -5,6 +5,7 @@ The report goes to stderr: stdout is the script's.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -164,14 +165,11 @@ def _filled(text: str, width: int, indent: str = "") -> str:
     )  # fmt: skip
 
 
-def files(directory: Path, runs: NamedRuns, timeline: Path | None, metadata_file: str) -> Text:
+def files(store: Path, timeline: Path | None, others: Sequence[Path] = ()) -> Text:
     """Where everything was written. One path per line, so that it can be copied."""
-    paths = []
-    if len(runs) == 1:
-        paths.append(wording.plain(str(directory / runs[0][0] / metadata_file)))
-    elif runs:
-        last = runs[-1][0]
-        paths.append(wording.plain(f"{directory / runs[0][0] / metadata_file}  (up to {last})"))
+    directory = shlex.quote(str(store.parent))
+    paths = [wording.plain(f"{store}  (stepscope info {directory} lists its runs)")]
+    paths += [wording.plain(str(other)) for other in others]
     if timeline is not None:
         paths.append(
             f"{wording.plain(str(timeline))}  (open it in ui.perfetto.dev or chrome://tracing)"

@@ -96,6 +96,18 @@ DEFAULT_TOP = 20
     help="Where to write.  [default: stepscope-out/NAME-OF-THE-SCRIPT]",
 )
 @click.option(
+    "--pb",
+    is_flag=True,
+    help="Also write each run as TensorFlow's RunMetadata: DIR/run_000001/run_metadata.pb and so "
+    "on, when the script has ended.",
+)
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path),
+    metavar="LOGDIR",
+    help="Also write the runs into an event file in LOGDIR, when the script has ended.",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=1),
     default=DEFAULT_TOP,
@@ -123,6 +135,8 @@ def command(
     memory_limit: int | None,
     tf1: bool | None,
     out: Path | None,
+    pb: bool,
+    tensorboard: Path | None,
     top: int,
     in_process: bool,
     script: str,
@@ -131,9 +145,10 @@ def command(
     """Run a TensorFlow script, unchanged, and show where its time went.
 
     Each outermost Session.run, function call and Keras step is a run, and so is each gradient tape
-    outside of functions with the eager code after it; all other eager code is one last run. Each is
-    written to DIR/run_000001/run_metadata.pb and so on; all of them together, as a Chrome trace, to
-    DIR/timeline.json. What an earlier recording left in DIR is replaced.
+    outside of functions with the eager code after it; all other eager code is one last run. All are
+    written to one file, DIR/*.stepscope, as they come, which every other command reads; those of a
+    short recording also to DIR/timeline.json, a Chrome trace. What an earlier recording left in DIR
+    is replaced.
 
     Everything after SCRIPT belongs to the script. So do its output and its exit code: the table
     goes to stderr, and the runs of a script that fails are written all the same. The script has a
@@ -159,7 +174,7 @@ def command(
     schedule = _schedule(steps, every_n)
     found = Module(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
-    runs = RecordedRuns(directory, limit)
+    runs = RecordedRuns(directory, limit, pb=pb, tensorboard=tensorboard)
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     # What comes next loads the engine, which the script needs in any case.
@@ -230,7 +245,6 @@ def _finish(
     """
     from stepscope.analysis import op_profile
     from stepscope.cli import report, terminal, wording
-    from stepscope.cli.recorded_runs import METADATA_FILE
 
     runs.stop()
     if runs.in_child_process:
@@ -238,7 +252,8 @@ def _finish(
     ended = time.perf_counter_ns()
     try:
         timeline = runs.write_timeline()
-        table = op_profile(runs.runs)
+        others = runs.write_exports()
+        table = op_profile(runs.each())
     finally:
         # An error is shown as well: nobody else has to say anything.
         if notes is not None:
@@ -251,11 +266,11 @@ def _finish(
         [
             report.heading(script, engine.name(runs), trace, table),
             report.ops(table, console.width, top) if len(table) else None,
-            report.failures(runs.labelled),
+            report.failures(runs.runs),
             report.cost(cost, now - waiting.began) if runs.runs else None,
             report.losses(runs.runs, engine.losses(), console.width),
             report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
-            report.files(runs.directory, runs.runs, timeline, METADATA_FILE) if runs.runs else None,
+            report.files(runs.store, timeline, others) if runs.runs else None,
         ],
         console,
     )
@@ -271,6 +286,8 @@ def _remarks(
     lines = []
     if runs.out_of_memory:
         lines.append(f"who held the memory: stepscope oom {shlex.quote(str(runs.directory))}")
+    if runs.without_timeline:
+        lines.append(f"as a Chrome trace: stepscope timeline {shlex.quote(str(runs.directory))}")
     if runs.limit_reached:
         lines.append(f"recording ended after {runs.limit:,} (--limit); later runs are not here")
     if not runs.runs and not runs.limit_reached and runs.problem is None:

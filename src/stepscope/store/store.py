@@ -74,7 +74,7 @@ class Store:
         self._done = 0
         self._closing = False
         self._process = os.getpid()
-        self._opened = False
+        self._opened = self._closed = False
         self._failed: OSError | None = None
         # Exit handlers wait for it, the interpreter does not.
         self._thread = threading.Thread(target=self._write, name="stepscope store", daemon=True)
@@ -97,9 +97,9 @@ class Store:
             return
         run = _Waiting(metadata.held_now(), what, graph)
         with self._changed:
-            while len(self._queue) >= WAITING and not self._over:
+            while len(self._queue) >= WAITING and not self.over:
                 self._changed.wait()
-            if self._over:
+            if self.over:
                 return
             self._queue.append(run)
             self._added += 1
@@ -111,7 +111,7 @@ class Store:
             return
         with self._changed:
             until = self._added
-            self._changed.wait_for(lambda: self._done >= until or not self._thread.is_alive())
+            self._changed.wait_for(lambda: self._done >= until or self._closed)
 
     def close(self) -> None:
         """Write what is waiting, and fold the store into one file. Later runs are not taken."""
@@ -120,17 +120,21 @@ class Store:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+            # Not by joining the thread: a signal's handler may call this in the midst of `add`, and
+            # waiting for a condition lets go of its lock however often it was taken.
+            self._changed.wait_for(lambda: self._closed)
         self._thread.join()
         _open_stores.discard(self)
+
+    @property
+    def over(self) -> bool:
+        """Whether no further run is taken: it was closed, or cannot be written."""
+        return self._closing or self._failed is not None
 
     @property
     def _elsewhere(self) -> bool:
         """Whether this is a fork: the thread is not there, and locks may be held for ever."""
         return os.getpid() != self._process
-
-    @property
-    def _over(self) -> bool:
-        return self._closing or self._failed is not None
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -151,6 +155,17 @@ class Store:
             self.path = database.path
             self._opened = True
             self._changed.notify_all()
+        try:
+            self._write_runs(database)
+        finally:
+            with suppress(Exception):
+                database.close()
+            with self._changed:
+                self._done = self._added
+                self._closed = True
+                self._changed.notify_all()
+
+    def _write_runs(self, database: Database) -> None:
         encoder = RunEncoder()
         while self._wait_for_runs():
             before = database.runs
@@ -164,10 +179,6 @@ class Store:
                 self.stored = database.runs
                 self._done += taken
                 self._changed.notify_all()
-        database.close()
-        with self._changed:
-            self._done = self._added
-            self._changed.notify_all()
 
     def _wait_for_runs(self) -> bool:
         """Whether there are runs to write; False at the end."""

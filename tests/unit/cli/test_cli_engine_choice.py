@@ -191,7 +191,7 @@ def test_a_module_that_is_not_there_leaves_an_earlier_recording(
     done = embedded("--out", "out", "-m", name)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
-    assert (tmp_path / "out/run_000001/run_metadata.pb").exists()
+    assert list((tmp_path / "out").glob("*.stepscope"))
 
 
 def test_a_traceback_begins_in_the_module(embedded, script, tmp_path):

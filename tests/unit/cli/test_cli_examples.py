@@ -74,9 +74,8 @@ def test_demo(stepscope, examples, tmp_path):
         "batch 3",
     ]
     assert "4 runs ·" in done.stderr
-    for number in (2, 3, 4):
-        ops = load(tmp_path / f"out/run_00000{number}/run_metadata.pb").ops
-        assert ops.op.tolist().count("MatMul") == 3
+    for run in load(tmp_path / "out")[1:]:
+        assert run.ops.op.tolist().count("MatMul") == 3
 
 
 @pytest.mark.tensorflow

@@ -73,10 +73,13 @@ def test_oom_says_what_was_asked_and_the_table_adds_up(command, runs):
 
 
 def test_a_recording_that_ran_out_of_memory_names_the_command(tmp_path):
-    runs = RecordedRuns(tmp_path / "some runs")
-    runs.add(a_run(10))
-    assert _remarks(runs, Embedded(), 1, "full", 0) == []
-    runs.add(a_run(250))
+    for batches in ([10], [10, 250]):
+        runs = RecordedRuns(tmp_path / "some runs")
+        for batch in batches:
+            runs.add(a_run(batch))
+        runs.stop()
+        if len(batches) == 1:
+            assert _remarks(runs, Embedded(), 1, "full", 0) == []
     assert _remarks(runs, Embedded(), 1, "full", 0) == [
         f"who held the memory: stepscope oom '{tmp_path}/some runs'"
     ]

@@ -50,7 +50,7 @@ def recorded(tensorflow, tmp_path_factory):
 
 def test_the_report_accounts_for_every_byte(recorded):
     folder, done = recorded
-    failed = stepscope.load(folder / "run_000007" / "run_metadata.pb")
+    failed = stepscope.load(folder)[6]
     chunks = re.findall(r"InUse at [0-9a-f]+ of size (\d+)", done.stderr)
     report = failed.out_of_memory
     assert report.live == sum(map(int, chunks))
@@ -64,11 +64,11 @@ def test_the_report_accounts_for_every_byte(recorded):
 
 def test_what_grew_is_told_against_the_run_before_and_not_against_code_between(recorded):
     folder, _ = recorded
-    fitted = stepscope.load(folder / "run_000006" / "run_metadata.pb").alive_at_peak()
+    fitted = stepscope.load(folder)[5].alive_at_peak()
     before = {}
     for name, size in zip(fitted.name.tolist(), fitted.bytes.tolist(), strict=True):
         before[name] = before.get(name, 0) + size
-    failed = stepscope.load(folder / "run_000007" / "run_metadata.pb")
+    failed = stepscope.load(folder)[6]
     held = {row.op for row in failed.out_of_memory.rows}
     grown = {row.op: row.before for row in failed.out_of_memory.grown}
     assert {"weights", "layer"} & set(before) <= held - set(grown)
@@ -77,7 +77,7 @@ def test_what_grew_is_told_against_the_run_before_and_not_against_code_between(r
 
 def test_runs_that_fit_have_the_variable_among_what_they_hold(recorded):
     folder, _ = recorded
-    run = stepscope.load(folder / "run_000006" / "run_metadata.pb")
+    run = stepscope.load(folder)[5]
     held = run.alive_at_peak()
     assert ("weights", 512 * 1024 * 4) in set(zip(held.name, held.bytes, strict=True))
     assert run.peak_bytes() == int(held.bytes.sum())

@@ -197,7 +197,7 @@ def test_control_c_while_recording_ends_with_130(tmp_path):
     assert running.returncode == 130
     assert "KeyboardInterrupt" in said
     assert "error of Stepscope's own" not in said
-    assert (out / "run_000001" / "run_metadata.pb").exists()
+    assert list(out.glob("*.stepscope"))
 
 
 def test_every_encoding_of_a_files_name(tmp_path, capsys):

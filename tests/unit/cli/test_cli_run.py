@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from patience import patient
-from stepscope.metadata import load
+from stepscope.metadata import RunMetadata, iter_runs, load
 
 SUM = """\
 import tensorflow as tf
@@ -21,7 +21,9 @@ with tf.Session() as session:
 
 
 def saved(directory):
-    return sorted(path.parent.name for path in directory.glob("run_*/run_metadata.pb"))
+    """The runs in the one store that a recording writes."""
+    (store,) = directory.glob("runs-*")
+    return [run.name for run in iter_runs(store)]
 
 
 def test_a_script_is_run_recorded_and_reported(embedded, script, tmp_path):
@@ -30,7 +32,7 @@ def test_a_script_is_run_recorded_and_reported(embedded, script, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[4. 6.]\n"
     assert saved(tmp_path / "out") == ["run_000001"]
-    metadata = load(tmp_path / "out/run_000001/run_metadata.pb")
+    (metadata,) = load(tmp_path / "out")
     assert "total" in metadata.ops.name.tolist()
     assert metadata.status.code == "OK"
     trace = json.loads((tmp_path / "out/timeline.json").read_text())
@@ -41,7 +43,8 @@ def test_a_script_is_run_recorded_and_reported(embedded, script, tmp_path):
     assert f"engine: embedded (NumPy {numpy.__version__})" in done.stderr
     assert "1 run ·" in done.stderr
     assert "AddV2" in done.stderr
-    assert "out/run_000001/run_metadata.pb" in done.stderr
+    (store,) = (tmp_path / "out").glob("*.stepscope")
+    assert f"wrote  out/{store.name}  (stepscope info out lists its runs)" in done.stderr
     assert "out/timeline.json" in done.stderr
 
 
@@ -61,11 +64,15 @@ def test_the_directory_is_where_the_command_was_called(embedded, script, tmp_pat
 def test_an_earlier_recording_is_replaced_and_nothing_else(embedded, script, tmp_path):
     several = SUM + "    session.run(total)\n    session.run(total)\n"
     embedded("--out", "out", script(several))
-    (tmp_path / "out/run_000002/notes.txt").write_text("mine")
     assert saved(tmp_path / "out") == ["run_000001", "run_000002", "run_000003"]
+    # As earlier versions wrote them, and `--pb` does.
+    for number in (2, 3):
+        RunMetadata().save(tmp_path / f"out/run_00000{number}/run_metadata.pb")
+    (tmp_path / "out/run_000002/notes.txt").write_text("mine")
 
     embedded("--out", "out", script(SUM))
     assert saved(tmp_path / "out") == ["run_000001"]
+    assert len(load(tmp_path / "out")) == 1
     assert (tmp_path / "out/run_000002/notes.txt").read_text() == "mine"
     assert not (tmp_path / "out/run_000003").exists()
 
@@ -172,8 +179,7 @@ def test_runs_of_a_failing_script_are_written_the_failed_one_too(embedded, scrip
     assert places
     assert all("program.py" in place for place in places), "what started it is left out"
     assert saved(tmp_path / "out") == ["run_000001", "run_000002"]
-    assert load(tmp_path / "out/run_000001/run_metadata.pb").status.code == "OK"
-    assert load(tmp_path / "out/run_000002/run_metadata.pb").status.code == "INVALID_ARGUMENT"
+    assert [run.status.code for run in load(tmp_path / "out")] == ["OK", "INVALID_ARGUMENT"]
     assert "1 run failed" in done.stderr
     assert "run_000002  INVALID_ARGUMENT" in done.stderr
     assert (tmp_path / "out/timeline.json").exists()
@@ -219,7 +225,7 @@ def test_what_the_script_asked_for_it_gets(stepscope, script, tmp_path, trace):
         "run", "--engine", "embedded", "--trace", trace, "--out", "out", script(source)
     )
     assert done.stdout == "True\n", done.stderr
-    runs = [load(tmp_path / f"out/run_00000{i}/run_metadata.pb") for i in (1, 2)]
+    runs = load(tmp_path / "out")
     assert [len(run.ops) > 0 for run in runs] == [True, trace != "none"]
 
 
@@ -381,7 +387,7 @@ def test_help_loads_no_engine(tmp_path):
 
 def test_info(embedded, stepscope, script):
     embedded("--out", "out", script(FAILING))
-    fine = stepscope("info", "out/run_000001/run_metadata.pb")
+    fine = stepscope("info", "out", "--run", 0)
     assert fine.returncode == 0, fine.stderr
     lines = [line.split(maxsplit=1) for line in fine.stdout.splitlines()]
     facts = {line[0]: line[1].strip() for line in lines if len(line) == 2}
@@ -390,7 +396,7 @@ def test_info(embedded, stepscope, script):
     assert facts["device"].startswith("CPU:0")
     assert "of" in facts["ops"]
 
-    failed = stepscope("info", "out/run_000002/run_metadata.pb").stdout
+    failed = stepscope("info", "out", "--run", 1).stdout
     assert "INVALID_ARGUMENT" in failed
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import stepscope
 from patience import patient
-from stepscope.metadata import load
+from stepscope.metadata import iter_runs, load
 from stepscope.metadata.xplane import Space
 
 
@@ -251,13 +251,12 @@ class Ran:
     @property
     def names(self):
         """How often each kind of run was recorded."""
-        trace = json.loads((self.directory / "out/timeline.json").read_text())
-        runs = [e["name"] for e in trace["traceEvents"] if e.get("cat") == "run"]
-        return dict(Counter(name.partition(" ")[2] for name in runs))
+        runs = iter_runs(self.directory / "out")
+        return dict(Counter(run.name.partition(" ")[2] for run in runs))
 
     @property
     def runs(self):
-        return [load(path) for path in sorted(self.directory.glob("out/run_*/run_metadata.pb"))]
+        return load(self.directory / "out")
 
     def ops(self, number):
         """Op types and how often each was executed in a run."""
@@ -590,4 +589,4 @@ def test_steps_on_the_embedded_engine(stepscope, script, tmp_path):
     )
     assert (done.returncode, done.stdout) == (0, "21.0\n")
     assert "3 runs" in done.stderr
-    assert len(list(Path(tmp_path).glob("out/run_*"))) == 3
+    assert len(load(tmp_path / "out")) == 3

@@ -85,9 +85,24 @@ def test_a_store_with_one_run_is_a_list(tmp_path):
     assert [run.step_id for run in stepscope.load(store.path)] == [4]
 
 
-def test_stores_of_several_processes_and_older_recordings_in_one_directory(stored):
-    simple_run(77).save(stored.parent / "run_000001" / "run_metadata.pb")
+def test_other_files_in_the_directory_are_read_but_for_copies_of_its_runs(stored):
+    simple_run(0).save(stored.parent / "run_000001" / "run_metadata.pb")
+    simple_run(77).save(stored.parent / "mine.run_metadata.pb")
     assert sorted(steps(stored.parent)) == [*range(10), 77]
+
+
+def test_directories_of_older_recordings_are_read(tmp_path):
+    for number in (1, 2):
+        simple_run(number).save(tmp_path / f"run_00000{number}" / "run_metadata.pb")
+    assert steps(tmp_path) == [1, 2]
+
+
+def test_a_store_without_a_run_says_so(tmp_path):
+    with Store(tmp_path) as store:
+        with pytest.raises(UnreadableFileError, match="a store that holds no run, or none yet"):
+            stepscope.load(store.path)
+        with pytest.raises(UnreadableFileError, match="no run in this directory"):
+            stepscope.load(tmp_path)
 
 
 # -- without the right to write ----------------------------------------------------------------

@@ -5,6 +5,6 @@ adding the module and a line in `_load.READERS`. `wire` saves what can be saved 
 `json_events` reads the events of a trace as a stream.
 """
 
-from stepscope.metadata.readers._load import LoadedRun, iter_runs, load
+from stepscope.metadata.readers._load import LoadedRun, iter_runs, load, stored_graph
 
-__all__ = ["LoadedRun", "iter_runs", "load"]
+__all__ = ["LoadedRun", "iter_runs", "load", "stored_graph"]

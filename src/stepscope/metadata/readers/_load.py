@@ -23,9 +23,9 @@ from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["READERS", "LoadedRun", "Reader", "iter_runs", "load"]
+__all__ = ["READERS", "LoadedRun", "Reader", "iter_runs", "load", "stored_graph"]
 
 
 class Reader(Protocol):
@@ -56,6 +56,7 @@ READERS: tuple[Reader, ...] = (
 
 _STORES = f"*{store_file.SUFFIX}"
 _RECORDS = ("run_metadata.pb", _STORES, "*run_metadata*.pb", "*.tfevents.*", "*.xplane.pb")
+_COPIES = re.compile(r"run_\d{6,}")
 _TRACES = ("*.json", "*.json.gz")
 
 
@@ -77,7 +78,8 @@ def load(path: str | os.PathLike[str]) -> RunMetadata | list[RunMetadata]:
     gzip) and `*.xplane.pb`. A directory, a store and an event file give a list, in which `tag` and
     `global_step` of a run say where an event file held it; other files give the run, or a list
     where they hold several. In a directory Chrome traces are looked at only if there is
-    nothing else: they are pictures of runs that are recorded beside them.
+    nothing else: they are pictures of runs that are recorded beside them; nor are the files of
+    `stepscope run --pb` beside the store that they were made of.
 
     Of a damaged file what is readable is there, with the loss in `completeness`. A file that holds
     no run raises `UnreadableFileError` saying what it is instead.
@@ -101,6 +103,23 @@ def iter_runs(path: str | os.PathLike[str]) -> Iterator[LoadedRun]:
         yield from _runs_below(place)
         return
     yield from _runs_in(place, _name_of(place.name))
+
+
+def stored_graph(path: Path, name: str) -> bytes | None:
+    """The graph, a GraphDef's bytes, that the run of this name was a run of.
+
+    `path` and `name` are as `iter_runs` took and gave them; None where no store has such a graph.
+    """
+    number = re.search(r"(?:^|/)run_(\d+)(?: [^/]*)?$", name)
+    if number is None:
+        return None
+    before = name[: number.start()]
+    files = _files_below(path)[0] if path.is_dir() else [path]
+    for file in files:
+        prefix = _relative(path, file) if path.is_dir() else _name_of(file.name)
+        if prefix == before and store_file.is_store(file):
+            return store_file.user_graph(file, int(number[1]))
+    return None
 
 
 def _runs_in(path: Path, name: str) -> Iterator[LoadedRun]:
@@ -164,10 +183,12 @@ def _is_run_metadata(path: Path) -> bool:
 
 def _runs_below(directory: Path) -> Iterator[LoadedRun]:
     files, unseen = _files_below(directory)
+    stores = {file.parent for file in files if file.match(_STORES)}
     records = [
         file
         for file in files
-        if any(file.match(pattern) for pattern in _RECORDS) or _is_run_metadata(file)
+        if (any(file.match(pattern) for pattern in _RECORDS) or _is_run_metadata(file))
+        and not _is_copy(file, stores)
     ]
     found = False
     for file in records:
@@ -195,6 +216,12 @@ def _runs_below(directory: Path) -> Iterator[LoadedRun]:
         raise UnreadableFileError(
             f"{directory}: no run in this directory; looked for {wanted} at any depth"
         )
+
+
+def _is_copy(file: Path, stores: Collection[Path]) -> bool:
+    """Whether a file holds a run that is in a store as well: what `stepscope run --pb` writes."""
+    directory = file.parent
+    return directory.parent in stores and _COPIES.fullmatch(directory.name) is not None
 
 
 def _runs_of_one(directory: Path, file: Path) -> Iterator[LoadedRun]:

@@ -38,6 +38,7 @@ import orjson
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.outcome import Loss, Overhead
+from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored_run import Part, StoredRun, decoded_run, digest_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,16 @@ if TYPE_CHECKING:
 
     from stepscope.metadata.run_metadata import RunMetadata
 
-__all__ = ["APPLICATION_ID", "NAME", "SUFFIX", "VERSION", "checksum_of", "is_store", "stored_runs"]
+__all__ = [
+    "APPLICATION_ID",
+    "NAME",
+    "SUFFIX",
+    "VERSION",
+    "checksum_of",
+    "is_store",
+    "stored_runs",
+    "user_graph",
+]
 
 NAME = "a store of Stepscope's"
 SUFFIX: Final = ".stepscope"
@@ -64,17 +74,17 @@ _BESIDE: Final = ("-wal", "-journal")
 
 
 def is_store(path: Path) -> bool:
-    """Whether a file is a store: by its first bytes, or by its name if these are damaged."""
+    """Whether a file is a store: by its name, or else by its first bytes."""
     try:
-        if not path.is_file():
-            return False
+        if path.suffix == SUFFIX or not path.is_file():
+            # Not opened: to close a file lets go of all locks that this process has on it, also
+            # those of a store that is being written.
+            return path.is_file()
         with path.open("rb") as file:
             head = file.read(100)
     except OSError:
         return False
-    return path.suffix == SUFFIX or (
-        head.startswith(_SQLITE) and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
-    )
+    return head.startswith(_SQLITE) and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def checksum_of(parts: bytes, columns: bytes, content: bytes) -> int:
@@ -84,8 +94,12 @@ def checksum_of(parts: bytes, columns: bytes, content: bytes) -> int:
 
 def runs(path: Path) -> Iterator[tuple[str, RunMetadata]]:
     """The runs in the store in the order in which they ended, each with its name."""
+    empty = True
     for run in stored_runs(path):
+        empty = False
         yield run.name, decoded_run(run)
+    if empty:
+        raise NoRunError(f"{path}: a store that holds no run, or none yet")
 
 
 def stored_runs(path: Path) -> Iterator[StoredRun]:
@@ -101,6 +115,13 @@ def stored_runs(path: Path) -> Iterator[StoredRun]:
             last = found[-1].number
     except sqlite3.DatabaseError as error:
         yield from _around_damage(path, reader, last, error)
+
+
+def user_graph(path: Path, number: int) -> bytes | None:
+    """The graph, a GraphDef's bytes, that the run of a number was a run of; None without one."""
+    found = _Reader(path).after(number - 1, 1)
+    graphs = found[0].parts.get("graph") if found and found[0].number == number else None
+    return None if graphs is None else graphs[0].content
 
 
 def _around_damage(
