@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis import op_profile
 from stepscope.cli import outside, report, script_engines, terminal, wording
-from stepscope.cli.recorded_runs import METADATA_FILE, TIMELINE_FILE
+from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
 from stepscope.metadata import iter_runs
+from stepscope.metadata.readers.store_file import SUFFIX
 
 if TYPE_CHECKING:
     from stepscope.cli.outside import Ended, Notes
@@ -84,7 +85,7 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
             report.failures(runs),
             report.losses(runs, _missing(runs), console.width),
             report.notes(_remarks(runs, directory), console.width),
-            report.files(directory, runs, timeline, METADATA_FILE) if runs else None,
+            report.files(next(directory.glob(f"*{SUFFIX}")), timeline) if runs else None,
         ],
         console,
     )
