@@ -234,10 +234,14 @@ class TensorFlow(ScriptEngine):
         return self._recorder.cost.ns if self._recorder is not None else 0
 
     def losses(self) -> list[str]:
-        missed = self._recorder.missed if self._recorder is not None else 0
-        if not missed:
+        if self._recorder is None:
             return []
-        return [f"{wording.number(missed, 'run')}: the script was profiling or recording itself"]
+        missed = self._recorder.missed
+        found = self._recorder.losses()
+        if missed:
+            what = wording.number(missed, "run")
+            found.append(f"{what}: the script was profiling or recording itself")
+        return found
 
     def problems(self) -> list[str]:
         return self._recorder.problems if self._recorder is not None else []

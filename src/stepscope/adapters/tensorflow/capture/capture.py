@@ -45,6 +45,11 @@ _INSIDE_ANOTHER: Final = (
 _CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
 _TOO_MANY: Final = "the run had more of them than are kept"
 _TOO_MANY_SHAPES: Final = "the program had more different ones than are kept"
+_TRACED_ANEW: Final = Loss(
+    "eager ops, annotations, input pipelines", 0,
+    "TensorFlow traced the function anew inside this run, and the profiler was not on; runs of it "
+    "from now on are whole",
+)  # fmt: skip
 _PROFILER_TAKEN: Final = "the profiler is in use by the program itself"
 _STILL_READ: Final = (
     "the profiler was still being read for an earlier run, and this one, which has a deadline, did "
@@ -357,8 +362,13 @@ class Capture:
     def unseen(self) -> list[Loss]:
         """What the profiler would have shown of a run that has a log alone."""
         logged = self._logged
-        found = list(logged.graphs.losses) if logged is not None and self.batch is None else []
-        return [*found, *(self.log.losses() if self.log is not None else ())]
+        if logged is None or self.batch is not None:
+            return []
+        before = self.functions_before
+        traced = before is not None and any(
+            call.function not in before for call in self.first_calls
+        )
+        return [*logged.graphs.losses, *([_TRACED_ANEW] if traced else ())]
 
     def cut_off(self, nodes: Nodes = NO_NODES) -> list[Loss]:
         """What is lost of a run that went well as the profiler was stopped right behind it."""

@@ -19,7 +19,10 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user
@@ -41,7 +44,7 @@ _DEEPEST: Final = 20
 _MADE_BY_NO_LINE: Final = frozenset({FIRST_NODE, "_SINK"})
 _known: weakref.WeakKeyDictionary[Any, tuple[int, dict[str, str]]] = weakref.WeakKeyDictionary()
 """By graph, the lines of its ops when it had that version."""
-_executed: weakref.WeakKeyDictionary[Any, dict[Any, dict[str, str]]] = weakref.WeakKeyDictionary()
+_executed: weakref.WeakKeyDictionary[Any, dict[Any, ExecutedLines]] = weakref.WeakKeyDictionary()
 """By the graphs that executors execute, the lines of their nodes, by what was written, and when."""
 
 
@@ -53,9 +56,18 @@ class Executed(Protocol):
         """Of all their nodes."""
 
 
+class ExecutedLines(NamedTuple):
+    """The lines of the nodes of graphs, as written and as executed."""
+
+    lines: dict[str, str]
+    """`file:line` by name."""
+    missing: NDArray[np.bool_]
+    """Per node as executed, whether it has none, though a line made it."""
+
+
 def lines_of(
     written: Sequence[Any], executed: Executed, interface: Callable[[], Mapping[str, str]]
-) -> dict[str, str]:
+) -> ExecutedLines:
     """The lines of the nodes of graphs, as written and as executed; worked out once for both.
 
     `interface` is as for `executed_lines`.
@@ -67,7 +79,9 @@ def lines_of(
         for graph in written:
             found |= written_lines(graph)
         names = executed.facts.names.values.tolist()
-        known[key] = found | executed_lines(found, names, interface() if written else {})
+        found |= executed_lines(found, names, interface() if written else {})
+        missing = [name not in found and name not in _MADE_BY_NO_LINE for name in names]
+        known[key] = ExecutedLines(found, np.array(missing, dtype=bool))
     return known[key]
 
 

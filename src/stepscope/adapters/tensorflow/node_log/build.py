@@ -109,8 +109,11 @@ def make_ready(timeout_s: float = 300) -> Prepared:
             return Prepared("; ".join(filter(None, (str(error), unfit))))
 
 
-def use_if_built() -> None:
+def use_if_built(*, untraced: bool = False) -> None:
     """The same where this machine has it already, unless that is switched off. Compiles nothing.
+
+    Functions that are called outside of traced runs stay with TensorFlow's executor, for which they
+    may be instantiated already, unless `untraced` says otherwise.
 
     Never raises. Where there is something in its place that may not be loaded, or that cannot be,
     the profiler is as good as it was, and one warning says so.
@@ -125,13 +128,13 @@ def use_if_built() -> None:
             return
         try:
             name = _name()
-            used, odd = _use_shipped(name, untraced=False)
+            used, odd = _use_shipped(name, untraced=untraced)
             if used:
                 return
             found = LibraryCache(library_cache.folder()).find(name)
             odd = found.odd or odd
             if found.path is not None:
-                _use(found.path, untraced=False)
+                _use(found.path, untraced=untraced)
                 odd = ""
         except library_cache.OddCacheError:
             pass  # without a home nothing can have been prepared

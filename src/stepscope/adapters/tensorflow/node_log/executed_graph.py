@@ -164,6 +164,21 @@ class ExecutedGraphs:
             found.append(Loss("input pipelines", 0, _PIPELINES_UNSEEN))
         return tuple(found)
 
+    @functools.cached_property
+    def edges(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """The inputs of all nodes: producer, which of its outputs, consumer, as rows of `facts`."""
+        found: list[tuple[int, int, int]] = []
+        first = 0
+        for graph in self.graphs:
+            names = graph.facts.names.values.tolist()
+            place = {name: first + i for i, name in enumerate(names)}
+            for name in names:
+                inputs = graph.info[name].inputs
+                found += [(place[source], slot, place[name]) for source, slot in inputs]
+            first += len(names)
+        table = np.array(found, dtype=np.int32).reshape(-1, 3)
+        return table[:, 0], table[:, 1], table[:, 2]
+
     def nodes(self, graph: NDArray[np.uint32], node: NDArray[np.uint32]) -> NDArray[np.int32]:
         """Per execution the row of its node in `facts`, from its graph's number and its own."""
         if len(self.graphs) == 1:
@@ -175,17 +190,24 @@ class ExecutedGraphs:
         return (firsts[place] + node).astype(np.int32)
 
 
+_messages: weakref.WeakKeyDictionary[ExecutedGraphs, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
 def function_graphs(executed: ExecutedGraphs, written: Sequence[Any]) -> Any:
-    """TensorFlow's message of a function's graphs: as it was written, where it is known, and as it
-    is executed.
+    """TensorFlow's message of a function's graphs: as it was written, where that is known, and as
+    it is executed. Made once; not to be written to.
     """
-    message = versions.tensorflow().compat.v1.RunMetadata.FunctionGraphs()
-    for graph in executed.graphs:
-        message.partition_graphs.append(graph.graph_def)
-        message.post_optimization_graph.node.extend(graph.graph_def.node)
-    for graph in written:
-        message.pre_optimization_graph.MergeFrom(graph.as_graph_def())
-    return message
+    known = _messages.setdefault(executed, {})
+    key = tuple((weakref.ref(graph), graph.version) for graph in written)
+    if key not in known:
+        message = versions.tensorflow().compat.v1.RunMetadata.FunctionGraphs()
+        for graph in executed.graphs:
+            message.partition_graphs.append(graph.graph_def)
+            message.post_optimization_graph.node.extend(graph.graph_def.node)
+        for graph in written:
+            message.pre_optimization_graph.MergeFrom(graph.as_graph_def())
+        known[key] = message
+    return known[key]
 
 
 class KnownGraphs:

@@ -8,19 +8,12 @@ known where it was traced before the call. Should TensorFlow trace it anew insid
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.graphs import runs_other_graphs
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.log import NodeLog
-from stepscope.metadata import Loss
-
-_TRACED_ANEW: Final = Loss(
-    "eager ops, annotations, input pipelines", 0,
-    "TensorFlow traced the function anew inside this run, and the profiler was not on; runs of it "
-    "from now on are whole",
-)  # fmt: skip
 
 
 class FunctionLog(NodeLog):
@@ -28,22 +21,23 @@ class FunctionLog(NodeLog):
 
     def __init__(self, function: Any, *, outputs: bool) -> None:
         super().__init__(outputs=outputs)
-        self._function = function
-        graphs = _graphs_of(function)
-        self._traces = len(graphs)
-        self.sees_all = not any(map(runs_other_graphs, graphs))
+        self.sees_all = not any(map(runs_other_graphs, _graphs_of(function)))
         """Whether the profiler would see nothing of the call that this does not."""
 
-    def losses(self) -> list[Loss]:
-        return [_TRACED_ANEW] if len(_graphs_of(self._function)) != self._traces else []
+
+def sees_calls_of(function: Any) -> bool:
+    """Whether a call of this function on this thread is executed by our executor."""
+    kind = build.executor_type()
+    return bool(kind) and (
+        versions.executes_functions_here_by(kind) and not versions.is_compiled(function)
+    )
 
 
 def log_of_call(function: Any, *, outputs: bool) -> FunctionLog | None:
     """A log for a call of this function that is the whole run; None where it would not see it."""
-    kind = build.executor_type()
-    if not kind or not versions.executes_functions_here_by(kind) or versions.is_compiled(function):
+    if not sees_calls_of(function) or not is_traced(function):
         return None
-    return FunctionLog(function, outputs=outputs) if is_traced(function) else None
+    return FunctionLog(function, outputs=outputs)
 
 
 def is_traced(function: Any) -> bool:

@@ -31,7 +31,7 @@ from stepscope.adapters.tensorflow.node_log.executed_graph import (
     known_graphs,
     text_of,
 )
-from stepscope.metadata import Loss, OpColumns, TensorColumns
+from stepscope.metadata import OpColumns, TensorColumns
 from stepscope.metadata.strings import StringColumn
 
 _STARTED, _ENDED, _DONE, _FAILED = 1, 2, 3, 4
@@ -69,10 +69,6 @@ class NodeLog:
         """Give its memory to the next log. Whoever reads it must have done so."""
         self._handle = None
         self._release()
-
-    def losses(self) -> list[Loss]:
-        """What it may lack, once the run is over."""
-        return []
 
     def read(self) -> LoggedNodes | None:
         """What is there by now. None before it is entered."""
@@ -140,15 +136,30 @@ class LoggedNodes:
 
     def ended_mask(self, *, failed: bool = False) -> NDArray[np.bool_]:
         """Of the table's rows, those that came to an end; with `failed`, to a good one."""
-        states = [_DONE] if failed else [_DONE, _FAILED]
-        return np.isin(self.table["state"], states)
+        return self._done if failed else self._over
+
+    @functools.cached_property
+    def _done(self) -> NDArray[np.bool_]:
+        return np.asarray(self.table["state"] == _DONE, dtype=np.bool_)
+
+    @functools.cached_property
+    def _over(self) -> NDArray[np.bool_]:
+        return np.asarray(self._done | (self.table["state"] == _FAILED), dtype=np.bool_)
+
+    def times_executed(self, *, failed: bool = False) -> NDArray[np.int64]:
+        """Per node of the graphs, how often it came to an end."""
+        node = self.node[self.ended_mask(failed=failed)]
+        return np.bincount(node, minlength=len(self.graphs.facts)).astype(np.int64)
 
     def executed(self, *, failed: bool = False) -> list[tuple[str, str, int]]:
         """Name, op type and number of executions of each node that came to an end."""
-        nodes, counts = np.unique(self.node[self.ended_mask(failed=failed)], return_counts=True)
+        times = self.times_executed(failed=failed)
+        nodes = np.flatnonzero(times)
         facts = self.graphs.facts
         names, ops = facts.names.values, facts.ops.values
-        return list(zip(names[nodes].tolist(), ops[nodes].tolist(), counts.tolist(), strict=True))
+        return list(
+            zip(names[nodes].tolist(), ops[nodes].tolist(), times[nodes].tolist(), strict=True)
+        )
 
     def columns(
         self, step_id: int, thread_names: Mapping[int, str], *, failed: bool, outputs: bool

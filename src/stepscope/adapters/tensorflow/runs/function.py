@@ -40,7 +40,7 @@ from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.executed_graph import function_graphs
 from stepscope.adapters.tensorflow.node_log.function_log import is_traced, log_of_call
-from stepscope.adapters.tensorflow.node_log.log import accelerated
+from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import cancelling, interrupts
 from stepscope.adapters.tensorflow.runs.deadline import Deadline
 from stepscope.adapters.tensorflow.runs.interrupts import Interrupt
@@ -243,6 +243,15 @@ class Observed:
             every_event = not log.sees_all or allocator_tells() or accelerated()
             self.capture.use(log, every_event=every_event)
 
+    def log_alone(self) -> None:
+        """Have our executor log the run, and nothing else: what it does not see is declared.
+
+        To be called before it is entered, where our executor executes what the run executes.
+        """
+        level = self.capture.level
+        self._by_our_executor = True
+        self.capture.use(NodeLog(outputs=level >= 3) if level else None, every_event=False)
+
     def __enter__(self) -> None:
         options = self._options
         stack = self._stack
@@ -369,6 +378,9 @@ class Observed:
         """What XLA made of functions as a whole."""
         if not self._options.trace_level:
             return []
+        logged = self.capture.logged_alone()
+        if logged is not None and COMPILED not in logged.graphs.facts.ops.table:
+            return []
         names = [name for name, op, _ in self.capture.executed() if op == COMPILED]
         if not names:
             return []
@@ -383,7 +395,7 @@ class Observed:
         written = self._written_graphs()
         logged = self.capture.logged_alone()
         if logged is not None:
-            return lines_of(written, logged.graphs, self._interface)
+            return lines_of(written, logged.graphs, self._interface).lines
         found = self.eager_sources.sources()
         for graph in written:
             found |= written_lines(graph)
@@ -399,6 +411,11 @@ class Observed:
         """Ops whose lines are not known: of functions always, eager ones where lines are noted."""
         if not self._options.trace_level:
             return []
+        logged = self.capture.logged_alone()
+        if logged is not None:
+            known = lines_of(self._written_graphs(), logged.graphs, self._interface)
+            count = int(logged.times_executed(failed=self.capture.failed)[known.missing].sum())
+            return [Loss("source lines", count, NO_LINES)] if count else []
         full = self._options.trace_level >= opts.RunOptions.FULL_TRACE
         others = set(self.eager_sources.several())
         if not full:

@@ -25,6 +25,22 @@ from stepscope.metadata import RunMetadata, as_run_metadata_target
 v1 = tensorflow.compat.v1
 
 
+def logging_config(target: str | bytes, config: Any) -> Any:
+    """The configuration of a session whose executors are ours; None where they cannot be.
+
+    They cannot without a library, on a cluster, and where the program chose others.
+    """
+    kind = build.executor_type()
+    if not kind or is_cluster(target or ""):
+        return None
+    made = v1.ConfigProto()
+    made.CopyFrom(config if config is not None else versions.default_config())
+    if made.experimental.executor_type not in ("", "DEFAULT"):
+        return None
+    made.experimental.executor_type = kind
+    return made
+
+
 class Session(v1.Session):  # type: ignore[misc, name-defined]
     """A `tf.compat.v1.Session` whose `run` takes our options and metadata, or TensorFlow's own.
 
@@ -38,17 +54,12 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         self._kind_of_run: type[SessionRun] = ClusterRun if is_cluster(target) else SessionRun
         if is_cluster(target):
             check_config(config)
-        logs_nodes = False
         build.use_if_built()
-        if build.executor_type() and not is_cluster(target):
-            given, config = config, v1.ConfigProto()
-            config.CopyFrom(given if given is not None else versions.default_config())
-            logs_nodes = config.experimental.executor_type in ("", "DEFAULT")
-            if logs_nodes:
-                config.experimental.executor_type = build.executor_type()
+        logged = logging_config(target, config)
+        config = logged if logged is not None else config
         super().__init__(target, graph=graph, config=config)
         self._stepscope = shared_by_runs_of(self, config)
-        self._stepscope.logs_nodes = logs_nodes
+        self._stepscope.logs_nodes = logged is not None
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None

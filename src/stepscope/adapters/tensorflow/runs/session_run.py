@@ -436,7 +436,7 @@ class SessionRun:
             return known()
         logged = self.capture.logged_alone()
         if logged is not None:
-            return lines_of([self.graph], logged.graphs, dict)
+            return lines_of([self.graph], logged.graphs, dict).lines
         found = written_lines(self.graph)
         return found | executed_lines(found, {name for name, _, _ in self.capture.executed()}, {})
 

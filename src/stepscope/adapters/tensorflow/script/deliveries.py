@@ -65,14 +65,18 @@ class Deliveries:
         recording: Recording = observed.recording()
         self._cost.add(observed.capture.slowed_ns())
         status = ended[0] if ended else Status()
-        losses = _losses(recording)
-        if not status.ok:
-            reason = f"the run ended with {status.code}"
-            losses = (*losses, Loss("op executions", 0, reason))
+        observed.capture.failed = not status.ok
+
+        def completeness() -> Completeness:
+            losses = _losses(recording)
+            if not status.ok:
+                reason = f"the run ended with {status.code}"
+                losses = (*losses, Loss("op executions", 0, reason))
+            return Completeness(losses)
+
         self._hand_over(
-            replace(recording, status=status, completeness=Completeness(losses)), name,
-            observed.graph,
-        )  # fmt: skip
+            replace(recording, status=status, completeness=completeness), name, observed.graph
+        )
 
     def native(self, options: Any, run_metadata: Any, status: Status, graph: Any) -> bool:
         """A run that the script had TensorFlow trace, from its metadata; False if it took none."""

@@ -178,6 +178,8 @@ def _patch(recorder: ScriptRecorder) -> None:
 
 def _patch_sessions(recorder: ScriptRecorder) -> None:
     # Not before there is TensorFlow.
+    from stepscope.adapters.tensorflow.runs.session import logging_config
+    from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
     from stepscope.adapters.tensorflow.script.reports import naming_ours
 
     v1 = versions.tensorflow().compat.v1
@@ -196,13 +198,25 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
         return recorder.session_run(self, native, fetches, feed_dict, options, run_metadata)
 
     base.run = run
+    native_init = base.__init__
+
+    @functools.wraps(native_init)
+    def init(self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        logged = logging_config(target, config) if recorder.logs_nodes else None
+        native_init(self, target, graph, logged if logged is not None else config)
+        if logged is not None:
+            shared_by_runs_of(self, logged).logs_nodes = True
+
+    base.__init__ = init
     native_callable = base._Callable.__call__
 
     @functools.wraps(native_callable)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if here.depth or not recorder.active:
             return native_callable(self, *args, **kwargs)
-        return recorder.session_callable(lambda: native_callable(self, *args, **kwargs))
+        return recorder.session_callable(
+            self._session, lambda: native_callable(self, *args, **kwargs)
+        )
 
     base._Callable.__call__ = call
     native_make = base.make_callable
@@ -217,7 +231,7 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
         def called(*args: Any, **kwargs: Any) -> Any:
             if here.depth or not recorder.active:
                 return made(*args, **kwargs)
-            return recorder.session_callable(lambda: made(*args, **kwargs))
+            return recorder.session_callable(self, lambda: made(*args, **kwargs))
 
         return called
 

@@ -9,6 +9,12 @@ code".
 Which are recorded. Runs are numbered from 0 in the order in which they begin, and the schedule is
 asked about the number. Eager code between runs goes with the run before it.
 
+How. Our executor logs the runs of functions and sessions, where there is a library of it for this
+TensorFlow (`node_log`), and each is handed over as it ends. Elsewhere the profiler is open for many
+of them at once (`windows`). Eager code has the profiler alone: tapes always, code before the first
+run, and code between logged runs as long as that costs less than `_BUDGET` of the script's time;
+how much of it was left out is said at the end (`losses`).
+
 Guarantees.
 - A run that is not recorded costs a few look-ups (some 3 us); when the schedule has no more runs,
   one.
@@ -34,6 +40,9 @@ from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture import capture as capture_module
 from stepscope.adapters.tensorflow.capture.graphs import TAG, functions
 from stepscope.adapters.tensorflow.failures import status_of
+from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.function_log import sees_calls_of
+from stepscope.adapters.tensorflow.node_log.log import accelerated
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Deliveries
@@ -44,6 +53,8 @@ from stepscope.metadata import Recording, Status
 from stepscope.scheduling import Action, Schedule
 
 TAPE: Final = "gradient tape"
+_BUDGET: Final = 0.02
+"""The share of the script's time that the profiler may cost between runs that are logged."""
 Prepared = tuple[Any, Callable[[], Any]]
 """What observes a run, and the call to make inside it."""
 
@@ -83,6 +94,13 @@ class ScriptRecorder:
         self.cost = ScriptCost()
         """What the script waited for because it is recorded."""
         self._deliveries = Deliveries(add, self._asked, self.cost)
+        self.logs_nodes = False
+        """Whether functions and sessions are executed by our executor."""
+        self._loaded_at = 0
+        self._profiling_ns = 0
+        """What the profiler cost so far between runs that are logged."""
+        self._logged_runs = 0
+        self._gaps_left_out = 0
         self._plain_ns: dict[str, int] = {}
         """By name, how long a run took that was last made without recording it."""
         self._last_wanted = self._wants(0)
@@ -121,6 +139,8 @@ class ScriptRecorder:
         def prepare() -> Prepared:
             observed = Observed(FUNCTION, self._options, self._asked, graph())
             observed.function = function
+            if self._logs() and sees_calls_of(function):
+                observed.log_alone()
             return observed, call
 
         return self._run(name, prepare, call)
@@ -168,11 +188,19 @@ class ScriptRecorder:
 
         return self._run(lambda: "Session.run", prepare, call)
 
-    def session_callable(self, call: Callable[[], Any]) -> Any:
+    def session_callable(self, session: Any, call: Callable[[], Any]) -> Any:
         """An outermost call of what `Session.make_callable` gave."""
 
         def prepare() -> Prepared:
-            return Observed(SESSION, self._options, self._asked, None), call
+            # Not before there is TensorFlow.
+            from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
+
+            logged = self._logs() and shared_by_runs_of(session).logs_nodes
+            graph = session.graph if logged else None
+            observed = Observed(SESSION, self._options, self._asked, graph)
+            if logged:
+                observed.log_alone()
+            return observed, call
 
         return self._run(lambda: "Session callable", prepare, call)
 
@@ -205,15 +233,19 @@ class ScriptRecorder:
         try:
             observed, recorded_call = prepare()
             traced = self._options.trace_level > 0 and not observed.told_at_once
-            capture = WindowCapture(self._options.trace_level if traced else 0, self.windows)
-            observed.capture = capture
             status: list[Status] = []
-            capture.on_ended = lambda: self._deliveries.run(name, observed, *status)
+            if observed.capture.logs_alone:
+                capture, deliver_now = observed.capture, True
+                self._logged_runs += 1
+            else:
+                capture = WindowCapture(self._options.trace_level if traced else 0, self.windows)
+                observed.capture, deliver_now = capture, not traced
+                capture.on_ended = lambda: self._deliveries.run(name, observed, *status)
             observed.__enter__()
         except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
             self.windows.note_problem(error)
             return call()
-        if traced and capture.batch is None:
+        if traced and not deliver_now and capture.batch is None:
             self.missed += 1
         try:
             with self.cost.theirs():
@@ -226,8 +258,9 @@ class ScriptRecorder:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
             capture.left = capture_module.clock()
-            if not traced:
-                capture.on_ended()
+            if deliver_now:
+                self.windows.hand_over(lambda: self._deliveries.run(name, observed, *status))
+                capture.over()
 
     def _unrecorded(self, name: Callable[[], str], call: Callable[[], Any]) -> Any:
         """A run that is not recorded.
@@ -311,6 +344,8 @@ class ScriptRecorder:
         """
         if self._options.trace_level < opts.RunOptions.FULL_TRACE or not self._wants(self.runs):
             return None
+        if self.logs_nodes:
+            return None  # their graphs are known as it is
         if not versions.tensorflow().executing_eagerly():
             return None
         stack = ExitStack()
@@ -351,8 +386,16 @@ class ScriptRecorder:
 
     def loaded(self) -> None:
         """TensorFlow is imported, and nothing is allocated yet."""
+        self._loaded_at = capture_module.clock()
         if self._memory:
             self.windows.keep_open()
+        elif self._options.trace_level:
+            build.use_if_built(untraced=True)
+            self.logs_nodes = build.executor_type() != ""
+
+    def _logs(self) -> bool:
+        """Whether a log is all that is needed: accelerators are seen by the profiler alone."""
+        return self.logs_nodes and self._options.trace_level > 0 and not accelerated()
 
     def initialized(self) -> None:
         """TensorFlow's eager context is there: eager ops come from now on."""
@@ -389,11 +432,30 @@ class ScriptRecorder:
             return
         if not versions.tensorflow().executing_eagerly():
             return
+        if name != TAPE and self._logged_runs and not self._may_profile():
+            self._gaps_left_out += 1
+            return
+        began = capture_module.clock()
         observed = Observed(EAGER, self._options, self._asked, None)
         observed.capture = WindowCapture(self._options.trace_level, self.windows)
         observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
         self._segment = _Segment(name, observed)
         observed.__enter__()
+        self._profiling_ns += capture_module.clock() - began
+
+    def _may_profile(self) -> bool:
+        """Whether the profiler was cheap enough so far to be used between runs that are logged."""
+        elapsed = capture_module.clock() - self._loaded_at
+        return self._profiling_ns < _BUDGET * elapsed
+
+    def losses(self) -> list[str]:
+        """What was left out of the recording and belongs to no run."""
+        if not self._gaps_left_out:
+            return []
+        return [
+            f"eager code between runs, {self._gaps_left_out:,} times: only TensorFlow's profiler "
+            "sees it, which would have slowed the script down (STEPSCOPE_EXECUTOR=off records it)"
+        ]
 
     def _end_segment(self, error: BaseException | None = None) -> None:
         segment, self._segment = self._segment, None
@@ -407,7 +469,11 @@ class ScriptRecorder:
             capture.on_ended = lambda: self._deliveries.run(TAPE, observed, status)
         else:
             capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
+        began = capture_module.clock()
         observed.__exit__(None, None, None)
+        if self._logged_runs:
+            self.windows.read_if_due(idle_only=True)  # the profiler is not for what comes next
+        self._profiling_ns += capture_module.clock() - began
 
     def failed(self, error: BaseException) -> None:
         """The script ended with an error: if it was in eager code, that code ended so."""

@@ -39,12 +39,15 @@ class SessionCall:
         self._options = options
         self._run_metadata = run_metadata
         self._full = asked.trace_level >= opts.RunOptions.FULL_TRACE
+        shared = shared_by_runs_of(session)
         # Hooks are keys of the fetches of a monitored session, and cannot be put in order.
         self.told_at_once = is_cluster(session.sess_str)
         self._run = (ClusterRun if self.told_at_once else SessionRun)(
-            session.graph, self._native, shared_by_runs_of(session), list(leaves(fetches)),
-            feed_dict, asked,
+            session.graph, self._native, shared, list(leaves(fetches)), feed_dict, asked,
         )  # fmt: skip
+        if self._run.capture.log is not None:
+            # What Python in it does would need the profiler: that is declared.
+            self._run.capture.use(self._run.capture.log, every_event=False)
 
     @property
     def memory(self) -> Any:

@@ -136,10 +136,15 @@ class Windows(SharedProfiler):
                     self.note_problem(error)
                 window.share_ns = (clock() - began) // len(pending)
             for deliver in pending:
-                try:
-                    deliver()
-                except Exception as error:  # noqa: BLE001 - the script goes on
-                    self.note_problem(error)
+                self.hand_over(deliver)
+
+    def hand_over(self, deliver: Deliver) -> None:
+        """Hand over a run that ended, which needs no window to be read."""
+        with self._deliveries:
+            try:
+                deliver()
+            except Exception as error:  # noqa: BLE001 - the script goes on
+                self.note_problem(error)
 
     def _start(self) -> Batch | None:
         with quiet():
