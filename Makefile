@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-hard test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak docs clean
+.PHONY: help demo browser pictures test test-hard test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak wheel docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -140,10 +140,13 @@ soak: $(DEV)   ## many threads for ten minutes on each engine: hangs, wrong valu
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python tests/soak/soak.py --engine tensorflow --minutes $(MINUTES)
 
+wheel: $(DEV)   ## for this platform, with the executor compiled for each TensorFlow from 2.15 on (an hour; then a minute)
+	$(BIN)/python tools/make_wheel.py $(WHEEL)
+
 docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_ops_page.py
 
 clean:   ## remove what the other targets made
-	rm -rf $(VENV) $(OLD) .venv-py3.* demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLD) .venv-py3.* demo-out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
