@@ -32,6 +32,7 @@ __all__ = [
     "Scanned",
     "Wire",
     "WireDamageError",
+    "entries_by_number",
     "entries_of",
     "fields_of",
 ]
@@ -322,42 +323,72 @@ def fields_of(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def entries_of(data: bytes, begin: int, end: int, number: int) -> tuple[Ints, Ints, list[Any]]:
-    """Begin and end of the entries of a repeated field, and all other fields as in `fields_of`.
+    """Begin and end of the entries of a repeated field, and all other fields as in `fields_of`."""
+    found, others = entries_by_number(data, begin, end, (number,))
+    return *found[number], others
 
-    For the one field of a message that may have a million entries: one short step for each.
-    `data` goes on for at least two bytes behind `end`.
+
+def entries_by_number(
+    data: bytes, begin: int, end: int, numbers: Sequence[int]
+) -> tuple[dict[int, tuple[Ints, Ints]], list[Any]]:
+    """Begins and ends of the entries of repeated fields, and all other fields as in `fields_of`.
+
+    For the fields of a message that may have a million entries: one short step for each. Their
+    numbers are below 16. `data` goes on for at least two bytes behind `end`.
     """
-    tag = number << 3 | _LENGTH
     # Plain numbers: a list of them takes five times as much.
-    begins, ends = array("q"), array("q")
+    tags = {number: array("q") for number in numbers}
+    unusual: list[tuple[int, int, int]] = []
     others: list[Any] = []
+    by_tag = {number << 3 | _LENGTH: places.append for number, places in tags.items()}
     at = begin
     while at < end:
-        if data[at] == tag:
-            start = at + 2
-            length = data[at + 1]
-            if length >= 0x80:
-                # Lengths of two bytes are the common case and worth a path of their own.
-                second = data[at + 2]
-                if second < 0x80:
-                    length += (second << 7) - 0x80
-                    start += 1
+        tag = data[at]
+        note = by_tag.get(tag)
+        if note is not None:
+            while data[at] == tag and at < end:
+                last = at
+                note(at)
+                length = data[at + 1]
+                if length < 0x80:
+                    at += length + 2
+                elif data[at + 2] < 0x80:
+                    # Lengths of two bytes are the common case and worth a path of their own.
+                    at += length + (data[at + 2] << 7) - 0x7D
                 else:
                     length, start = _varint(data, at + 1, end)
-            at = start + length
-            if at > end:
-                # At once: a length of 64 bits is no place that a column can hold.
-                raise WireDamageError(start)
-            begins.append(start)
-            ends.append(at)
+                    at = start + length
+                if at > end:
+                    raise WireDamageError(last)
             continue
         other = next(fields_of(data, at, end), None)
         if other is None:
             break
         at = other[4]
-        if other[0] == number and other[1] == _LENGTH:
-            begins.append(other[3])
-            ends.append(at)
+        if other[0] in tags and other[1] == _LENGTH:
+            unusual.append((other[0], other[3], at))
         else:
             others.append(other)
-    return np.array(begins, np.int64), np.array(ends, np.int64), others
+    found = {number: _contents(data, np.array(places)) for number, places in tags.items()}
+    for number, start, stop in unusual:
+        begins, ends = found[number]
+        place = int(np.searchsorted(begins, start))
+        found[number] = np.insert(begins, place, start), np.insert(ends, place, stop)
+    return found, others
+
+
+def _contents(data: bytes, tags: Ints) -> tuple[Ints, Ints]:
+    """Where the contents of entries begin and end, from where their tags of one byte are."""
+    everything = np.frombuffer(data, np.uint8)
+    begins = tags + 2
+    byte = everything[tags + 1].astype(np.int64)
+    lengths = byte & 0x7F
+    longer = np.flatnonzero(byte >= 0x80)
+    shift = 7
+    while len(longer):
+        byte = everything[begins[longer]].astype(np.int64)
+        lengths[longer] |= (byte & 0x7F) << shift
+        begins[longer] += 1
+        longer = longer[byte >= 0x80]
+        shift += 7
+    return begins, begins + lengths

@@ -500,7 +500,7 @@ def test_a_script_that_profiles_itself(ran):
     assert run.table["MatMul"] == (3, "CPU:0")
     (profile,) = run.directory.glob("their_profile/**/*.xplane.pb")
     host = Space(profile.read_bytes()).plane("/host:CPU")
-    events = Counter(host.names[e.metadata_id] for line in host.lines for e in line.events)
+    events = Counter(host.names[n] for line in host.lines for n in line.metadata_id.tolist())
     assert events["product:MatMul"] == 4
     assert events["EagerLocalExecute: AddV2"] == 1
     assert not [name for name in events if name.startswith("stepscope")]

@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 from stepscope import _messages as pb
-from stepscope.metadata import xplane
+from stepscope.metadata.xplane import messages
 
 NESTED = """
     import gc
@@ -34,8 +34,8 @@ def test_every_class_is_kept_nested_ones_too():
     for module, names in (
         (pb, {"stepscope.OutOfMemory", "stepscope.MemoryRequest", "stepscope.Growth",
               "stepscope.RunMetadata.FunctionGraphs", "stepscope.ConfigProto.Experimental"}),
-        (xplane, {"stepscope.profiler.XPlane", "stepscope.profiler.XStat",
-                  "stepscope.profiler.XPlane.EventMetadataEntry"}),
+        (messages, {"stepscope.profiler.XPlane", "stepscope.profiler.XStat",
+                    "stepscope.profiler.XPlane.EventMetadataEntry"}),
     ):  # fmt: skip
         assert names <= set(module._CLASSES)
         assert all(kept is kept.DESCRIPTOR._concrete_class for kept in module._CLASSES.values())

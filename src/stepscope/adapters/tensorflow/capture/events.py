@@ -1,73 +1,79 @@
-"""From the profiler's events to what each run executed.
+"""A profile that was taken of runs of ours: what each of them executed.
 
-The structure, on the line of each thread: an executor works off a step inside spans
-`ExecutorState::Process` (stat `id`); in them there is a span `node:Op` per kernel, and after every
-node, also those without a kernel of their own, a mark `ExecutorPropagateOutputs` that names it. The
-thread that asked for the step has `SessionRun` or `FunctionRun` with the same id. Eager ops are
-spans on the thread that called them, which is an executor's where a Python function inside a node
-calls them. Our own marks (`MARK` + number) say what belongs to which run.
+What was executed is read by `stepscope.metadata.xplane`, as it is of a file. Here it is told apart
+by the marks that runs leave on their own threads (`MARK` and a number).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
-import numpy as np
-
-from stepscope.adapters.tensorflow.capture.devices import lanes
-from stepscope.adapters.tensorflow.capture.steps import NO_NODES, Marked, Row, Step, Steps
-from stepscope.adapters.tensorflow.capture.thread_events import (
+from stepscope.metadata.xplane import (
+    ANNOTATION,
+    CLOCK,
+    CLOCK_STAT,
+    FOLDING_STEP,
     MARK,
+    NO_NODES,
     PYTHON_OP,
     SPAN,
-    Meanings,
-    ThreadLine,
-    spoken,
-    unspoken,
+    Row,
+    Space,
+    Step,
+    Trace,
 )
-from stepscope.metadata.xplane import Plane, Space
+from stepscope.metadata.xplane.thread_walk import Call
 
 __all__ = [
-    "CLOCK", "CLOCK_STAT", "MARK", "NO_NODES", "PYTHON_OP", "SPAN", "Marked", "Profile", "Row",
-    "Step", "base_from_clock", "spoken", "unspoken",
+    "ANNOTATION", "CLOCK", "CLOCK_STAT", "MARK", "NO_NODES", "PYTHON_OP", "SPAN", "Marked",
+    "Profile", "Row", "Step",
 ]  # fmt: skip
 
-CLOCK: Final = "stepscope:clock"
-CLOCK_STAT: Final = "epoch_ns"
-"""Our first event of every profile says when it was made: some versions do not say it."""
-
-
 _THREAD_BITS: Final = 0xFFFFFFFF
+_OnLine = TypeVar("_OnLine", Row, Call)
+
+
+@dataclass(slots=True)
+class Marked:
+    """What lies under one mark: a run as its own thread saw it."""
+
+    line: int
+    start_ns: int
+    end_ns: int
+    steps: list[int] = field(default_factory=list)
+    eager: list[Row] = field(default_factory=list)
+    spans: list[Row] = field(default_factory=list)
 
 
 class Profile:
     """A batch's data, taken apart once."""
 
     def __init__(self, data: bytes) -> None:
-        self.marked: dict[str, Marked] = {}
-        self.steps = Steps()
-        self.line_names: dict[int, str] = {}
-        self.line_threads: dict[int, int] = {}
+        trace = Trace(Space(data))
+        trace.fill()
+        self.steps = trace.steps
+        self.line_names = {number: thread.name for number, thread in enumerate(trace.threads)}
+        self.line_threads = {
+            number: thread.id & _THREAD_BITS for number, thread in enumerate(trace.threads)
+        }
         """The profiler's numbers of the threads whose lines these are."""
-        self.device_rows: list[Row] = []
-        self.host_events = 0
+        self.host_events = trace.host_events
         """How many events the threads left, of whatever kind: what the runs were slowed down by."""
-        if not data:
-            return
-        space = Space(data)
-        space.fallback_base_ns = base_from_clock(space)
-        for plane in space.planes:
-            if plane.name == "/host:CPU":
-                self._read_host(space, plane)
-        for plane in space.devices():
-            self._read_device(space, plane)
-        for step in self.steps.values():
-            step.settle()
-
-    @property
-    def saw_executor_marks(self) -> bool:
-        return any(step.done for step in self.steps.values())
+        self.saw_executor_marks = trace.has_marks
+        self.device_rows = [
+            Row(node, op, start_ns, end_ns, number, "", device)
+            for number, lane in trace.lanes
+            for node, op, start_ns, end_ns, device in zip(
+                *(column.tolist() for column in lane[2:]), strict=True
+            )
+        ]
+        self.marked = _marked(trace)
+        under_marks = {step for marked in self.marked.values() for step in marked.steps}
+        self._unmarked = {call.step for call in trace.outside.calls} - under_marks
+        """The steps that were started outside of any run of ours."""
 
     def of_run(self, mark: str) -> Marked | None:
         return self.marked.get(mark)
@@ -103,42 +109,41 @@ class Profile:
 
     def unclaimed(self, claimed: set[int]) -> Iterator[int]:
         """Steps that no thread is known to have started: those of runs whose mark is still open."""
-        return self.steps.unclaimed(claimed)
+        known = claimed | self.steps.children() | self._unmarked | {FOLDING_STEP}
+        return (number for number in self.steps if number not in known)
 
     def called_elsewhere(self) -> Iterator[int]:
-        """Steps of functions that were called outside of any run of ours."""
-        return self.steps.called_elsewhere()
+        """Steps of functions that were called outside of any run of ours, by whoever else."""
+        known = self.steps.children() | self.steps.pipelines | {FOLDING_STEP}
+        return (n for n in self.steps if n in self._unmarked and n not in known)
 
     def pipelines(self, claimed: set[int]) -> Iterator[int]:
         """Steps of input pipelines that are no part of these steps."""
-        return self.steps.pipelines(claimed)
-
-    def _read_host(self, space: Space, plane: Plane) -> None:
-        meanings = Meanings(plane)
-        for number, line in enumerate(plane.lines):
-            self.line_names[number] = line.name
-            self.line_threads[number] = line.id & _THREAD_BITS
-            self.host_events += len(line)
-            base = space.line_base_ns(line)
-            ThreadLine(number, self.steps, self.marked).read(meanings, line, base)
-
-    def _read_device(self, space: Space, plane: Plane) -> None:
-        """An accelerator's own lines (streams, cores) as devices and lanes of their own."""
-        for name, executions in lanes(space, plane):
-            number = len(self.line_names)
-            self.line_names[number] = name
-            for node, op, start_ns, end_ns, device in executions:
-                self.device_rows.append(Row(node, op, start_ns, end_ns, number, "", device))
+        known = claimed | self.steps.children()
+        return (number for number in self.steps.pipelines if number not in known)
 
 
-def base_from_clock(space: Space) -> int:
-    """The wall-clock time of the profile's start, from the event that tells the time."""
-    host = space.plane("/host:CPU")
-    clock = [key for key, name in host.names.items() if name == CLOCK] if host is not None else []
-    if host is not None and clock:
-        for line in host.lines:
-            places = np.flatnonzero(np.isin(line.metadata_id, clock))
-            for place in places[:1].tolist():
-                made = line.stat_numbers(host.stat_number(CLOCK_STAT))[place]
-                return int(made - line.timestamp_ns - line.offset_ps[place] // 1000)
-    return 0
+def _marked(trace: Trace) -> dict[str, Marked]:
+    """The runs, with what their own threads did outside of executors."""
+    outside = trace.outside
+    for found in (outside.calls, outside.eager, outside.spans):
+        found.sort(key=_place)
+    return {
+        mark: Marked(
+            *place,
+            [call.step for call in _between(outside.calls, *place)],
+            list(_between(outside.eager, *place)),
+            list(_between(outside.spans, *place)),
+        )
+        for mark, place in trace.marks.items()
+    }
+
+
+def _between(found: Sequence[_OnLine], line: int, start: int, end: int) -> Sequence[_OnLine]:
+    """Those of a line that began in that time."""
+    first = bisect_left(found, (line, start), key=_place)
+    return found[first : bisect_left(found, (line, end), key=_place)]
+
+
+def _place(found: Row | Call) -> tuple[int, int]:
+    return found.line, found.start_ns

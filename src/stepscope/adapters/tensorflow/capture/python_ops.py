@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture.events import PYTHON_OP, SPAN, unspoken
+from stepscope.adapters.tensorflow.capture.events import PYTHON_OP, SPAN
 from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
 from stepscope.adapters.tensorflow.capture.steps import Described
 from stepscope.adapters.tensorflow.failures import raised_inside
 from stepscope.adapters.tensorflow.runs import cancelling
+from stepscope.metadata.xplane import escaped
 
 
 class _Thread(threading.local):
@@ -76,7 +77,7 @@ def _python_span(name: str) -> Iterator[Callable[[Any], None]]:
     called = cancelling.here()
     if called is not None:
         called.begin(name)
-    with versions.trace_me(f"{PYTHON_OP}PyFunc:{unspoken(name)}"):
+    with versions.trace_me(f"{PYTHON_OP}PyFunc:{escaped(name)}"):
         try:
             yield getattr(_thread, "note_python", _ignore)
         except BaseException as error:
@@ -155,7 +156,7 @@ class Annotation:
         self._spans: list[Any] = []
 
     def __enter__(self) -> Annotation:
-        span = versions.trace_me(SPAN + unspoken(self._name))
+        span = versions.trace_me(SPAN + escaped(self._name))
         span.__enter__()
         self._spans.append(span)
         return self

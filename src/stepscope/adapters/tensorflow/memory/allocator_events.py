@@ -25,8 +25,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stepscope.adapters.tensorflow.capture.events import base_from_clock
-from stepscope.metadata.xplane import Line, Plane, Space
+from stepscope.metadata.xplane import HOST, Line, Space
 
 CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
 _ALLOCATION: Final = "MemoryAllocation"
@@ -195,16 +194,15 @@ ledger: Final = Ledger()
 
 def _decode(data: bytes) -> MemoryProfile:
     space = Space(data)
-    space.fallback_base_ns = base_from_clock(space)
     events: list[Event] = []
     waits: list[Wait] = []
-    plane = space.plane("/host:CPU")
+    plane = space.plane(HOST)
     if plane is None:
         return MemoryProfile(events)
     kinds = {name: key for key, name in plane.names.items() if name in (_ALLOCATION, _FREE)}
     for number, line in enumerate(plane.lines):
-        base = space.line_base_ns(line)
-        events += _events(plane, line, number, base, list(kinds.values()), kinds.get(_FREE, -1))
+        base = space.origin_ns(line)
+        events += _events(line, number, base, list(kinds.values()), kinds.get(_FREE, -1))
         for place in np.flatnonzero(line.duration_ps > _LONG_PS).tolist():
             start = int(line.offset_ps[place])
             end = start + int(line.duration_ps[place])
@@ -214,21 +212,20 @@ def _decode(data: bytes) -> MemoryProfile:
     return MemoryProfile(_described_frees(events), waits)
 
 
-def _events(
-    plane: Plane, line: Line, number: int, base_ns: int, kinds: list[int], free: int
-) -> Iterator[Event]:
+def _events(line: Line, number: int, base_ns: int, kinds: list[int], free: int) -> Iterator[Event]:
     """The allocations and frees of one line."""
     places = np.flatnonzero(np.isin(line.metadata_id, kinds))
     if not len(places):
         return
 
+    stats = line.stats(places)
+
     def numbers(stat: str) -> list[int]:
-        found: list[int] = line.stat_numbers(plane.stat_number(stat))[places].tolist()
+        found: list[int] = stats.numbers(stat).tolist()
         return found
 
     def texts(stat: str) -> list[str]:
-        found = line.stat_texts(plane.stat_number(stat))[places].tolist()
-        return ["" if text == _NOTHING else text for text in found]
+        return ["" if text == _NOTHING else text for text in stats.texts(stat).tolist()]
 
     times = (base_ns + line.offset_ps[places] // 1000).tolist()
     freed = (line.metadata_id[places] == free).tolist()

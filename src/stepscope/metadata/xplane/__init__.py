@@ -1,0 +1,49 @@
+"""TensorFlow's profiles (XSpace): one parser, and what executor events mean.
+
+`Space` reads the bytes, whatever is wrong with them; `Trace` says what was executed.
+"""
+
+from stepscope.metadata.xplane.event_names import MARK, PYTHON_OP, SPAN, escaped
+from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
+from stepscope.metadata.xplane.messages import XSpace
+from stepscope.metadata.xplane.shapes import Described, input_tensors
+from stepscope.metadata.xplane.space import CLOCK, CLOCK_STAT, HOST, Line, Plane, Space
+from stepscope.metadata.xplane.steps import (
+    ANNOTATION,
+    COMPILED,
+    FIRST_NODE,
+    FOLDING_STEP,
+    NO_NODES,
+    Row,
+    Step,
+    Steps,
+)
+from stepscope.metadata.xplane.trace import Trace, op_types
+
+__all__ = [
+    "ANNOTATION",
+    "CLOCK",
+    "CLOCK_STAT",
+    "COMPILED",
+    "FIRST_NODE",
+    "FOLDING_STEP",
+    "HOST",
+    "MARK",
+    "NO_NODES",
+    "PYTHON_OP",
+    "SPAN",
+    "Described",
+    "Line",
+    "Plane",
+    "Row",
+    "Space",
+    "Step",
+    "Steps",
+    "Trace",
+    "XSpace",
+    "escaped",
+    "input_tensors",
+    "lowered_nodes",
+    "op_types",
+    "silent_op",
+]

@@ -1,0 +1,170 @@
+"""What a profile says was executed: the one reading of it, for runs as for files.
+
+    bytes -> `space` (planes, lines, columns of events)
+          -> `host_events` (what each event is; executions that look as nearly all do, as columns)
+          -> `thread_walk` (the others, event by event)
+          -> `steps` (whose executions they are; `liveness` says which nodes executed at all)
+
+The structure, on the line of each thread: an executor works off a step inside spans
+`ExecutorState::Process` (stat `id`); in them there is a span `node:Op` per kernel, and after every
+node, also those without a kernel of their own, a mark `ExecutorPropagateOutputs` that names it, if
+the profiler's level was raised. The thread that asked for the step has `SessionRun` or
+`FunctionRun` with the same id. Eager ops are spans on the thread that called them, which is an
+executor's where a Python function inside a node calls them.
+
+Who takes a profile of its own runs has their marks and graphs beside it (the adapter's `Profile`);
+of a file there is nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepscope.metadata.xplane.accelerators import Lane, lanes
+from stepscope.metadata.xplane.host_events import HostEvents
+from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
+from stepscope.metadata.xplane.space import Plane, Space
+from stepscope.metadata.xplane.steps import Row, Steps
+from stepscope.metadata.xplane.thread_walk import Outside, ThreadWalk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+class Thread(NamedTuple):
+    """A line of the profile: a thread, or a lane of an accelerator."""
+
+    name: str
+    id: int
+    """The profiler's number of the thread."""
+
+    @property
+    def short_name(self) -> str:
+        """Its name without the number that TensorFlow adds: `tf_Compute` for `tf_Compute/17`."""
+        return self.name.partition("/")[0]
+
+
+class Trace:
+    """The executions of a profile. They are rows of `steps` or lie `outside` of them.
+
+    Rows of `steps` are complete after `fill`; before, those that were read as columns are in
+    `columns` only.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.threads: list[Thread] = []
+        """By the numbers that rows have in `line`."""
+        self.steps = Steps()
+        self.outside = Outside()
+        self.marks: dict[str, tuple[int, int, int]] = {}
+        """Line, begin and end of the runs of Stepscope's that are marked."""
+        self.started: set[int] = set()
+        """The steps that threads asked for."""
+        self.host_events = 0
+        """How many events threads left, of whatever kind: what the runs were slowed down by."""
+        self._hosts = [self._read_host(space, plane) for plane in space.hosts()]
+        self.has_marks = any(host.has_marks for host in self._hosts)
+        """Whether the executors' marks are there: not in profiles of TensorFlow's own."""
+        self._filled = False
+        if self.has_marks:
+            # Which nodes without a kernel executed is judged by those with one.
+            self.fill()
+        for step in self.steps.values():
+            step.settle()
+        self.lanes: list[tuple[int, Lane]] = []
+        """The executions on accelerators, with the numbers of their lines."""
+        for plane in space.accelerators():
+            for lane in lanes(space, plane):
+                self.lanes.append((len(self.threads), lane))
+                self.threads.append(Thread(lane.name, lane.id))
+        self.damage = space.damage
+        """Where the first damage of the bytes is; None for none."""
+
+    def _read_host(self, space: Space, plane: Plane) -> HostEvents:
+        origins = [space.origin_ns(line) for line in plane.lines]
+        first = len(self.threads)
+        events = HostEvents(plane, origins, first)
+        self.threads += (Thread(line.name, line.id) for line in plane.lines)
+        self.host_events += events.count
+        self.marks.update(events.marks())
+        self.started |= events.started()
+        lines = events.line[events.odd]
+        others = np.union1d(events.pairs, events.unmarked)
+        for line in np.unique(lines).tolist():
+            begin, end = np.searchsorted(events.odd, events.line_bounds[line : line + 2])
+            of_line = np.searchsorted(others, events.line_bounds[line : line + 2])
+            keep = bool(events.on_pool[line]) and not events.has_marks
+            walk = ThreadWalk(first + line, self.steps, self.outside, keep_unplaced=keep)
+            walk.read(events, events.odd[begin:end], others[slice(*of_line)])
+        return events
+
+    def columns(self) -> Iterator[tuple[HostEvents, Ints, Ints | None]]:
+        """What was read as columns: events, rows of them, and their steps (None: not known).
+
+        Nothing after `fill`. Eager ops have the step 0.
+        """
+        if self._filled:
+            return
+        for host in self._hosts:
+            around = host.inside[host.unmarked]
+            yield host, host.unmarked, host.step[around]
+            yield host, host.unplaced, None
+            yield host, host.eager, np.zeros(len(host.eager), np.int64)
+
+    def fill(self) -> None:
+        """Make rows of `steps` and `outside` of what was read as columns."""
+        if self._filled:
+            return
+        self._filled = True
+        for host in self._hosts:
+            self._fill_steps(host, host.pairs, host.step[host.pairs + 1], done=True)
+            self._fill_steps(host, host.unmarked, host.step[host.inside[host.unmarked]], done=False)
+            self.outside.unplaced += _rows(host, host.unplaced)
+            self.outside.eager += _rows(host, host.eager)
+        if len(self.started) == 1:
+            # Kernels of an unknown step, of an executor that was at work when the profiler stopped.
+            (step,) = self.started
+            self.steps[step].rows += self.outside.unplaced
+            self.outside.unplaced.clear()
+
+    def _fill_steps(self, host: HostEvents, rows: Ints, steps: Ints, *, done: bool) -> None:
+        order = np.argsort(steps, kind="stable")
+        rows, steps = rows[order], steps[order]
+        numbers, begins = np.unique(steps, return_index=True)
+        bounds = [*begins.tolist(), len(rows)]
+        for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
+            found = _rows(host, rows[begin:end])
+            step = self.steps[number]
+            step.rows += found
+            if done:
+                step.done.update(row.name for row in found)
+            else:
+                step.unfinished += found
+
+
+def _rows(host: HostEvents, places: Ints) -> list[Row]:
+    """Rows of events as executions; an eager op has its type for a name."""
+    if not len(places):
+        return []
+    known = [host.meanings[name] for name in host.name[places].tolist()]
+    starts, ends = (times.tolist() for times in host.times_ns(places))
+    lines = (host.first_line + host.line[places]).tolist()
+    names = [name for _, name, _ in known]
+    types = [op or name for _, name, op in known]
+    shapes = host.shapes[places].tolist()
+    same = repeat(""), repeat(0), repeat(())
+    columns = (names, types, starts, ends, lines, shapes, *same)
+    return list(map(Row._make, zip(*columns, strict=False)))
+
+
+def op_types(names: Sequence[str], ops: Sequence[str]) -> list[str]:
+    """The op types, also of executions whose events do not say it (see `silent_op`)."""
+    lowered = lowered_nodes(names)
+    pairs = zip(names, ops, strict=True)
+    return [op or silent_op(name, lowered) for name, op in pairs]
