@@ -113,9 +113,9 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 def commands(ctx: click.Context) -> None:
     """See what one run of a dataflow program did.
 
-    `stepscope run` records the runs of a script; the other commands read what it wrote (.stepscope),
-    and what TensorFlow and TensorBoard write: run_metadata.pb, event files, Chrome traces,
-    .xplane.pb, and directories of them.
+    `stepscope run` records the runs of a script; the other commands read what it wrote
+    (.stepscope), and what TensorFlow and TensorBoard write: run_metadata.pb, event files, Chrome
+    traces, .xplane.pb, and directories of them.
 
     Exit codes: 0 done; 1 a regression (diff --fail-on); 2 wrong usage, or a file that is not there
     or cannot be read or written; 130 interrupted. `run` ends as its script does.
