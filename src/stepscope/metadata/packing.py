@@ -51,7 +51,7 @@ def pack(columns: Iterable[Column]) -> bytes:
         elif isinstance(column, np.ndarray):
             _pack_numbers(column, parts)
         elif isinstance(column, StringColumn):
-            # A table that is a graph's, say, is the same for all its runs, and looked through once.
+            # The table of a graph's facts, say, is the same for all its runs as it is.
             own = column.compact() if len(column.table) > 2 * len(column) + 16 else column
             _pack_numbers(own.codes, parts)
             _pack_strings(own.table, parts)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from stepscope.metadata.readers.store_file import APPLICATION_ID, SUFFIX, VERSION, checksum_of
+from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
     from stepscope.metadata.stored_run import Part, StoredRun
@@ -77,24 +78,24 @@ class Database:
         parts = orjson.dumps(ids)
         columns = orjson.dumps({name: len(content) for name, content in run.columns.items()})
         content = b"".join(run.columns.values())
+        values = (
+            self.runs + 1,
+            writable(run.what),
+            writable(run.engine),
+            run.status,
+            run.step_id,
+            run.started_ns,
+            run.ended_ns,
+            run.ops,
+            int(run.overhead.ns),
+            float(run.overhead.fraction),
+            parts.decode(),
+            columns.decode(),
+            content,
+        )
         self._file.execute(
             "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                self.runs + 1,
-                run.what,
-                run.engine,
-                run.status,
-                run.step_id,
-                run.started_ns,
-                run.ended_ns,
-                run.ops,
-                run.overhead.ns,
-                run.overhead.fraction,
-                parts.decode(),
-                columns.decode(),
-                content,
-                checksum_of(parts, columns, content),
-            ),
+            (*values, checksum_of(values)),
         )
         self.runs += 1
 

@@ -240,7 +240,7 @@ def test_columns_that_were_changed_are_told_by_their_checksum(stored):
     runs = stepscope.load(stored)
     assert [len(run.ops) for run in runs] == [200] * 3 + [0] + [200] * 6
     (loss,) = runs[3].completeness.damage
-    assert (loss.what, loss.count) == ("columns of the file", 200)
+    assert (loss.what, loss.count) == ("runs of the file", 1)
     assert runs[3].status.code == "DATA_LOSS"
 
 

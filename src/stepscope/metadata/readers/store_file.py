@@ -8,7 +8,7 @@ Tables (version 1):
             ops, overhead_ns, overhead_fraction;
             parts: JSON, the ids of its parts by what they are;
             columns: JSON, the lengths of the packed columns in `content` by what they are;
-            checksum: CRC-32 of these two and of `content`.
+            checksum: CRC-32 of all of them (`checksum_of`).
 
 Guarantees:
 
@@ -42,7 +42,7 @@ from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored_run import Part, StoredRun, decoded_run, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from stepscope.metadata.run_metadata import RunMetadata
 
@@ -70,6 +70,7 @@ _RUN: Final = (
     "SELECT number, what, engine, status, step_id, started_ns, ended_ns, ops, overhead_ns,"
     " overhead_fraction, parts, columns, content, checksum FROM runs"
 )
+_TYPES: Final = (int, str, str, str, int, int, int, int, int, float, str, str, bytes)
 _BESIDE: Final = ("-wal", "-journal")
 
 
@@ -87,9 +88,13 @@ def is_store(path: Path) -> bool:
     return head.startswith(_SQLITE) and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
-def checksum_of(parts: bytes, columns: bytes, content: bytes) -> int:
-    """What a row's `checksum` is."""
-    return zlib.crc32(content, zlib.crc32(columns, zlib.crc32(parts)))
+def checksum_of(values: Iterable[str | int | float | bytes]) -> int:
+    """What the `checksum` of a row with these values is."""
+    found = 0
+    for value in values:
+        data = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+        found = zlib.crc32(data, zlib.crc32(b"%d:" % len(data), found))
+    return found
 
 
 def runs(path: Path) -> Iterator[tuple[str, RunMetadata]]:
@@ -131,10 +136,10 @@ def _around_damage(
     reason = f"{path.name} is damaged: {error}; what could be read of it was"
     ahead: list[StoredRun] = []
     with contextlib.suppress(sqlite3.DatabaseError):
-        while found := reader.after(last + len(ahead), 1):
+        while found := reader.after(ahead[-1].number if ahead else last, 1):
             ahead += found
     behind: list[StoredRun] = []
-    first_known = last + len(ahead)
+    first_known = ahead[-1].number if ahead else last
     with contextlib.suppress(sqlite3.DatabaseError):
         while found := reader.before(behind[-1].number if behind else None):
             if found[0].number <= first_known:
@@ -190,6 +195,9 @@ class _Reader:
         with _opened(self._path) as database:
             order = "WHERE number > ? ORDER BY number LIMIT ?"
             rows = database.execute(f"{_RUN} {order}", (number, most)).fetchall()
+            for before, (after, *_) in zip([number, *(row[0] for row in rows)], rows, strict=False):
+                if type(after) is not int or after <= before:
+                    raise sqlite3.DatabaseError("its runs are out of order")
             return [self._run(database, row) for row in rows]
 
     def before(self, number: int | None) -> list[StoredRun]:
@@ -197,11 +205,19 @@ class _Reader:
         with _opened(self._path) as database:
             order = "WHERE number < ? ORDER BY number DESC LIMIT 1"
             rows = database.execute(f"{_RUN} {order}", (number or 1 << 62,)).fetchall()
+            if rows and (type(rows[0][0]) is not int or not 0 < rows[0][0] < (number or 1 << 62)):
+                raise sqlite3.DatabaseError("its runs are out of order")
             return [self._run(database, row) for row in rows]
 
     def _run(self, database: sqlite3.Connection, row: tuple[Any, ...]) -> StoredRun:
-        number, what, engine, status, step_id, started, ended, ops, *rest = row
-        overhead_ns, fraction, part_ids, lengths, content, checksum = rest
+        *values, checksum = row
+        # SQLite keeps values of any type in any column, so damaged ones may have another.
+        if tuple(map(type, values)) != _TYPES or checksum_of(values) != checksum:
+            lost = StoredRun(number=row[0], status="DATA_LOSS")
+            self._lose(lost, "runs", 1, "a run is damaged")
+            return lost
+        number, what, engine, status, step_id, started, ended, ops, *rest = values
+        overhead_ns, fraction, part_ids, lengths, content = rest
         run = StoredRun(
             number=number,
             what=what,
@@ -213,10 +229,6 @@ class _Reader:
             ops=ops,
             overhead=Overhead(overhead_ns, fraction),
         )
-        if checksum_of(part_ids.encode(), lengths.encode(), content) != checksum:
-            self._lose(run, "columns", ops, "its columns are damaged")
-            run.status = "DATA_LOSS"
-            return run
         place = 0
         for name, length in orjson.loads(lengths).items():
             run.columns[name] = content[place : place + length]
@@ -288,6 +300,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 def _connected(path: Path, how: str = "mode=ro") -> sqlite3.Connection:
     place = quote(str(path.absolute()).encode(errors="surrogateescape"))
     database = sqlite3.connect(f"file:{place}?{how}", uri=True, isolation_level=None)
+    database.text_factory = lambda text: text.decode(errors="surrogateescape")
     try:
         try:
             database.execute("SELECT 1 FROM sqlite_master").fetchone()
