@@ -12,7 +12,15 @@ from random_examples import examples
 from stepscope import _messages as pb
 from stepscope.metadata.decode import decode_ops
 from stepscope.metadata.step_stats import StepStatsTable
-from stepscope.metadata.wire_scan import BYTES, NUMBER, REPEATED, Field, Wire, WireDamageError
+from stepscope.metadata.wire_scan import (
+    BYTES,
+    NUMBER,
+    REPEATED,
+    Field,
+    Wire,
+    WireDamageError,
+    entries_by_number,
+)
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300)
 NAMES = st.text(max_size=6)
@@ -167,3 +175,25 @@ def test_times_that_do_not_fit_stop_at_what_fits():
     ops = decode_ops(message)
     assert ops.start_ns.tolist() == [2**63 - 1 - 2**60]
     assert ops.end_ns.tolist() == [2**63 - 1 - 2**60]
+
+
+def test_entries_of_several_fields_with_lengths_of_any_size():
+    long, longer = b"b" * 300, b"c" * 20_000
+    data = (
+        b"\x22\x01a" + b"\x1a\x00" + b"\x08\x05" + b"\x22\xac\x02" + long
+        + b"\xa2\x00\x01x"  # a tag in more bytes than it needs
+        + b"\x22\xa0\x9c\x01" + longer
+    )  # fmt: skip
+    found, others = entries_by_number(data + bytes(2), 0, len(data), (3, 4))
+    contents = [data[begin:end] for begin, end in zip(*found[4], strict=True)]
+    assert contents == [b"a", long, b"x", longer]
+    assert [places.tolist() for places in found[3]] == [[5], [5]]
+    assert [other[:3] for other in others] == [(1, 0, 5)]
+
+
+@pytest.mark.parametrize("length", [b"\x7f", b"\xff\x7f", b"\xff" * 9 + b"\x01"])
+def test_an_entry_longer_than_its_message_is_damage(length):
+    data = b"\x22\x01a" + b"\x22" + length + b"b"
+    with pytest.raises(WireDamageError) as raised:
+        entries_by_number(data + bytes(2), 0, len(data), (4,))
+    assert raised.value.offset == 3

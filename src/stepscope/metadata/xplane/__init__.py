@@ -1,13 +1,13 @@
 """TensorFlow's profiles (XSpace): one parser, and what executor events mean.
 
-`Space` reads the bytes, whatever is wrong with them; `Trace` says what was executed.
+`Space` reads the bytes, whatever is wrong with them; `ExecutionTrace` says what was executed.
 """
 
 from stepscope.metadata.xplane.event_names import MARK, PYTHON_OP, SPAN, escaped
 from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
 from stepscope.metadata.xplane.messages import XSpace
 from stepscope.metadata.xplane.shapes import Described, input_tensors
-from stepscope.metadata.xplane.space import CLOCK, CLOCK_STAT, HOST, Line, Plane, Space
+from stepscope.metadata.xplane.space import CLOCK, CLOCK_STAT, HOST, EventLine, Plane, Space
 from stepscope.metadata.xplane.steps import (
     ANNOTATION,
     COMPILED,
@@ -18,7 +18,7 @@ from stepscope.metadata.xplane.steps import (
     Step,
     Steps,
 )
-from stepscope.metadata.xplane.trace import Trace, op_types
+from stepscope.metadata.xplane.trace import ExecutionTrace, op_types
 
 __all__ = [
     "ANNOTATION",
@@ -33,13 +33,13 @@ __all__ = [
     "PYTHON_OP",
     "SPAN",
     "Described",
-    "Line",
+    "EventLine",
+    "ExecutionTrace",
     "Plane",
     "Row",
     "Space",
     "Step",
     "Steps",
-    "Trace",
     "XSpace",
     "escaped",
     "input_tensors",

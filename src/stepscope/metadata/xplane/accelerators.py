@@ -27,7 +27,7 @@ _STREAM: Final = re.compile(r"^Stream #(\d+)")
 _COPY: Final = re.compile(r"^memcpy", re.IGNORECASE)
 
 
-class Lane(NamedTuple):
+class AcceleratorLane(NamedTuple):
     """The executions of one line of an accelerator, as columns."""
 
     name: str
@@ -39,7 +39,7 @@ class Lane(NamedTuple):
     device: Texts
 
 
-def lanes(space: Space, plane: Plane) -> Iterator[Lane]:
+def lanes(space: Space, plane: Plane) -> Iterator[AcceleratorLane]:
     """Those of one plane, in the order of their lines."""
     is_gpu = ":GPU:" in plane.name
     for line in plane.lines:
@@ -59,7 +59,7 @@ def lanes(space: Space, plane: Plane) -> Iterator[Lane]:
         columns = (nodes, ops, origin + start // 1000, origin + end // 1000)
         if stream is None:
             device = f"{plane.name}/{line.name}" if line.name else plane.name
-            yield Lane(line.name, line.id, *columns, np.full(len(line), device, object))
+            yield AcceleratorLane(line.name, line.id, *columns, np.full(len(line), device, object))
             continue
         copies = stats.given("memcpy_details")
         copies |= np.array([_COPY.match(kernel) is not None for kernel in kernels], bool)
@@ -67,7 +67,7 @@ def lanes(space: Space, plane: Plane) -> Iterator[Lane]:
         own = np.full(len(line), f"{plane.name}/stream:{stream[1]}", object)
         twice = [np.concatenate((column, column)) for column in (*columns, own)]
         twice[-1][: len(line)] = both
-        yield Lane(line.name, line.id, *twice)
+        yield AcceleratorLane(line.name, line.id, *twice)
 
 
 def _node(tf_op: str, kernel: str) -> tuple[str, str]:

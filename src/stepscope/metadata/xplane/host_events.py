@@ -1,15 +1,17 @@
 """The events of a host's threads that mean something, as columns, and what can be read of them so.
 
 Rows stand thread after thread, in order of time, outer ones first. Nearly all executions look the
-same, and those are taken together, as columns; what is left (`odd`) is walked through event by
-event (`thread_walk`), with the same result. Taken together are
+same, and those are read in bulk, as columns; what is left (`odd`) is walked through event by event
+(`thread_walk`), with the same result. Read in bulk are
 
 - a kernel that ended before the executor's mark of it, which comes next;
 - a kernel with nothing inside that no mark names: in a profile of TensorFlow's own, which has no
   marks, those are nearly all of them. Outside of an executor's span they count on the threads of
-  TensorFlow's pools, where nobody else leaves spans of that form, unless there are marks: a span
-  is recorded when it ends, so an executor that is still at work when the profiler stops leaves its
-  kernels and no span around them. Of these the step is not known;
+  TensorFlow's pools, where nobody else leaves spans of that form: a span is recorded when it ends,
+  so an executor that is still at work when the profiler stops leaves its kernels and no span
+  around them. Of these the step is not known;
+- a kernel with nothing inside after which the thread goes on with another one, though a mark
+  elsewhere names it: an asynchronous one;
 - an eager op outside of any executor.
 """
 
@@ -118,6 +120,11 @@ class HostEvents:
         origin = self._origin[self.line[rows]]
         return origin + self.start_ps[rows] // 1000, origin + self.end_ps[rows] // 1000
 
+    def around(self, rows: Ints) -> Ints:
+        """The steps of the executor spans around some rows."""
+        steps: Ints = self.step[self.inside[rows]]
+        return steps
+
     def meaning(self, row: int) -> Meaning:
         """What one row is."""
         return self.meanings[int(self.name[row])]
@@ -176,34 +183,42 @@ class HostEvents:
         return np.array(innermost, np.int32)[at]
 
     def _sort(self) -> None:
-        """Take together what can be, and find what is odd."""
+        """Find what can be read in bulk, and what is odd."""
         kind, count = self.kind, len(self)
         is_kernel = kind == KERNEL
         last_of_line = np.ones(count, bool)
         last_of_line[:-1] = self.line[1:] != self.line[:-1]
         alone = last_of_line.copy()
         alone[:-1] |= self.start_ps[1:] >= self.end_ps[:-1]
-        named = set(self.node.values())
-        unmarked_names = np.array([node not in named for _, node, _ in self.meanings], bool)
+        self.marked_nodes = set(self.node.values())
+        """The nodes that marks name."""
+        unmarked_names = np.array(
+            [node not in self.marked_nodes for _, node, _ in self.meanings], bool
+        )
         unmarked = is_kernel & alone & unmarked_names[self.name]
+        # The thread went on with another kernel: the mark, if there is one, comes from elsewhere.
+        next_is_kernel = last_of_line.copy()
+        next_is_kernel[:-1] |= is_kernel[1:]
+        left = is_kernel & alone & next_is_kernel & ~unmarked
         self.pairs = self._pairs(last_of_line)
         """The kernels whose mark comes next."""
         eager_is_op, in_function = self._eager_calls()
         within = self.inside >= 0
         self.unmarked = np.flatnonzero(unmarked & within)
         """The kernels in an executor's span that no mark names."""
+        self.left = np.flatnonzero(left & within)
+        """Those that a mark elsewhere names: asynchronous ones."""
         on_pool = self.on_pool
-        outside = unmarked & ~within
-        self.has_marks = bool((kind == DONE).any())
-        self.unplaced = np.flatnonzero(outside & on_pool[self.line] & (not self.has_marks))
-        """Those outside of any, of TensorFlow's own threads."""
         compiled = np.array([node == op for _, node, op in self.meanings], bool)
-        ignored = outside & ~on_pool[self.line] & ~(compiled[self.name] & in_function)
+        outside = (unmarked | left) & ~within & ~(compiled[self.name] & in_function)
+        self.has_marks = bool((kind == DONE).any())
+        self.unplaced = np.flatnonzero(outside & unmarked & on_pool[self.line])
+        """Those outside of any, of TensorFlow's own threads."""
         eager = (kind == EAGER_OP) & eager_is_op
         odd = np.ones(count, bool)
         odd[self.pairs] = False
-        odd[unmarked & (within | on_pool[self.line])] = False
-        odd[ignored | (kind == EAGER_CALL) | ((kind == EAGER_OP) & ~eager)] = False
+        odd[(unmarked | left) & within] = False
+        odd[outside | (kind == EAGER_CALL) | ((kind == EAGER_OP) & ~eager)] = False
         odd[(kind == RUN_MARK) | (kind == DONE)] = False
         odd[list(self.node)] = True
         odd[self.pairs + 1] = False

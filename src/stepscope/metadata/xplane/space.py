@@ -4,9 +4,9 @@ A space has planes (the host, each accelerator), a plane has lines (threads, str
 has events: a name, when it began, how long it took, and stats. Names stand in tables of the plane.
 
 Guarantees.
-- Any bytes can be read. What is damaged is left out together with what cannot be told apart from
-  it: a plane whose outline is damaged, in a line the events from the damage on, of a table or of
-  stats the entries from the damage on. `Space.damage` is the place of the first damage met so far.
+- Any bytes can be read. What is damaged is left out, with what cannot be told apart from it: a
+  plane whose outline is damaged, in a line the events from the damage on, of a table or of stats
+  the entries from the damage on. `Space.damage` is the place of the first damage met so far.
 - Nothing is made of an event but its numbers in columns: a small file may hold millions. Stats are
   taken apart for the events they are asked of.
 - Times never overflow: those that no clock gives are cut to the next that one could give.
@@ -198,7 +198,7 @@ def _joined(lines: Sequence[Places]) -> Places:
     return np.concatenate((none, *begins)), np.concatenate((none, *ends))
 
 
-class Line:
+class EventLine:
     """One line of a plane: its events as columns, in the order in which they were written."""
 
     def __init__(self, plane: Plane, number: int, place: tuple[int, int], source: _Bytes) -> None:
@@ -277,13 +277,13 @@ class Plane:
         return self._source.names(self._stat_names)
 
     @functools.cached_property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[EventLine]:
         """The lines whose outline is whole."""
-        lines: list[Line] = []
+        lines: list[EventLine] = []
         begins, ends = (places.tolist() for places in self._lines)
         for place in zip(begins, ends, strict=True):
             try:
-                lines.append(Line(self, len(lines), place, self._source))
+                lines.append(EventLine(self, len(lines), place, self._source))
             except WireDamageError as error:
                 self._source.damaged(error.offset)
         return lines
@@ -351,7 +351,7 @@ class Space:
         return next((p for p in self.planes if p.name == name), None)
 
     def hosts(self) -> Iterator[Plane]:
-        """The planes of the host's threads; one, unless profiles were put together."""
+        """The planes of the host's threads; one, unless profiles were merged."""
         return (p for p in self.planes if p.name == HOST)
 
     def accelerators(self) -> Iterator[Plane]:
@@ -378,7 +378,7 @@ class Space:
                 return made - line.timestamp_ns - int(host.columns.offset_ps[row]) // 1000
         return 0
 
-    def origin_ns(self, line: Line) -> int:
+    def origin_ns(self, line: EventLine) -> int:
         """The time of day from which a line's events count; some writers say it as it is."""
         stamp = line.timestamp_ns
         return min(max(stamp if stamp > _EPOCH_NS else stamp + self.base_ns, 0), _LATEST // 2)

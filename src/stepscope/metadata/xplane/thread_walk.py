@@ -6,6 +6,7 @@ with something inside: eager ops and spans of a Python function, steps that they
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -76,10 +77,12 @@ class _Kernel(NamedTuple):
 class ThreadWalk:
     """Reads one thread's line into the steps of its profile, and what it did outside of them."""
 
-    def __init__(self, line: int, steps: Steps, outside: Outside, *, keep_unplaced: bool) -> None:
-        """With `keep_unplaced`, a kernel counts also if nothing says of which step it is."""
+    def __init__(
+        self, line: int, steps: Steps, outside: Outside, marked_nodes: AbstractSet[str] | None
+    ) -> None:
+        """With `marked_nodes`, kernels of others count also where nothing says of which step."""
         self._line = line
-        self._keep_unplaced = keep_unplaced
+        self._marked_nodes = marked_nodes
         self._steps = steps
         self._outside = outside
         self._open_steps: list[tuple[int, int, Step]] = []
@@ -204,7 +207,7 @@ class ThreadWalk:
         """The thread went on without a mark: the kernel is asynchronous, failed, or was none."""
         if kernel.step is not None:
             kernel.step.pending.setdefault(kernel.row.name, []).append(kernel.row)
-        elif self._keep_unplaced:
+        elif self._marked_nodes is not None and kernel.row.name not in self._marked_nodes:
             self._outside.unplaced.append(kernel.row)
         if kernel.inner is not None:
             self._outside.spans += kernel.inner.spans

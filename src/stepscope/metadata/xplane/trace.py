@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepscope.metadata.xplane.accelerators import Lane, lanes
+from stepscope.metadata.xplane.accelerators import AcceleratorLane, lanes
 from stepscope.metadata.xplane.host_events import HostEvents
 from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
 from stepscope.metadata.xplane.space import Plane, Space
@@ -50,7 +50,7 @@ class Thread(NamedTuple):
         return self.name.partition("/")[0]
 
 
-class Trace:
+class ExecutionTrace:
     """The executions of a profile. They are rows of `steps` or lie `outside` of them.
 
     Rows of `steps` are complete after `fill`; before, those that were read as columns are in
@@ -71,13 +71,13 @@ class Trace:
         self._hosts = [self._read_host(space, plane) for plane in space.hosts()]
         self.has_marks = any(host.has_marks for host in self._hosts)
         """Whether the executors' marks are there: not in profiles of TensorFlow's own."""
-        self._filled = False
+        self._steps_filled = self._filled = False
         if self.has_marks:
             # Which nodes without a kernel executed is judged by those with one.
-            self.fill()
+            self._fill_steps()
         for step in self.steps.values():
             step.settle()
-        self.lanes: list[tuple[int, Lane]] = []
+        self.lanes: list[tuple[int, AcceleratorLane]] = []
         """The executions on accelerators, with the numbers of their lines."""
         for plane in space.accelerators():
             for lane in lanes(space, plane):
@@ -95,12 +95,12 @@ class Trace:
         self.marks.update(events.marks())
         self.started |= events.started()
         lines = events.line[events.odd]
-        others = np.union1d(events.pairs, events.unmarked)
+        others = np.sort(np.concatenate((events.pairs, events.unmarked, events.left)))
         for line in np.unique(lines).tolist():
             begin, end = np.searchsorted(events.odd, events.line_bounds[line : line + 2])
             of_line = np.searchsorted(others, events.line_bounds[line : line + 2])
-            keep = bool(events.on_pool[line]) and not events.has_marks
-            walk = ThreadWalk(first + line, self.steps, self.outside, keep_unplaced=keep)
+            marked = events.marked_nodes if events.on_pool[line] else None
+            walk = ThreadWalk(first + line, self.steps, self.outside, marked)
             walk.read(events, events.odd[begin:end], others[slice(*of_line)])
         return events
 
@@ -112,8 +112,8 @@ class Trace:
         if self._filled:
             return
         for host in self._hosts:
-            around = host.inside[host.unmarked]
-            yield host, host.unmarked, host.step[around]
+            if not self._steps_filled:
+                yield host, host.unmarked, host.around(host.unmarked)
             yield host, host.unplaced, None
             yield host, host.eager, np.zeros(len(host.eager), np.int64)
 
@@ -121,10 +121,9 @@ class Trace:
         """Make rows of `steps` and `outside` of what was read as columns."""
         if self._filled:
             return
+        self._fill_steps()
         self._filled = True
         for host in self._hosts:
-            self._fill_steps(host, host.pairs, host.step[host.pairs + 1], done=True)
-            self._fill_steps(host, host.unmarked, host.step[host.inside[host.unmarked]], done=False)
             self.outside.unplaced += _rows(host, host.unplaced)
             self.outside.eager += _rows(host, host.eager)
         if len(self.started) == 1:
@@ -133,19 +132,32 @@ class Trace:
             self.steps[step].rows += self.outside.unplaced
             self.outside.unplaced.clear()
 
-    def _fill_steps(self, host: HostEvents, rows: Ints, steps: Ints, *, done: bool) -> None:
-        order = np.argsort(steps, kind="stable")
-        rows, steps = rows[order], steps[order]
-        numbers, begins = np.unique(steps, return_index=True)
-        bounds = [*begins.tolist(), len(rows)]
-        for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
-            found = _rows(host, rows[begin:end])
-            step = self.steps[number]
-            step.rows += found
-            if done:
-                step.done.update(row.name for row in found)
-            else:
-                step.unfinished += found
+    def _fill_steps(self) -> None:
+        if self._steps_filled:
+            return
+        self._steps_filled = True
+        for host in self._hosts:
+            for number, rows in _rows_by_step(host, host.pairs, host.step[host.pairs + 1]):
+                step = self.steps[number]
+                step.rows += rows
+                step.done.update(row.name for row in rows)
+            for number, rows in _rows_by_step(host, host.unmarked, host.around(host.unmarked)):
+                self.steps[number].rows += rows
+                self.steps[number].unfinished += rows
+            for number, rows in _rows_by_step(host, host.left, host.around(host.left)):
+                pending = self.steps[number].pending
+                for row in rows:
+                    pending.setdefault(row.name, []).append(row)
+
+
+def _rows_by_step(host: HostEvents, places: Ints, steps: Ints) -> Iterator[tuple[int, list[Row]]]:
+    """Rows of events as executions, by their steps."""
+    order = np.argsort(steps, kind="stable")
+    places, steps = places[order], steps[order]
+    numbers, begins = np.unique(steps, return_index=True)
+    bounds = [*begins.tolist(), len(places)]
+    for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
+        yield number, _rows(host, places[begin:end])
 
 
 def _rows(host: HostEvents, places: Ints) -> list[Row]:

@@ -20,10 +20,10 @@ from stepscope.metadata.xplane import (
     NO_NODES,
     PYTHON_OP,
     SPAN,
+    ExecutionTrace,
     Row,
     Space,
     Step,
-    Trace,
 )
 from stepscope.metadata.xplane.thread_walk import Call
 
@@ -52,7 +52,7 @@ class Profile:
     """A batch's data, taken apart once."""
 
     def __init__(self, data: bytes) -> None:
-        trace = Trace(Space(data))
+        trace = ExecutionTrace(Space(data))
         trace.fill()
         self.steps = trace.steps
         self.line_names = {number: thread.name for number, thread in enumerate(trace.threads)}
@@ -123,7 +123,7 @@ class Profile:
         return (number for number in self.steps.pipelines if number not in known)
 
 
-def _marked(trace: Trace) -> dict[str, Marked]:
+def _marked(trace: ExecutionTrace) -> dict[str, Marked]:
     """The runs, with what their own threads did outside of executors."""
     outside = trace.outside
     for found in (outside.calls, outside.eager, outside.spans):

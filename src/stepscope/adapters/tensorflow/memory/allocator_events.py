@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stepscope.metadata.xplane import HOST, Line, Space
+from stepscope.metadata.xplane import HOST, EventLine, Space
 
 CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
 _ALLOCATION: Final = "MemoryAllocation"
@@ -212,7 +212,9 @@ def _decode(data: bytes) -> MemoryProfile:
     return MemoryProfile(_described_frees(events), waits)
 
 
-def _events(line: Line, number: int, base_ns: int, kinds: list[int], free: int) -> Iterator[Event]:
+def _events(
+    line: EventLine, number: int, base_ns: int, kinds: list[int], free: int
+) -> Iterator[Event]:
     """The allocations and frees of one line."""
     places = np.flatnonzero(np.isin(line.metadata_id, kinds))
     if not len(places):
