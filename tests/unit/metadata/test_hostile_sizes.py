@@ -109,12 +109,23 @@ def message(number, content):
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
+EVENTS = (
+    "mm:MatMul", "ExecutorState::Process", "other", "EagerLocalExecute: Relu", "EagerExecute",
+    "ExecutorPropagateOutputs",
+)  # fmt: skip
+DONE = b"\x08\x06\x22\x04\x08\x01\x38\x02"
+"""The executor's mark that mm is done."""
+
+
 def profile(event, count, *, thread="tf_compute"):
     """A profile with this many times the same event."""
     space = XSpace()
     plane = space.planes.add(name="/host:CPU")
-    for number, name in enumerate(["mm:MatMul", "ExecutorState::Process", "other"], 1):
+    for number, name in enumerate(EVENTS, 1):
         plane.event_metadata[number].name = name
+    plane.stat_metadata[1].name = "kernel_name"
+    plane.stat_metadata[2].name = "mm"
+    plane.stat_metadata[3].name = "id"
     line = XSpace().planes.add().lines.add(id=7, name=thread, timestamp_ns=10**18)
     lines = message(3, line.SerializeToString() + message(4, event) * count)
     return message(1, plane.SerializeToString() + lines)
@@ -128,6 +139,7 @@ def profile(event, count, *, thread="tf_compute"):
         (b"\x08\x02", "main", 0),
         (b"\x08\x03", "tf_compute", 0),
         (b"\x08\x09", "tf_compute", 0),
+        (b"\x08\x05", "main", 0),
     ],
 )
 def test_events_without_content_take_no_objects(event, thread, executions, tmp_path):
@@ -140,3 +152,40 @@ def test_events_without_content_take_no_objects(event, thread, executions, tmp_p
     assert len(run.ops) == executions
     assert set(run.ops.name) == ({"mm"} if executions else set())
     assert most / 300_000 < 250
+
+
+def test_eager_ops_without_content_take_no_objects(tmp_path):
+    file = tmp_path / "vm.xplane.pb"
+    file.write_bytes(profile(b"\x08\x04", 300_000, thread="main"))
+    tracemalloc.start()
+    run = load(file)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(run.ops) == 300_000
+    assert set(run.ops.op) == {"Relu"}
+    assert most / 300_000 < 250
+
+
+@pytest.mark.parametrize(
+    ("events", "executions"),
+    [
+        ((b"\x08\x01", DONE), 50_000),
+        ((DONE,), 0),
+        ((*[b"\x08\x01"] * 50_000, DONE), 1),
+        ((b"\x08\x02\x18\x64", *[b"\x08\x01"] * 50_000, DONE), 50_000),
+    ],
+    ids=["each done", "done only", "one done", "one done of an executor"],
+)
+def test_marks_that_say_nothing_new_cost_what_they_are(events, executions, tmp_path):
+    """Rows of these are made one by one: all of them once, not all of them for each."""
+    file = tmp_path / "vm.xplane.pb"
+    count = 1 if len(events) > 2 else 50_000
+    inner = b"".join(message(4, event) for event in events)
+    whole = profile(b"", 0)
+    plane = whole[whole.index(b"/host:CPU") - 2 :]
+    line = XSpace().planes.add().lines.add(id=7, name="tf_compute", timestamp_ns=10**18)
+    content = line.SerializeToString() + inner * count
+    file.write_bytes(message(1, plane + message(3, content)))
+    run = load(file)
+    assert len(run.ops) == executions
+    assert set(run.ops.name) == ({"mm"} if executions else set())

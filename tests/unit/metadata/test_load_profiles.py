@@ -46,7 +46,7 @@ def test_ops_with_their_steps_threads_and_the_time_of_day(tmp_path):
     (tmp_path / "vm.xplane.pb").write_bytes(space().SerializeToString())
     run = load(tmp_path / "vm.xplane.pb")
     ops = run.ops
-    assert Counter(ops.op) == {"MatMul": 3, "AddV2": 2, "Relu": 1}
+    assert Counter(ops.op) == {"MatMul": 4, "AddV2": 2, "Relu": 1}
     host = ops[ops.thread == 42]
     assert list(host.name) == ["mm", "a/b", "mm", "a/b", "Relu"]
     assert host.step.tolist() == [7, 7, 8, 8, 0]
@@ -55,7 +55,9 @@ def test_ops_with_their_steps_threads_and_the_time_of_day(tmp_path):
     ]  # fmt: skip
     assert (host.end_ns - host.start_ns).tolist() == [2_000, 1_000, 2_000, 1_000, 1_000]
     assert set(host.thread_name) == {"worker"}
-    assert list(ops[ops.thread == 9].device) == ["/device:GPU:0/Stream #14"]
+    assert sorted(ops[ops.thread == 9].device) == [
+        "/device:GPU:0/stream:14", "/device:GPU:0/stream:all",
+    ]  # fmt: skip
     assert not run.completeness.complete
 
 
@@ -102,6 +104,36 @@ def test_of_several_steps_at_work_it_is_said_that_they_cannot_be_told_apart(tmp_
     (loss,) = (loss for loss in run.completeness.losses if loss.what == "steps of executions")
     assert loss.count == 2
     assert "stopped while an executor was at work" in loss.reason
+
+
+def test_of_a_damaged_line_there_is_what_stands_before_the_damage(tmp_path):
+    message = space()
+    line = message.planes[0].lines[0]
+    second = message.planes[0].lines.add(id=43, name="tf_Compute/9", timestamp_ns=5_000)
+    second.events.add(metadata_id=2, offset_ps=50_000_000, duration_ps=1_000_000)
+    whole = line.events[5].SerializeToString()
+    data = message.SerializeToString()
+    # A field of the event is said to be longer than the event.
+    broken = b"\x22\x7f" + whole[2:]
+    assert data.count(whole) == 1
+    (tmp_path / "vm.xplane.pb").write_bytes(data.replace(whole, broken))
+    run = load(tmp_path / "vm.xplane.pb")
+    host = run.ops[run.ops.thread == 42]
+    assert list(host.name) == ["mm", "a/b"]
+    assert list(run.ops[run.ops.thread == 43].name) == ["mm"]
+    assert set(run.ops[run.ops.thread == 43].thread_name) == {"tf_Compute"}
+    assert [loss.what for loss in run.completeness.damage] == ["bytes of the file"]
+
+
+def test_what_an_optimizer_executed_is_a_declared_loss(tmp_path):
+    message = space()
+    message.planes[0].lines[0].events[0].stats[0].int64_value = -1
+    (tmp_path / "vm.xplane.pb").write_bytes(message.SerializeToString())
+    run = load(tmp_path / "vm.xplane.pb")
+    host = run.ops[run.ops.thread == 42]
+    assert host.step.tolist() == [8, 8, 0]
+    (loss,) = (loss for loss in run.completeness.losses if "optimizer" in loss.reason)
+    assert (loss.what, loss.count) == ("executions", 2)
 
 
 @pytest.mark.tensorflow
