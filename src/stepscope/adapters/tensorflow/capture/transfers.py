@@ -26,7 +26,7 @@ RECV_TENSOR: Final = "RecvTensor"
 """What TensorFlow calls the row of a transfer."""
 
 
-class Untold(NamedTuple):
+class UnloggedTransfer(NamedTuple):
     """A transfer without a row; `at_ns` is 0 where none of its users has one either."""
 
     edge: str
@@ -36,7 +36,7 @@ class Untold(NamedTuple):
     at_ns: int
 
 
-def untold(ops: OpColumns, graphs: Iterable[Any]) -> list[Untold]:
+def unlogged(ops: OpColumns, graphs: Iterable[Any]) -> list[UnloggedTransfer]:
     """The transfers between tasks that the executed graphs have and the rows of a run have not."""
     rows = _Rows(ops)
     nodes = [node for graph in graphs for node in graph.node]
@@ -53,15 +53,15 @@ def untold(ops: OpColumns, graphs: Iterable[Any]) -> list[Untold]:
             continue
         edge, source = _text(node, "tensor_name"), _text(node, "send_device")
         target = _text(node, "recv_device")
-        if _task(source) == _task(target) or (edge, target) in rows.told:
+        if _task(source) == _task(target) or (edge, target) in rows.logged:
             continue
         size = rows.bytes_of(sent.get((edge, source), ""), source)
         at = rows.ready(users[node.name, node.device], target)
-        found.append(Untold(edge, source, target, size, at))
+        found.append(UnloggedTransfer(edge, source, target, size, at))
     return found
 
 
-def add_rows(step_stats: Any, transfers: Iterable[Untold]) -> None:
+def add_rows(step_stats: Any, transfers: Iterable[UnloggedTransfer]) -> None:
     """Add a row to a StepStats message for each that has a time, as TensorFlow writes them."""
     for transfer in transfers:
         if not transfer.at_ns:
@@ -78,13 +78,13 @@ def add_rows(step_stats: Any, transfers: Iterable[Untold]) -> None:
         described.allocation_description.requested_bytes = transfer.bytes
 
 
-def losses_of(transfers: list[Untold]) -> Iterator[Loss]:
+def losses_of(transfers: list[UnloggedTransfer]) -> Iterator[Loss]:
     """What `completeness` is to say of them."""
     why = "TensorFlow had not begun to log the transfers of their task: "
     timed = [t.edge for t in transfers if t.at_ns]
     if timed:
-        told = "; their rows have no length and stand where their first user became ready"
-        yield Loss("times of transfers", len(timed), why + ", ".join(timed) + told)
+        where = "; their rows have no length and stand where their first user became ready"
+        yield Loss("times of transfers", len(timed), why + ", ".join(timed) + where)
     others = [t.edge for t in transfers if not t.at_ns]
     if others:
         yield Loss("transfers", len(others), why + ", ".join(others))
@@ -96,13 +96,13 @@ class _Rows:
     def __init__(self, ops: OpColumns) -> None:
         self._ops = ops
         self._by_node: dict[tuple[str, str], list[int]] = defaultdict(list)
-        self.told: set[tuple[str, str]] = set()
+        self.logged: set[tuple[str, str]] = set()
         """Edge and receiving device of the transfers that have a row."""
         for row, (name, device) in enumerate(zip(ops.name, ops.device, strict=True)):
             if name == RECV_TENSOR:
                 match = _EDGE.match(ops.label[row])
                 if match is not None:
-                    self.told.add((match["edge"], match["target"]))
+                    self.logged.add((match["edge"], match["target"]))
             self._by_node[name, device].append(row)
 
     def ready(self, names: Iterable[str], device: str) -> int:

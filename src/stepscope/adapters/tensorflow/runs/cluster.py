@@ -18,7 +18,12 @@ import numpy as np
 import tensorflow
 
 from stepscope.adapters.tensorflow.capture.capture import Capture
-from stepscope.adapters.tensorflow.capture.transfers import Untold, add_rows, losses_of, untold
+from stepscope.adapters.tensorflow.capture.transfers import (
+    UnloggedTransfer,
+    add_rows,
+    losses_of,
+    unlogged,
+)
 from stepscope.adapters.tensorflow.failures import inside_python_unknown, new_error, status_of
 from stepscope.adapters.tensorflow.memory import cluster_memory
 from stepscope.adapters.tensorflow.runs.session_run import NO_GRAPHS, SessionRun
@@ -142,10 +147,10 @@ class ClusterRun(SessionRun):
         return self._out_of_memory
 
     @functools.cached_property
-    def _told(self) -> tuple[OpColumns, list[Untold]]:
+    def _told(self) -> tuple[OpColumns, list[UnloggedTransfer]]:
         """The run's rows, and the transfers that TensorFlow had none of."""
         message = RunMetadata.FromString(self.native.SerializeToString())
-        found = untold(message.ops, self.graphs()) if len(message.ops) else []
+        found = unlogged(message.ops, self.graphs()) if len(message.ops) else []
         add_rows(message.step_stats, found)
         ops = message.ops
         ops = ops[np.lexsort((ops.end_ns, ops.start_ns))]
