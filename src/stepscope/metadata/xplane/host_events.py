@@ -29,6 +29,7 @@ from stepscope.metadata.xplane.event_names import (
     EAGER_OP,
     KERNEL,
     NOTHING,
+    PIPELINE_CALL,
     PROCESS,
     RUN_MARK,
     STARTS,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 _POOL_THREAD: Final = "tf_"
 _STRETCH: Final = 1 << 16
+_TABLE: Final = 1 << 20
+"""Numbers of names below this are looked up in a table; TensorFlow counts from 1."""
 
 
 class HostEvents:
@@ -56,7 +59,7 @@ class HostEvents:
         self._plane = plane
         self.count = len(columns.metadata_id)
         """How many events the threads left, of whatever kind."""
-        numbers, name = np.unique(columns.metadata_id, return_inverse=True)
+        numbers, name = _distinct(columns.metadata_id)
         self.meanings = [meaning_of(plane.names.get(number, "")) for number in numbers.tolist()]
         """What each distinct event is; `name` is the number of the one of each row."""
         kinds = np.array([kind for kind, _, _ in self.meanings], np.int8)
@@ -220,6 +223,7 @@ class HostEvents:
         odd[(unmarked | left) & within] = False
         odd[outside | (kind == EAGER_CALL) | ((kind == EAGER_OP) & ~eager)] = False
         odd[(kind == RUN_MARK) | (kind == DONE)] = False
+        odd[((kind == STARTS) | (kind == PIPELINE_CALL)) & (self.step == 0)] = False
         odd[list(self.node)] = True
         odd[self.pairs + 1] = False
         with_kernels = np.zeros(len(self._origin), bool)
@@ -276,3 +280,14 @@ class HostEvents:
     def started(self) -> set[int]:
         """The steps that threads asked for."""
         return set(np.unique(self.step[self.kind == STARTS]).tolist())
+
+
+def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
+    """The distinct numbers in their order, and for each number which of them it is."""
+    if not len(numbers) or numbers.min() < 0 or numbers.max() >= _TABLE:
+        found, which = np.unique(numbers, return_inverse=True)
+        return found, which
+    found = np.flatnonzero(np.bincount(numbers))
+    table = np.zeros(int(found[-1]) + 1, np.int64)
+    table[found] = np.arange(len(found))
+    return found, table[numbers]
