@@ -72,7 +72,7 @@ def pack_facts(facts: GraphFacts) -> tuple[bytes, NDArray[np.int32]]:
     place = np.empty(len(facts), np.int32)
     place[order] = np.arange(len(facts), dtype=np.int32)
     texts = [
-        None if text is None else text[order]
+        None if text is None else text[order].compact()
         for text in (facts.names, facts.ops, facts.devices, facts.labels, facts.sources)
     ]
     columns: list[Any] = []
