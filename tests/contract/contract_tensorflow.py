@@ -24,6 +24,7 @@ import stepscope
 from stepscope.metadata import MEMORY_OF_KERNELS, RunMetadata
 from stepscope.options import ConfigProto
 
+KERNEL_TIMES = "kernel times of eager ops"
 _numbers = itertools.count(1)
 _MADE_ONCE = frozenset({"FIFOQueueV2", "VarHandleOp"})
 """Ops that make something which outlives a run: in eager code they stand before it."""
@@ -79,7 +80,7 @@ class OnTensorFlow(Engine):
     """What they have in common."""
 
     always_lost = frozenset({MEMORY_OF_KERNELS, "memory from before the run"})
-    may_be_lost = frozenset({"source lines of eager ops", "source lines"})
+    may_be_lost = frozenset({"source lines"})
     stress = 12, 6  # of profiled runs those at once wait for each other
 
     def __init__(self) -> None:
@@ -263,6 +264,7 @@ class TensorFlowEager(OnTensorFlow):
     """The same programs op by op, inside `stepscope.run`."""
 
     name = "tensorflow eager"
+    always_lost = OnTensorFlow.always_lost | {KERNEL_TIMES}
     python_op_at_deadline = "waited_for"
     parallel = False
     names_the_failing_op = False

@@ -131,8 +131,8 @@ def test_eager_ops_pay_for_what_is_noted_of_them(tensorflow: Any) -> None:
         return y
 
     took, metadata = timed(step, None, options=FULL)
-    # At least the call back after each op.
-    assert 300 * 4_000 < metadata.overhead.ns < took
+    # Before and after the ops there is next to nothing to wait for: most of it is noting them.
+    assert 300 * 400 < metadata.overhead.ns < took
 
 
 def test_a_session_that_is_traced_by_step_stats_says_what_they_cost(tf: Any) -> None:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -106,6 +106,8 @@ class _CallsHere(threading.local):
     traced = False
     first: list[FirstCall] | None = None
     """Where first calls are noted, if they are."""
+    before: Callable[[], None] | None = None
+    """What is to be done before a function is called, while its options are not looked at yet."""
 
 
 _calls_here = _CallsHere()
@@ -132,18 +134,23 @@ def execute_functions_by(executor_type: str, *, untraced: bool = True) -> None:
 
 
 @contextmanager
-def first_calls(found: list[FirstCall], *, traced: bool) -> Iterator[None]:
+def first_calls(
+    found: list[FirstCall], *, traced: bool, before: Callable[[], None] | None = None
+) -> Iterator[None]:
     """Note the calls of functions that are the first under their options: they instantiate them.
 
-    With `traced`, functions inside are executed by the type for traced runs.
+    With `traced`, functions inside are executed by the type for traced runs. `before` is called
+    before each of them, and may change the options they are called under.
     """
     _wrap_function_calls()
-    previous = _calls_here.traced, _calls_here.first
-    _calls_here.traced, _calls_here.first = traced, found
+    here = _calls_here
+    previous = here.traced, here.first, here.before
+    here.traced, here.first = traced, found
+    here.before = before or here.before
     try:
         yield
     finally:
-        _calls_here.traced, _calls_here.first = previous
+        here.traced, here.first, here.before = previous
 
 
 class RegisteredFunctions:
@@ -183,6 +190,8 @@ def _wrap_function_calls() -> None:
         @functools.wraps(original)
         def call_function(context: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
             here = _calls_here
+            if here.before is not None:
+                here.before()
             kind = _function_executor if _executes_all or here.traced else ""
             if kind and not _takes_executor(context):
                 kind = ""
@@ -279,6 +288,58 @@ def functions_called_by(op: Any) -> list[tuple[str, str]]:
         return [(part, op.get_attr(part).name) for part in parts]
     if op.type in ("Case", "StatelessCase"):
         return [(f"branch{i}", found.name) for i, found in enumerate(op.get_attr("branches"))]
+    return []
+
+
+class FunctionFrames(NamedTuple):
+    """What TensorFlow knows of a function that it can call: where its nodes were made."""
+
+    frames: dict[str, list[tuple[str, int]]]
+    """By node, the files and lines that made it, innermost first."""
+    calls: list[tuple[str, str, str]]
+    """The functions that its nodes call: the node, which part of it (see `functions_called_by`),
+    the function."""
+    interface: dict[str, str]
+    """By argument and result, the node that it is."""
+
+
+def function_frames(name: str) -> FunctionFrames | None:
+    """Of the function by this name; None where there is none, or no version tells of it."""
+    from tensorflow.python.eager import context as eager_context
+
+    context = eager_context.context()
+    if not hasattr(context, "get_graph_debug_info") or not context.has_function(name):
+        return None
+    info = context.get_graph_debug_info(name)
+    definition = context.get_function_def(name)
+    files = info.files
+    known = {
+        number: (files[frame.file_index], frame.line) for number, frame in info.frames_by_id.items()
+    }
+    traces = {
+        number: [known[frame] for frame in reversed(trace.frame_id)]
+        for number, trace in info.traces_by_id.items()
+    }
+    frames = {node: traces[number] for node, number in info.name_to_trace_id.items()}
+    interface = {arg.name: arg.name for arg in definition.signature.input_arg}
+    interface |= {result: value.partition(":")[0] for result, value in definition.ret.items()}
+    calls = [
+        (node.name, part, called)
+        for node in definition.node_def
+        for part, called in _functions_of(node.op, node.attr)
+    ]
+    return FunctionFrames(frames, calls, interface)
+
+
+def _functions_of(op: str, attrs: Any) -> list[tuple[str, str]]:
+    """As `functions_called_by`, of a node in a function's definition."""
+    if op in ("PartitionedCall", "StatefulPartitionedCall"):
+        return [("", attrs["f"].func.name)]
+    parts = ("cond", "body") if "While" in op else ("then_branch", "else_branch")
+    if op in ("While", "StatelessWhile", "If", "StatelessIf"):
+        return [(part, attrs[part].func.name) for part in parts]
+    if op in ("Case", "StatelessCase"):
+        return [(f"branch{i}", f.name) for i, f in enumerate(attrs["branches"].list.func)]
     return []
 
 
@@ -394,43 +455,67 @@ class PythonCallLog:
 python_calls: Final = PythonCallLog()
 
 
-class _Noting(threading.local):
-    ns = 0
+def op_calls() -> list[tuple[Any, str]]:
+    """Where Python's ways into TensorFlow are, with their names.
+
+    The fast one for eager ops, the slow one for ops and functions, that of those which can be
+    cancelled; a session's own, and that of what `make_callable` gave.
+    """
+    from tensorflow.python import pywrap_tfe
+    from tensorflow.python.client import session
+
+    return [
+        (pywrap_tfe, "TFE_Py_FastPathExecute"),
+        (pywrap_tfe, "TFE_Py_Execute"),
+        (pywrap_tfe, "TFE_Py_ExecuteCancelable"),
+        (session.BaseSession, "_call_tf_sessionrun"),
+        (session.BaseSession._Callable, "__call__"),
+    ]
 
 
-noting: Final = _Noting()
-"""How long this thread was in callbacks of eager ops so far, in `ns`: its ops waited for that."""
-_CALLBACK_NS: Final = 3_000
-"""What it costs to be called back, beside what is done then."""
-_AFTERWARDS: Final = 0.5
-"""What a callback costs once it has returned, as a share of its time: what it made is let go of and
-the caches are cold. Measured as dilation of a thousand eager ops."""
+@functools.cache
+def fallback_error() -> Any:
+    """What the fast way of calling an op raises where the slow one has to be taken."""
+    from tensorflow.python.eager import core
+
+    return core._FallbackException
 
 
-@contextmanager
-def op_callback(callback: Any) -> Iterator[None]:
-    """Call back with type and outputs of each eager op of this thread; `noting` counts the time."""
-    from tensorflow.python.framework import op_callbacks
+@functools.cache
+def eager_tensor_class() -> Any:
+    """The class of what eager ops put out."""
+    from tensorflow.python.framework import ops
 
-    def only_eager(
-        op_type: Any, _inputs: Any, _attrs: Any, outputs: Any, op_name: Any = None,
-        graph: Any = None,
-    ) -> None:  # fmt: skip
-        del op_name
-        if graph is None:
-            began = time.perf_counter_ns()
-            name = op_type.decode() if isinstance(op_type, bytes) else op_type
-            try:
-                callback(name, outputs)
-            finally:
-                spent = time.perf_counter_ns() - began
-                noting.ns += spent + int(spent * _AFTERWARDS) + _CALLBACK_NS
+    return ops.EagerTensor
 
-    op_callbacks.add_op_callback(only_eager)
-    try:
-        yield
-    finally:
-        op_callbacks.remove_op_callback(only_eager)
+
+@functools.cache
+def numbers_in_memory() -> frozenset[int]:
+    """The types of tensors whose values lie in this machine's memory; none with accelerators.
+
+    There, to look at a tensor may be to copy it.
+    """
+    tf = tensorflow()
+    if any(device.device_type != "CPU" for device in tf.config.list_physical_devices()):
+        return frozenset()
+    kinds = (
+        tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64,
+        tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.complex64, tf.complex128,
+    )  # fmt: skip
+    return frozenset(kind.as_datatype_enum for kind in kinds)
+
+
+def address_of(tensor: Any) -> int:
+    """Where the values of an eager tensor of such a type are."""
+    return int(tensor._numpy_internal().__array_interface__["data"][0])
+
+
+@functools.cache
+def dtype_size(number: int) -> int:
+    """The bytes of one value of that type; 0 where there is no such size."""
+    from tensorflow.python.framework import dtypes
+
+    return int(dtypes.as_dtype(number).size or 0)
 
 
 # -- what is replaced while a script is recorded -----------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.called_ops import Call, CalledOps
 from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.liveness import lowered_nodes, silent_op
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
-from stepscope.adapters.tensorflow.capture.steps import Described
+from stepscope.adapters.tensorflow.capture.steps import COMPILED
 from stepscope.adapters.tensorflow.capture.tensors import output_tensors
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog
 from stepscope.metadata import Loss, OpColumns, Overhead
@@ -75,20 +76,28 @@ class Capture:
 
     Leaving waits for the data of all runs that were profiled together (see `profiler`), except
     where the run is out of time: then nothing is read before somebody looks. What the nodes of its
-    graphs did comes from a log of the executor's, where there is one, else from the profiler; all
-    else from the profiler.
+    graphs did comes from a log of the executor's, where there is one, else from the profiler; what
+    eager ops did from notes of the calls (`called`), where there are any; all else from the
+    profiler.
     """
 
-    def __init__(self, level: int, log: NodeLog | None = None, *, every_event: bool = True) -> None:
-        """With a log, and without `every_event`, the run is not profiled: the log has it all."""
+    def __init__(
+        self, level: int, log: NodeLog | None = None, *, every_event: bool = True,
+        later: bool = False,
+    ) -> None:  # fmt: skip
+        """With a log, and without `every_event`, the run is not profiled: the log has it all.
+
+        With `later` it is profiled from `profile_from_now` on, if that is called.
+        """
+        self.later = later
+        self.called: CalledOps | None = None
+        """The eager ops that it called, where they are noted."""
         self.level = level
         self.use(log, every_event=every_event)
         self._logged: LoggedNodes | None = None
         self.mark = f"{MARK}{next(_numbers)}"
         self.batch: Batch | None = None
         self.losses: list[Loss] = []
-        self.eager_outputs: list[tuple[str, list[Described]]] = []
-        """At full level, the outputs of eager ops in order: (op type, descriptions)."""
         self.patience_s: float | None = None
         """How long it may wait for its turn; without one it is not profiled. None is for ever."""
         self.out_of_time = False
@@ -98,8 +107,6 @@ class Capture:
         self.truncated = False
         """Whether what came last is not in the record, because there was too much before it."""
         self._data_to_come = self._to_be_judged = False
-        self.noting_ns = 0
-        """How long eager ops of the run waited until they were noted."""
         self.first_calls: list[versions.FirstCall] = []
         self.functions_before = versions.RegisteredFunctions() if level else None
         self._span: Any = None
@@ -116,9 +123,9 @@ class Capture:
         self.abandoned = False
         self.nested = False
         """Whether this thread was being recorded already: the data come when the outer run ends."""
+        self._names_reserved = False
         self.failed = False
         """Whether the run ended early: executions that did not come to their end are left out."""
-        self.failed_eager_op = ""
         self._lock = threading.Lock()
 
     def use(self, log: NodeLog | None, *, every_event: bool = True) -> None:
@@ -136,18 +143,36 @@ class Capture:
             outer = _open_captures.innermost()
             self.nested = outer is not None
             if outer is not None:
+                if not self.later and not self.logs_alone:
+                    outer.profile_from_now()
                 self.batch = outer.batch
-            elif self._every_event:
+            elif self._every_event and not self.later:
                 self.batch = self._enter_profiler()
             _open_captures.stack.append(self)
             if self.batch is not None:
-                self._span = versions.trace_me(self.mark)
-                self._span.__enter__()
+                self._mark()
         if self.log is not None:
             self.log.enter()
-        self.noting_ns = -versions.noting.ns
         self.started = clock()
         return self
+
+    def profile_from_now(self) -> None:
+        """Something begins that the profiler alone sees, in a run that was to do without."""
+        if not self.later or self.batch is not None or self.profiler_taken:
+            return
+        stack = _open_captures.stack
+        place = stack.index(self)
+        if place:
+            stack[place - 1].profile_from_now()
+            self.batch = stack[place - 1].batch
+        else:
+            self.batch = self._enter_profiler()
+        if self.batch is not None:
+            self._mark()
+
+    def _mark(self) -> None:
+        self._span = versions.trace_me(self.mark)
+        self._span.__enter__()
 
     def _enter_profiler(self) -> Batch | None:
         try:
@@ -176,7 +201,6 @@ class Capture:
 
     def __exit__(self, *_exc: object) -> None:
         ended = clock()
-        self.noting_ns += versions.noting.ns
         if self.log is not None:
             self.log.leave()
         with self._lock:
@@ -195,7 +219,7 @@ class Capture:
         if self._span is not None:
             self._span.__exit__(None, None, None)
         if self.nested:
-            if self.log is None:
+            if self.log is None and (self.batch is not None or not self.later):
                 self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
         elif self.batch is not None:
             shared.leave(self.batch, wait=not self.out_of_time)
@@ -264,7 +288,8 @@ class Capture:
     def logged_alone(self) -> LoggedNodes | None:
         """The same where there is nothing of the run beside it; None where there is."""
         logged = self.logged()
-        return logged if self.batch is None or self.marked() is None else None
+        alone = self.called is None and (self.batch is None or self.marked() is None)
+        return logged if alone else None
 
     def executed(self) -> list[tuple[str, str, int]]:
         """Name, op type and number of executions of what the run executed."""
@@ -279,10 +304,6 @@ class Capture:
         rows = self._begun(nodes)
         if not self.failed:
             return rows
-        for place in range(len(rows) - 1, -1, -1):
-            if rows[place].name == self.failed_eager_op:
-                del rows[place]
-                break
         unfinished = set(self.unfinished())
         return [row for row in rows if row not in unfinished]
 
@@ -290,16 +311,19 @@ class Capture:
         profile = self.profile()
         marked = profile.of_run(self.mark)
         logged = self.logged()
+        called = self._called_rows()
         if marked is None:
-            if logged is not None:
-                return sorted(logged.ended, key=_IN_TIME)
             left_open = self.abandoned or (self.batch is not None and self.batch.cut)
-            return self._unmarked_rows(profile, nodes) if left_open else []
+            if logged is not None:
+                called += logged.ended
+            elif left_open:
+                called += self._unmarked_rows(profile, nodes)
+            return sorted(called, key=_IN_TIME)
         if logged is not None:
             executed = logged.with_others(profile, marked.steps)
         else:
             executed = profile.rows_of(marked.steps, nodes)
-        rows = [*marked.eager, *executed, *marked.spans]
+        rows = [*called, *self.eager_rows(marked), *executed, *marked.spans]
         if profile.is_alone(marked):
             # Nobody else was profiled: what no run started (input pipelines, devices) is ours.
             claimed = set(marked.steps)
@@ -314,8 +338,7 @@ class Capture:
 
     def _unmarked_rows(self, profile: Profile, nodes: Nodes) -> list[Row]:
         """The rows of a run whose mark is still open: of the steps that no other run started."""
-        rows = list(profile.rows_of(self._steps(profile), nodes))
-        return sorted(rows, key=_IN_TIME)
+        return list(profile.rows_of(self._steps(profile), nodes))
 
     def _steps(self, profile: Profile) -> list[int]:
         marked = profile.of_run(self.mark)
@@ -324,10 +347,25 @@ class Capture:
         claimed = {step for other in profile.marked.values() for step in other.steps}
         return list(profile.unclaimed(claimed))
 
-    def eager_types(self) -> set[str]:
-        """The types, which are also the names, of the ops that were called one by one."""
-        marked = self.marked()
-        return {row.name for row in marked.eager} if marked is not None else set()
+    def calls(self) -> list[Call]:
+        """The eager ops that were called, where they are noted, under names no node has."""
+        if self.called is None:
+            return []
+        if not self._names_reserved:
+            self._names_reserved = True
+            self.called.sites.reserve(name for names in self.step_names() for name in names)
+        return self.called.calls()
+
+    def _called_rows(self) -> list[Row]:
+        if self.called is None or not (self.calls() or self.called.spans):
+            return []
+        return self.called.rows(ended_well=not self.failed)
+
+    def eager_rows(self, marked: Marked) -> list[Row]:
+        """What the profiler alone saw of what the thread called."""
+        if self.called is None:
+            return marked.eager
+        return [row for row in marked.eager if row.op in (COMPILED, "PyFunc")]
 
     def step_names(self) -> list[set[str]]:
         """The nodes that ran in each function or graph that the run executed.
@@ -418,14 +456,14 @@ class Capture:
             end_ns=ends,
             step=step_id,
             thread_names=thread_names,
-            tensors=output_tensors(rows, nodes, self._eager_descriptions(rows)) if full else None,
+            tensors=output_tensors(rows, nodes) if full else None,
         )
 
     def _threads(self, profile: Profile) -> tuple[dict[int, int], dict[int, str]]:
         """Thread numbers by line, and their names; the caller's own number is the system's."""
         marked = profile.of_run(self.mark)
         names: dict[int, str] = {self.thread: self.thread_name}
-        numbers: dict[int, int] = {}
+        numbers: dict[int, int] = {-self.thread: self.thread}
         for line, name in profile.line_names.items():
             if marked is not None and line == marked.line:
                 numbers[line] = self.thread
@@ -442,20 +480,6 @@ class Capture:
                     del names[numbers[lines[known_as]]]
                     numbers[lines[known_as]] = thread
         return numbers, names
-
-    def _eager_descriptions(self, rows: Sequence[Row]) -> dict[int, list[Described]]:
-        marked = self.marked()
-        if marked is None or not self.eager_outputs:
-            return {}
-        eager = {id(row) for row in marked.eager}
-        found: dict[int, list[Described]] = {}
-        waiting: dict[str, deque[list[Described]]] = {}
-        for op, described in self.eager_outputs:
-            waiting.setdefault(op, deque()).append(described)
-        for i, row in enumerate(rows):
-            if id(row) in eager and waiting.get(row.op):
-                found[i] = waiting[row.op].popleft()
-        return found
 
     # -- what it cost --------------------------------------------------------------------------
 
@@ -488,7 +512,7 @@ class Capture:
         starts = self._starts()
         instantiating = self._instantiating_ns(starts)
         most = (self.ended - self.started - instantiating) * 9 // 10
-        noted = max(0, self.noting_ns) + self._events_ns(len(starts))
+        noted = self._noting_ns() + self._events_ns(len(starts))
         return instantiating + max(0, min(noted, most))
 
     def _starts(self) -> NDArray[np.int64]:
@@ -499,7 +523,12 @@ class Capture:
             return starts
         return np.array([row.start_ns for row in self.rows()], dtype=np.int64)
 
+    def _noting_ns(self) -> int:
+        return self.called.spent_ns if self.called is not None else 0
+
     def _events_ns(self, executions: int) -> int:
+        if self.batch is None and self.log is None:
+            return 0
         profile = self.profile()
         marked = profile.of_run(self.mark)
         if marked is not None and profile.is_alone(marked):

@@ -16,6 +16,7 @@ What none of it explains has no line, and `missing_lines` counts it.
 
 from __future__ import annotations
 
+import functools
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from stepscope.adapters.tensorflow.capture.steps import ANNOTATION, FIRST_NODE
 from stepscope.analysis._coverage_executed import path_of, sources_of_name
 from stepscope.metadata import GraphFacts, Loss
 
-__all__ = ["executed_lines", "lines_of", "missing_lines", "written_lines"]
+__all__ = ["called_lines", "executed_lines", "lines_of", "missing_lines", "written_lines"]
 
 _BRANCHES: Final = {"then_branch": "then", "else_branch": "else", "cond": "cond", "body": "body"}
 """By the attribute that names a function, what lowering calls the part that it becomes."""
@@ -110,6 +111,37 @@ def _opened(graph: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, d
             if called is not None:
                 inside = f"{path}{op.name}/" + (f"{_BRANCHES.get(part, part)}/" if part else "")
                 yield from _opened(called, inside, depth + 1)
+
+
+def called_lines(names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The lines of the nodes of functions that were called by these names, as `written_lines`.
+
+    And their interface, as `executed_lines` takes it. A name that nodes of several functions have,
+    made by different lines, has none.
+    """
+    found: dict[str, str] = {}
+    interface: dict[str, str] = {}
+    for name in names:
+        lines, results = _lines_of_function(name)
+        for node, line in lines.items():
+            if found.setdefault(node, line) != line:
+                found[node] = ""
+        interface |= results
+    return {node: line for node, line in found.items() if line}, interface
+
+
+@functools.lru_cache(1024)
+def _lines_of_function(name: str, depth: int = 0) -> tuple[dict[str, str], dict[str, str]]:
+    """The same of one function and those it calls; a function never changes."""
+    known = versions.function_frames(name)
+    if known is None:
+        return {}, {}
+    found = {node: innermost_of_user(frames) for node, frames in known.frames.items()}
+    for node, part, called in known.calls if depth < _DEEPEST else ():
+        path = f"{node}/" + (f"{_BRANCHES.get(part, part)}/" if part else "")
+        for inner, line in _lines_of_function(called, depth + 1)[0].items():
+            found.setdefault(path + inner, line)
+    return {node: line for node, line in found.items() if line}, known.interface
 
 
 def _lines_in(graph: Any) -> dict[str, str]:

@@ -1,20 +1,19 @@
-"""Python inside TensorFlow: functions timed where it does not, eager outputs, annotations."""
+"""Python inside TensorFlow: functions timed where it does not, and annotations."""
 
 from __future__ import annotations
 
 import functools
-import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture import op_calls
+from stepscope.adapters.tensorflow.capture.called_ops import CalledOps
 from stepscope.adapters.tensorflow.capture.events import PYTHON_OP, SPAN
-from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
-from stepscope.adapters.tensorflow.capture.steps import Described
 from stepscope.adapters.tensorflow.failures import raised_inside
-from stepscope.adapters.tensorflow.runs import cancelling
 from stepscope.metadata.xplane import escaped
 
 
@@ -41,26 +40,6 @@ class _Timed:
 timed: Final = _Timed()
 
 
-@contextmanager
-def between_eager_ops(look: Callable[[], None]) -> Iterator[None]:
-    """While inside, call this after each eager op of this thread, Python functions too.
-
-    It may raise.
-    """
-    outer = getattr(_thread, "look", None)
-    _thread.look = look
-
-    def after(op_type: str, _outputs: Any) -> None:
-        if not cancelling.finalizes(op_type):
-            look()
-
-    try:
-        with timed, versions.op_callback(after):
-            yield
-    finally:
-        _thread.look = outer
-
-
 def _span_of(function: Any) -> Any:
     """The span of a Python function called eagerly, or None where nobody is tracing."""
     if not _thread.depth:
@@ -74,18 +53,26 @@ def _python_span(name: str) -> Iterator[Callable[[Any], None]]:
 
     Gives a function that takes what the op put out.
     """
-    called = cancelling.here()
-    if called is not None:
-        called.begin(name)
-    with versions.trace_me(f"{PYTHON_OP}PyFunc:{escaped(name)}"):
-        try:
-            yield getattr(_thread, "note_python", _ignore)
-        except BaseException as error:
-            raised_inside(error, name)
-            raise
-    look = getattr(_thread, "look", None)
-    if look is not None:
-        look()
+    mine = op_calls.listener() or op_calls.Listener()
+    if mine.cancelling is not None:
+        mine.cancelling.begin(name)
+    began = time.perf_counter_ns()
+    found: list[Any] = []
+    unseen = (
+        nullcontext() if mine.notes else versions.trace_me(f"{PYTHON_OP}PyFunc:{escaped(name)}")
+    )
+    try:
+        with unseen:
+            yield found.append
+    except BaseException as error:
+        raised_inside(error, name)
+        if mine.notes is not None:
+            mine.notes.python(name, began, None, failed=True)
+        raise
+    if mine.notes is not None:
+        mine.notes.python(name, began, found)
+    if mine.look is not None:
+        mine.look()
 
 
 class PythonCalls:
@@ -114,38 +101,18 @@ class PythonCalls:
         ]
 
 
-def _ignore(_outputs: Any) -> None:
-    pass
+class _NotedSpan:
+    """A span on a thread whose calls are noted: nothing else is needed to see it."""
 
+    def __init__(self, notes: CalledOps, name: str) -> None:
+        self._notes = notes
+        self._name = name
 
-@contextmanager
-def describing(outputs: list[tuple[str, list[Described]]], sources: EagerSources) -> Iterator[None]:
-    """While inside, note type, shape and bytes of what each eager op of this thread puts out, and
-    the line that called it.
-    """
+    def __enter__(self) -> None:
+        self._began = time.perf_counter_ns()
 
-    def note(op_type: str, found: Sequence[Any]) -> None:
-        outputs.append((op_type, [_describe(tensor) for tensor in found]))
-        sources.note(op_type)
-
-    def note_python(found: Any) -> None:
-        tensors = found if isinstance(found, (list, tuple)) else [found]
-        note("PyFunc", [tensor for tensor in tensors if hasattr(tensor, "dtype")])
-
-    outer = getattr(_thread, "note_python", _ignore)
-    _thread.note_python = note_python
-    try:
-        with versions.op_callback(note):
-            yield
-    finally:
-        _thread.note_python = outer
-
-
-def _describe(tensor: Any) -> Described:
-    axes = tensor.shape.as_list() if tensor.shape.rank is not None else [None]
-    shape = tuple(-1 if axis is None else axis for axis in axes)
-    size = 0 if -1 in shape else math.prod(shape) * tensor.dtype.size
-    return tensor.dtype.as_datatype_enum, shape, size
+    def __exit__(self, *_exc: object) -> None:
+        self._notes.span(self._name, self._began)
 
 
 class Annotation:
@@ -156,7 +123,11 @@ class Annotation:
         self._spans: list[Any] = []
 
     def __enter__(self) -> Annotation:
-        span = versions.trace_me(SPAN + escaped(self._name))
+        mine = op_calls.listener()
+        if mine is not None and mine.notes is not None:
+            span: Any = _NotedSpan(mine.notes, self._name)
+        else:
+            span = versions.trace_me(SPAN + escaped(self._name))
         span.__enter__()
         self._spans.append(span)
         return self

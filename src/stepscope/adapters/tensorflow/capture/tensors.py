@@ -7,16 +7,48 @@ gives outputs: what one node's input is, is another node's output.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.metadata import TensorColumns
 from stepscope.metadata.xplane import Described, Row, input_tensors
 
+TAKES_NONE: Final = frozenset(
+    {
+        "Const",
+        "NoOp",
+        "VarHandleOp",
+        "ReadVariableOp",
+        "Placeholder",
+        "PlaceholderWithDefault",
+        "_Arg",
+        "_Retval",
+        "Identity",
+        "IdentityN",
+        "Reshape",
+        "Squeeze",
+        "ExpandDims",
+        "StopGradient",
+        "PreventGradient",
+        "Enter",
+        "Exit",
+        "Switch",
+        "Merge",
+        "NextIteration",
+        "LoopCond",
+        "_Send",
+        "_Recv",
+        "Snapshot",
+        "EnsureShape",
+    }
+)
+"""Op types whose outputs are the memory of somebody else."""
+MAY_TAKE_NONE: Final = frozenset({"Slice", "StridedSlice", "Split", "SplitV", "Unpack", "Bitcast"})
+"""Those of which it depends on the shapes."""
 
-def output_tensors(
-    rows: Sequence[Row], nodes: Mapping[str, NodeInfo], extra: Mapping[int, Sequence[Described]]
-) -> TensorColumns:
-    """One row per output: as seen, as `extra` (by row) gives it, or as some reader described it."""
+
+def output_tensors(rows: Sequence[Row], nodes: Mapping[str, NodeInfo]) -> TensorColumns:
+    """One row per output: as seen, or as some reader described it."""
     outputs: dict[tuple[str, int], Described] = {}
     for row in rows:
         info = nodes.get(row.name)
@@ -29,8 +61,8 @@ def output_tensors(
         slots.setdefault(name, []).append(slot)
     table: list[tuple[int, int, Described]] = []
     for i, row in enumerate(rows):
-        if row.outputs or i in extra:
-            seen = enumerate(row.outputs or extra[i])
+        if row.outputs:
+            seen = enumerate(row.outputs)
             table.extend((i, slot, described) for slot, described in seen if described is not None)
             continue
         table.extend((i, s, outputs[row.name, s]) for s in sorted(slots.get(row.name, ())))

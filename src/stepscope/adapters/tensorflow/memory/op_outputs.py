@@ -8,126 +8,67 @@ for themselves, nor buffers that TensorFlow reuses; `completeness` says so.
 
 from __future__ import annotations
 
-import functools
-import math
-import time
-import weakref
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Final
 
 import numpy as np
 
-from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.called_ops import Call, Output, bytes_of
 from stepscope.adapters.tensorflow.capture.events import Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
-from stepscope.adapters.tensorflow.capture.tensors import output_tensors
+from stepscope.adapters.tensorflow.capture.tensors import TAKES_NONE, output_tensors
 from stepscope.adapters.tensorflow.memory.allocator_events import CPU, Event, Held
-from stepscope.adapters.tensorflow.memory.held_memory import address_of
 from stepscope.adapters.tensorflow.node_log.executed_graph import ExecutedGraphs
 from stepscope.metadata import AllocationColumns, OpColumns
 
-_TAKES_NONE: Final = frozenset(
-    {
-        "Const",
-        "NoOp",
-        "VarHandleOp",
-        "ReadVariableOp",
-        "Placeholder",
-        "PlaceholderWithDefault",
-        "_Arg",
-        "_Retval",
-        "Identity",
-        "IdentityN",
-        "Reshape",
-        "Squeeze",
-        "ExpandDims",
-        "StopGradient",
-        "PreventGradient",
-        "Enter",
-        "Exit",
-        "Switch",
-        "Merge",
-        "NextIteration",
-        "LoopCond",
-        "_Send",
-        "_Recv",
-        "Snapshot",
-        "EnsureShape",
-    }
-)
-"""Op types whose outputs are the memory of somebody else."""
 _AT_THE_END: Final = 1 << 62
 
 
-class EagerOutputs:
-    """The outputs of eager ops of one thread, as events, from `watching` on."""
+def of_calls(calls: Sequence[Call], freed: Mapping[int, int]) -> list[Event]:
+    """What eager ops put out, as events; `freed` says when nobody held an output any more.
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._references: dict[int, Any] = {}
-        self._holders: dict[int, tuple[Held, int]] = {}
-        """By address, what is held there and by how many tensors."""
-        self._in_use = 0
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Note outputs while inside. What is let go of later is not noted."""
-        try:
-            with versions.op_callback(self._note):
-                yield
-        finally:
-            self._references.clear()
-
-    def _note(self, op: str, outputs: Sequence[Any]) -> None:
-        now = time.time_ns()
-        for tensor in outputs:
-            address = address_of(tensor)
-            if not address:
+    Tensors that share a buffer are one: it lives as long as the last of them.
+    """
+    changes: list[tuple[int, Call, Output, bool]] = []
+    for call in calls:
+        for output in call.outputs:
+            if output.buffer >= 0:
+                changes.append((call.end_ns, call, output, False))
+                at = freed.get(output.place)
+                if at is not None:
+                    changes.append((max(call.end_ns, at), call, output, True))
+    changes.sort(key=itemgetter(0))
+    events: list[Event] = []
+    holders: dict[int, tuple[Held, set[int]]] = {}
+    in_use = 0
+    for time_ns, call, output, let_go in changes:
+        known = holders.get(output.buffer)
+        if known is None:
+            if let_go or output.buffer != output.place:
                 continue
-            known = self._holders.get(address)
-            if known is None:
-                if op in _TAKES_NONE:
-                    continue
-                held = self._describe(tensor, op, address, now)
-                self._add(held, freed=False)
-                known = held, 0
-            self._holders[address] = known[0], known[1] + 1
-            reference = weakref.ref(tensor, functools.partial(self._let_go, address))
-            self._references[id(reference)] = reference
-
-    @staticmethod
-    def _describe(tensor: Any, op: str, address: int, now: int) -> Held:
-        shape = tuple(tensor.shape.as_list())
-        size = math.prod(shape) * tensor.dtype.size
-        return Held(
-            address=address, bytes=size, requested=size, time_ns=now, name=op,
-            dtype=tensor.dtype.as_datatype_enum, shape=shape, kind="output",
-        )  # fmt: skip
-
-    def _let_go(self, address: int, reference: Any) -> None:
-        if self._references.pop(id(reference), None) is None:
-            return
-        began = time.perf_counter_ns()
-        made, holders = self._holders[address]
-        if holders > 1:
-            self._holders[address] = made, holders - 1
-        else:
-            del self._holders[address]
-            self._add(made, freed=True)
-        versions.noting.ns += time.perf_counter_ns() - began
-
-    def _add(self, held: Held, *, freed: bool) -> None:
-        self._in_use += -held.bytes if freed else held.bytes
-        self.events.append(Event(time.time_ns(), held, freed, self._in_use, 0, -1))
+            size = bytes_of(output)
+            held = Held(
+                address=output.address, bytes=size, requested=size, time_ns=time_ns,
+                name=call.name, dtype=output.dtype, shape=output.shape, kind="output",
+            )  # fmt: skip
+            known = holders[output.buffer] = held, set()
+            in_use += size
+            events.append(Event(time_ns, held, False, in_use, 0, -1))
+        (known[1].discard if let_go else known[1].add)(output.place)
+        if not known[1]:
+            del holders[output.buffer]
+            in_use -= known[0].bytes
+            events.append(Event(time_ns, known[0], True, in_use, 0, -1))
+    return events
 
 
 def of_graph(
     rows: Sequence[Row], nodes: Mapping[str, NodeInfo], end_ns: int, step: int
 ) -> list[Event]:
     """What the executed nodes of a run put out, as events; frees only of what was let go of."""
-    described = output_tensors(rows, nodes, {})
+    described = output_tensors(rows, nodes)
     starts: dict[str, list[int]] = {}
     readers: dict[tuple[str, int], list[int]] = {}
     for row in rows:
@@ -143,7 +84,7 @@ def of_graph(
     for index, slot, dtype, shape, size in columns:
         row = rows[int(index)]
         info = nodes.get(row.name)
-        if info is None or info.op in _TAKES_NONE or not size:
+        if info is None or info.op in TAKES_NONE or not size:
             continue
         held = Held(
             address=0, bytes=int(size), requested=int(size), time_ns=row.start_ns, name=row.name,
@@ -164,7 +105,7 @@ def of_log(ops: OpColumns, graphs: ExecutedGraphs, step: int) -> AllocationColum
     row_of[node] = np.arange(len(node))
     if len(np.unique(node)) != len(node):
         return None
-    takes = np.array([op not in _TAKES_NONE for op in graphs.facts.ops.table], dtype=bool)
+    takes = np.array([op not in TAKES_NONE for op in graphs.facts.ops.table], dtype=bool)
     tensors = ops.tensors
     made = np.flatnonzero(
         takes[graphs.facts.ops.codes[node[tensors.op_index]]] & (tensors.bytes > 0)

@@ -18,7 +18,7 @@ from stepscope.adapters.tensorflow.memory import held_memory
 from stepscope.adapters.tensorflow.memory.allocator_events import Event, Held, MemoryProfile, ledger
 from stepscope.adapters.tensorflow.memory.held_memory import ProgramMemory, as_held
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells, bytes_in_use
-from stepscope.adapters.tensorflow.memory.op_outputs import EagerOutputs, of_graph, of_log
+from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph, of_log
 from stepscope.adapters.tensorflow.memory.report import HOW_TO_RECORD
 from stepscope.metadata import MEMORY_OF_KERNELS, AllocationColumns, Loss
 from stepscope.metadata.allocations import ALLOCATE, FAILED, FREE, HELD
@@ -60,16 +60,13 @@ Row = tuple[Held, str, int, int]
 class RecordedMemory:
     """What was recorded of one run's memory."""
 
-    def __init__(
-        self, capture: Capture, nodes: FindNodes, step_id: int, outputs: EagerOutputs
-    ) -> None:
+    def __init__(self, capture: Capture, nodes: FindNodes, step_id: int) -> None:
         memory = capture.batch.memory if capture.batch is not None else None
         self._capture = capture
         self._told = memory is not None
         self._memory = memory if memory is not None else MemoryProfile([])
         self._nodes = nodes
         self._step_id = step_id
-        self._outputs = outputs
         self._made_ns = time.time_ns()
 
     # The run's own events are decoded when somebody looks, so nothing here asks for them at once.
@@ -113,7 +110,10 @@ class RecordedMemory:
             nodes = self._nodes()
             end = rows[-1].end_ns if rows else self.end_ns
             events = of_graph(rows, nodes, end, self._step_id)
-            return sorted([*events, *self._outputs.events], key=lambda event: event.time_ns)
+            called = self._capture.called
+            if called is not None:
+                events += of_calls(self._capture.calls(), called.freed())
+            return sorted(events, key=lambda event: event.time_ns)
         own: list[Event] = []
         mine: set[tuple[str, int]] = set()
         for event in self._memory.events:
@@ -129,7 +129,7 @@ class RecordedMemory:
     def columns(self, program: ProgramMemory, refused: MemoryRequest | None) -> AllocationColumns:
         """All rows of the run: what was alive before it, and its own events."""
         logged = self._capture.logged_alone()
-        if logged is not None and refused is None and not self._outputs.events:
+        if logged is not None and refused is None:
             ops = self._capture.columns(self._step_id, self._nodes)
             found_of_log = of_log(ops, logged.graphs, self._step_id)
             if found_of_log is not None:

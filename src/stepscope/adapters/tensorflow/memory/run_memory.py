@@ -9,7 +9,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes
 from stepscope.adapters.tensorflow.memory import held_memory
 from stepscope.adapters.tensorflow.memory.held_memory import ProgramMemory
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
-from stepscope.adapters.tensorflow.memory.op_outputs import EagerOutputs
 from stepscope.adapters.tensorflow.memory.recorded_memory import RecordedMemory, columns_of, named
 from stepscope.adapters.tensorflow.memory.report import (
     explain,
@@ -77,7 +75,6 @@ class RunMemory:
         self._full = options.trace_level >= opts.RunOptions.FULL_TRACE
         self._step_id = step_id
         self._session = session
-        self._outputs = EagerOutputs()
         self._error: Any = None
         self._changes_error = True
         self._report: OutOfMemory | None = None
@@ -99,10 +96,11 @@ class RunMemory:
         """Whether the graphs that run have to be known: where only they lead to outputs."""
         return self._settings is not None and not allocator_tells()
 
-    def watching(self) -> AbstractContextManager[None]:
-        """Around a run with eager code: its outputs are noted where the allocator is silent."""
+    @property
+    def needs_outputs(self) -> bool:
+        """Whether it has to be known how long eager outputs live: where the allocator is silent."""
         wanted = self._full or self._settings is not None
-        return self._outputs.watching() if wanted and not allocator_tells() else nullcontext()
+        return wanted and not allocator_tells()
 
     def failed(self, error: BaseException | None, *, changes_error: bool = True) -> None:
         """After the run's recording ended: if it ran out of memory, see what the program holds.
@@ -136,10 +134,10 @@ class RunMemory:
 
         @functools.cache
         def run() -> RecordedMemory:
-            return RecordedMemory(capture, nodes, self._step_id, self._outputs)
+            return RecordedMemory(capture, nodes, self._step_id)
 
         if self._error is not None:
-            self._report = self._reported(run(), sources)
+            self._report = self._reported(run(), sources, capture)
             if self._changes_error:
                 explain(self._error, self._report)
             self._error = None  # it holds the frames it came through, and all that is in them
@@ -172,9 +170,11 @@ class RunMemory:
         return fields, losses
 
     def _reported(
-        self, run: RecordedMemory, sources: Callable[[], Mapping[str, str]]
+        self, run: RecordedMemory, sources: Callable[[], Mapping[str, str]], capture: Capture
     ) -> OutOfMemory:
         asked = request_of(self._error, self._failed_ns)
+        if capture.called is not None and capture.calls() and not asked.source:
+            asked = replace(asked, source=capture.called.failing_line(asked.op))
         at = run.refused_at(asked.op, self._failed_ns)
         alive = run.alive_at(at, self._program, self._session)
         request = replace(asked, time_ns=at)

@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture import python_ops
+from stepscope.adapters.tensorflow.capture import op_calls, python_ops
 from stepscope.adapters.tensorflow.capture.capture import clock
 from stepscope.adapters.tensorflow.failures import failing_nodes, new_error
 from stepscope.adapters.tensorflow.runs import cancelling
@@ -50,7 +50,8 @@ class Deadline:
         self._python = python_ops.PythonCalls()
         self.called = self._stack.enter_context(cancelling.cancellable())
         if self._eager:
-            self._stack.enter_context(python_ops.between_eager_ops(self._look))
+            self._stack.enter_context(python_ops.timed)
+            self._stack.enter_context(op_calls.listening(look=self._look))
         self._timer = threading.Timer(self._timeout_ms / 1000, self._fire)
         self._timer.name = "stepscope/deadline"
         self._timer.daemon = True

@@ -16,19 +16,19 @@ from typing import Any
 from stepscope import options as opts
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture import python_ops
+from stepscope.adapters.tensorflow.capture.called_ops import CalledOps, CallSites
 from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes, Nodes
 from stepscope.adapters.tensorflow.capture.graph_lines import (
+    called_lines,
     executed_lines,
     lines_of,
     missing_lines,
     written_lines,
 )
 from stepscope.adapters.tensorflow.capture.graphs import TAG, NodeInfo, functions
-from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
 from stepscope.adapters.tensorflow.capture.steps import COMPILED, FIRST_NODE
 from stepscope.adapters.tensorflow.failures import (
     both_classes,
-    failing_eager_op,
     failing_nodes,
     in_flight_unknown,
     new_error,
@@ -59,9 +59,9 @@ from stepscope.metadata import (
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""
 NO_LINES = (
-    "TensorFlow keeps no line of them: they are of input pipelines, values that eager code turned "
-    "into tensors, of functions that eager code called or that were loaded, or made by an "
-    "optimizer under names that do not tell from what"
+    "TensorFlow keeps no line of them: they are of input pipelines, of functions that were loaded "
+    "or that have nodes of one name from several lines, called by no line of the program, or made "
+    "by an optimizer under names that do not tell from what"
 )
 _RUN_RESULT = "_retval_RetVal"
 _step_ids = itertools.count(1)
@@ -215,16 +215,19 @@ class Observed:
         """What the user wrote, where it is one function; None for other code."""
         self.function: Any = None
         """The function that is called, whose traces know their source lines."""
-        self.eager_sources = EagerSources()
+        self.sites: CallSites | None = None
+        """The names of its eager ops, where it shares them with other stretches of a program."""
         self._step_id = next(_step_ids)
         self.memory = RunMemory(options, self._step_id)
         wants_graphs = options.output_partition_graphs and graph is None
         # Which graphs a run executed is seen from its ops.
-        self.capture = Capture(self.memory.level or int(wants_graphs))
+        level = self.memory.level or int(wants_graphs)
+        # What eager code calls is seen without the profiler, but for functions and the allocator.
+        later = engine == EAGER and level > 0 and not (allocator_tells() or accelerated())
+        self.capture = Capture(level, later=later)
         self._stack = ExitStack()
         self._needs_graphs = False
         self._error: BaseException | None = None
-        self._raised: BaseException | None = None
         self._deadline: Deadline | None = None
         self._interrupt: Interrupt | None = None
         self._by_our_executor = False
@@ -260,23 +263,24 @@ class Observed:
             options.output_partition_graphs or options.trace_level >= 3 or self.memory.needs_graphs
         )
         alone = self.capture.logs_alone  # a call of one function: none of its ops is eager
-        if self._needs_graphs and self.capture.log is None:
-            stack.enter_context(functions.collect())
-            stack.enter_context(versions.function_options(TAG))
+        later = self.capture.later
+        if self._needs_graphs and self.capture.log is None and not later:
+            self._collect_graphs()
         if not alone:
-            stack.enter_context(self.memory.watching())
             stack.enter_context(python_ops.timed)
-        if options.trace_level >= 3 and not alone:
-            stack.enter_context(
-                python_ops.describing(self.capture.eager_outputs, self.eager_sources)
-            )
         if options.timeout_in_ms > 0:
             self.capture.patience_s = options.timeout_in_ms / 1000
+        notes = self._called_ops(later=later) if self.capture.level and not alone else None
         if self.capture.level:
             stack.enter_context(
-                versions.first_calls(self.capture.first_calls, traced=self._by_our_executor)
-            )
+                versions.first_calls(
+                    self.capture.first_calls, traced=self._by_our_executor,
+                    before=notes.others_run if notes is not None else None,
+                )
+            )  # fmt: skip
         stack.enter_context(self.capture)
+        if notes is not None:
+            stack.enter_context(notes.noting())
         if options.timeout_in_ms > 0:
             eager = self._engine == EAGER
             self._deadline = stack.enter_context(Deadline(options.timeout_in_ms, eager=eager))
@@ -287,8 +291,29 @@ class Observed:
                 called = stack.enter_context(cancelling.cancellable())
             self._interrupt = stack.enter_context(interrupts.cancelling_it(called))
 
+    def _collect_graphs(self) -> None:
+        self._stack.enter_context(functions.collect())
+        self._stack.enter_context(versions.function_options(TAG))
+
+    def _called_ops(self, *, later: bool) -> CalledOps:
+        """Notes of what it calls; with `later`, all else begins with the first function called."""
+
+        def others_run() -> None:
+            if self._needs_graphs:
+                self._collect_graphs()
+            self.capture.profile_from_now()
+
+        called = self.capture.called = CalledOps(
+            outputs=self._options.trace_level >= opts.RunOptions.FULL_TRACE,
+            held=self.memory.needs_outputs,
+            before_others=others_run if later else None,
+        )
+        if self.sites is not None:
+            called.sites = self.sites
+        return called
+
     def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
-        self._raised = self._error = error
+        self._error = error
         if self._deadline is not None:
             self._error = self._deadline.ended(error)
             self.capture.out_of_time = self._deadline.passed
@@ -301,7 +326,7 @@ class Observed:
 
     def ended(self, error: BaseException, interrupt: Interrupt | None) -> None:
         """It was never entered, as nothing is recorded of it, and raised this."""
-        self._raised = self._error = error
+        self._error = error
         self._interrupt = interrupt
         self.memory.failed(error)
 
@@ -333,7 +358,6 @@ class Observed:
             return logged.graphs.info if logged is not None else graphs_and_nodes()[1]
 
         capture.failed = error is not None
-        capture.failed_eager_op = failing_eager_op(self._raised)
         memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
@@ -356,7 +380,7 @@ class Observed:
                     *(capture.unseen() if traced else ()),
                     *(capture.cut_off(nodes()) if traced else ()),
                     *memory_losses(),
-                    *self.eager_sources.losses(),
+                    *(self._of_calls() if traced else ()),
                     *self._without_lines(),
                     *self._compiled(),
                 )
@@ -396,19 +420,28 @@ class Observed:
         logged = self.capture.logged_alone()
         if logged is not None:
             return lines_of(written, logged.graphs, self._interface).lines
-        found = self.eager_sources.sources()
+        called = self.capture.called
+        found, interface = called_lines(called.functions if called is not None else ())
         for graph in written:
             found |= written_lines(graph)
         if written:
-            names = {name for name, _, _ in self.capture.executed()}
-            found |= executed_lines(found, names, self._interface())
-        return found
+            interface |= self._interface()
+        names = {name for name, _, _ in self.capture.executed()}
+        if found:
+            found |= executed_lines(found, names, interface)
+        return found | (called.sites.lines if called is not None else {})
 
     def _interface(self) -> dict[str, str]:
         return versions.function_interface(self.function)
 
+    def _of_calls(self) -> list[Loss]:
+        """How eager ops were timed: a full record says what there would be to know beyond that."""
+        called = self.capture.called
+        full = self._options.trace_level >= opts.RunOptions.FULL_TRACE
+        return called.losses() if full and called is not None and self.capture.calls() else []
+
     def _without_lines(self) -> list[Loss]:
-        """Ops whose lines are not known: of functions always, eager ones where lines are noted."""
+        """Ops whose lines are not known."""
         if not self._options.trace_level:
             return []
         logged = self.capture.logged_alone()
@@ -416,11 +449,7 @@ class Observed:
             known = lines_of(self._written_graphs(), logged.graphs, self._interface)
             count = int(logged.times_executed(failed=self.capture.failed)[known.missing].sum())
             return [Loss("source lines", count, NO_LINES)] if count else []
-        full = self._options.trace_level >= opts.RunOptions.FULL_TRACE
-        others = set(self.eager_sources.several())
-        if not full:
-            others |= self.capture.eager_types()
-        executed = [row for row in self.capture.executed() if row[0] not in others]
+        executed = self.capture.executed()
         return missing_lines(executed, self._sources(), NO_LINES)
 
     def _matching(self) -> tuple[list[Any], dict[str, NodeInfo]]:

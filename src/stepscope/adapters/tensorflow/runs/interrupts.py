@@ -11,6 +11,7 @@ other threads is cancelled. After the run signals are as they were.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from stepscope.adapters.tensorflow.capture import op_calls
 from stepscope.adapters.tensorflow.runs import cancelling
 from stepscope.adapters.tensorflow.runs.cancelling import Cancelling
 
@@ -124,12 +126,19 @@ def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
         _kept = cancelling.new(), Interrupt()
     if not watch.begin(*_kept):
         return function(*args, **kwargs)
-    previous = cancelling.use(_kept[0])
+    outer = op_calls.listener()
+    op_calls.use(_only(_kept[0]) if outer is None else outer._replace(cancelling=_kept[0]))
     try:
         return function(*args, **kwargs)
     finally:
-        cancelling.use(previous)
+        op_calls.use(outer)
         watch.end()
+
+
+@functools.lru_cache(1)
+def _only(called: Cancelling) -> op_calls.Listener:
+    """Nothing but that listens."""
+    return op_calls.Listener(called)
 
 
 def came() -> Interrupt | None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import tensorflow
 
 from stepscope import options as opts
+from stepscope.adapters.tensorflow.capture import op_calls
 from stepscope.adapters.tensorflow.capture.capture import Capture
 from stepscope.adapters.tensorflow.capture.graph_lines import (
     executed_lines,
@@ -39,7 +40,7 @@ from stepscope.adapters.tensorflow.failures import (
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
-from stepscope.adapters.tensorflow.runs import cancelling, session_graph
+from stepscope.adapters.tensorflow.runs import session_graph
 from stepscope.adapters.tensorflow.runs.deadline import timed_out
 from stepscope.adapters.tensorflow.runs.session_shared import SharedByRuns
 from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
@@ -276,7 +277,7 @@ class SessionRun:
         if logged is not None:
             # What TensorFlow can cancel it cancels, if it has not come to it yet.
             begun = logged.unfinished
-            stopped -= {row.name for row in begun if not cancelling.may_wait(row.op)} & logged.going
+            stopped -= {row.name for row in begun if not op_calls.may_wait(row.op)} & logged.going
             going = [row.name for row in begun]
         elif capture.level:
             going = session_graph.due(self._known_nodes(), capture.done())
@@ -456,7 +457,7 @@ class SessionRun:
     def _unnamed(self, why: str) -> Loss:
         """That what was in flight is not known, and which ops of the run may have been."""
         nodes = session_graph.needed(self.graph, self._kind)
-        waiting = [name for name, info in nodes.items() if cancelling.may_wait(info.op)]
+        waiting = [name for name, info in nodes.items() if op_calls.may_wait(info.op)]
         if waiting:
             why += f"; of its ops these can wait for another run: {', '.join(waiting)}"
         return in_flight_unknown(why)

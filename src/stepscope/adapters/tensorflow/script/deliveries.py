@@ -6,11 +6,12 @@ until the end, and is then the last run.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from stepscope import options as opts
-from stepscope.adapters.tensorflow.capture.source_lines import EagerSources
+from stepscope.adapters.tensorflow.capture.called_ops import CallSites
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.support import EAGER, SESSION
 from stepscope.metadata import (
@@ -54,8 +55,10 @@ class Deliveries:
         self._add = add
         self._asked = asked
         self._eager: list[OpColumns] = []
-        self._eager_sources = EagerSources()
-        self._eager_losses: dict[Loss, None] = {}
+        self.eager_sites = CallSites()
+        """The names of eager code's ops, and their lines."""
+        self._eager_losses: Counter[tuple[str, str]] = Counter()
+        """By what and why, how much, of all stretches."""
         self._eager_cost = 0
         self._eager_status = Status()
         self._eager_out_of_memory: OutOfMemory | None = None
@@ -124,12 +127,9 @@ class Deliveries:
         if recording.out_of_memory is not None:
             self._eager_out_of_memory = recording.out_of_memory
         if recording.allocations is not None:
-            self._eager_losses[_NO_ALLOCATIONS] = None
-        of_lines = observed.eager_sources.losses()
-        self._eager_losses.update(
-            dict.fromkeys(loss for loss in _losses(recording) if loss not in of_lines)
-        )
-        self._eager_sources.add(observed.eager_sources)
+            self._eager_losses[_NO_ALLOCATIONS.what, _NO_ALLOCATIONS.reason] += 0
+        for loss in _losses(recording):
+            self._eager_losses[loss.what, loss.reason] += loss.count
         self._eager_cost += observed.capture.overhead().ns
         self._cost.add(observed.capture.slowed_ns())
         columns = recording.ops() if recording.ops is not None else None
@@ -149,8 +149,10 @@ class Deliveries:
             Recording(
                 engine=EAGER,
                 status=self._eager_status,
-                completeness=Completeness((*self._eager_losses, *self._eager_sources.losses())),
-                sources=self._eager_sources.sources,
+                completeness=Completeness(
+                    tuple(Loss(what, n, why) for (what, why), n in self._eager_losses.items())
+                ),
+                sources=lambda: self.eager_sites.lines,
                 overhead=Overhead(cost, cost / max(1, spent)),
                 ops=lambda: columns,
                 out_of_memory=self._eager_out_of_memory,

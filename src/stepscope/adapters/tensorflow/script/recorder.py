@@ -438,6 +438,8 @@ class ScriptRecorder:
         began = capture_module.clock()
         observed = Observed(EAGER, self._options, self._asked, None)
         observed.capture = WindowCapture(self._options.trace_level, self.windows)
+        if name == EAGER_CODE:
+            observed.sites = self._deliveries.eager_sites
         observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
         self._segment = _Segment(name, observed)
         observed.__enter__()

@@ -218,13 +218,11 @@ class WindowCapture(Capture):
         if self.batch is not None:
             self._span = versions.trace_me(self.mark)
             self._span.__enter__()
-        self.noting_ns = -versions.noting.ns
         self.started = clock()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.ended = clock()
-        self.noting_ns += versions.noting.ns
         if self._span is not None:
             self._span.__exit__(None, None, None)
         batch = self.batch
@@ -254,9 +252,10 @@ class WindowCapture(Capture):
     def _find_rows(self, nodes: Nodes) -> list[Row]:
         profile = self.profile()
         marked = profile.of_run(self.mark)
+        rows = self._called_rows()
         if marked is None:
-            return []
-        rows = [*marked.eager, *profile.rows_of(marked.steps, nodes), *marked.spans]
+            return rows
+        rows += [*self.eager_rows(marked), *profile.rows_of(marked.steps, nodes), *marked.spans]
         rows += _others(profile).between(self.mark, marked.start_ns, marked.end_ns)
         rows.sort(key=lambda row: (row.start_ns, row.end_ns))
         return rows
