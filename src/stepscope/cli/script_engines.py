@@ -161,6 +161,12 @@ class Embedded(ScriptEngine):
         return self._made
 
 
+def _say(line: str) -> None:
+    from stepscope.cli import terminal
+
+    terminal.echo(f"stepscope: {line}", err=True)
+
+
 class TensorFlow(ScriptEngine):
     """The real one."""
 
@@ -190,7 +196,9 @@ class TensorFlow(ScriptEngine):
 
         @contextmanager
         def source(add: Any) -> Iterator[None]:
-            recorder = ScriptRecorder(add, level, schedule, runs.limit, memory=self._memory)
+            recorder = ScriptRecorder(
+                add, level, schedule, runs.limit, memory=self._memory, say=_say
+            )
             self._recorder = recorder
             patches.install(
                 recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package

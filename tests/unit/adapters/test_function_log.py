@@ -312,3 +312,42 @@ def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch):
     assert done.returncode == 0, done.stderr
     # The first run of a function is profiled: it may be warm, and is not to be made ready anew.
     assert done.stdout.strip() == str([False, switch != "off", switch != "off"])
+
+
+BEHIND = """
+    import threading
+    import tensorflow as tf
+    import stepscope
+    from stepscope.adapters.tensorflow.node_log import build
+    from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
+
+    def traced(function):
+        metadata = stepscope.RunMetadata()
+        stepscope.run(function, tf.ones([2]), options=options, run_metadata=metadata)
+        assert "AddV2" in metadata.ops.op
+        return log_of_call(function, outputs=False) is not None
+
+    options = stepscope.RunOptions(trace_level=1)
+    old = tf.function(lambda x: x * 2.0 + 1.0)
+    found = [traced(old)]
+    compiling = [t for t in threading.enumerate() if t.name == "stepscope/compiling"]
+    for thread in compiling:
+        thread.join()
+    assert build.executor_type()
+    new = tf.function(lambda x: x * 3.0 + 1.0)
+    new(tf.ones([2]))
+    print(len(compiling), traced(old), traced(new))
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_library_that_arrives_later_serves_new_functions(compiled, tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), build.SWITCH: ""}
+    # In the second program it is there from the start.
+    for expected in ("1 False True", "0 True True"):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(BEHIND)],
+            env=environment, capture_output=True, text=True, timeout=patient(250), check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == expected

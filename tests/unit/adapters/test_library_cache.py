@@ -279,6 +279,7 @@ def program(tensorflow, monkeypatch, tmp_path):
     adapter.Session(graph=tensorflow.Graph()).close()  # whatever a session imports is there
     for name in ("_in_use", "_looked"):
         monkeypatch.setattr(build, name, False)
+    monkeypatch.setattr(build, "_compile_behind", lambda _name: None)  # it would outlive the test
     monkeypatch.delenv(build.SWITCH)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -264,7 +264,8 @@ def test_threads_that_share_a_session_keep_their_ops_apart(tensorflow, prepared)
     assert found == {number: {40} for number in range(8)}
 
 
-def test_nothing_is_compiled_or_used_unless_asked_for(not_built, program):
+def test_nothing_is_used_or_left_behind_without_a_compiler(not_built, program, monkeypatch):
+    monkeypatch.setenv("CXX", str(not_built / "no-such-compiler"))
     with adapter.Session(graph=program[0]) as session:
         assert not logs(session)
         traced(session, program)

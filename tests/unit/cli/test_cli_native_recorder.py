@@ -125,3 +125,51 @@ def test_what_is_switched_off_is_recorded_by_the_profiler(
     assert len(steps) == 13
     assert "eager code between runs" not in done.stderr
     assert not any("input pipelines" in losses(run) for run in steps)
+
+
+COMPILER = """#!/bin/sh
+echo compiled >> {log}
+exec g++ "$@"
+"""
+STEP = "import tensorflow as tf; print(float(tf.function(lambda x: x + 1.0)(tf.ones([]))))"
+
+
+@pytest.fixture
+def fresh(native, monkeypatch, tmp_path):
+    """A machine that has no library yet; gives how often one was compiled."""
+    log = tmp_path / "compiled"
+    compiler = tmp_path / "compiler"
+    compiler.write_text(COMPILER.format(log=log))
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("stepscope.adapters.tensorflow.node_log.shipped.find", lambda _name: None)
+    return lambda: len(log.read_text().splitlines()) if log.exists() else 0
+
+
+@pytest.mark.timeout(600)
+def test_it_is_compiled_at_first_need_and_said_in_a_line(fresh, stepscope, script):
+    said = []
+    for _ in range(2):
+        done = stepscope("run", "--out", "out", script(STEP), timeout=300)
+        assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+        said.append([line for line in done.stderr.splitlines() if "stepscope: " in line])
+    assert [len(lines) for lines in said] == [1, 0]
+    assert "compiling the recorder for TensorFlow" in said[0][0]
+    assert fresh() == 1
+
+
+@pytest.mark.parametrize("lack", ["compiler", "home"])
+def test_without_it_a_line_says_what_is_lost(fresh, stepscope, script, tmp_path, monkeypatch, lack):
+    if lack == "compiler":
+        monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    else:
+        (tmp_path / "cache").write_text("no directory can be made here")
+    done = stepscope("run", "--out", "out", script(STEP), timeout=300)
+    assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+    (line,) = (
+        line for line in done.stderr.splitlines() if line.startswith("stepscope: runs are recorded")
+    )
+    assert "by TensorFlow's profiler, which slows them down several times" in line
+    assert fresh() == 0
+    assert "AddV2" in done.stderr  # the table: it was recorded all the same

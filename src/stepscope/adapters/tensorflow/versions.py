@@ -116,18 +116,24 @@ _called: set[tuple[str, str, str]] = set()
 _function_executor = ""
 _executes_all = False
 _function_calls_wrapped = False
+_staying: RegisteredFunctions | None = None
+"""The functions that are executed as TensorFlow does it, though others are not."""
 
 
-def execute_functions_by(executor_type: str, *, untraced: bool = True) -> None:
+def execute_functions_by(
+    executor_type: str, *, untraced: bool = True, new_functions_only: bool = False
+) -> None:
     """Have functions that are called from now on executed by that type; "" for TensorFlow's.
 
     All of them or, without `untraced`, those called in a traced run: TensorFlow instantiates a
     function once per type, and untraced calls are not to wait for that. The type stands in the call
     alone. In the graphs that are traced, and in what is saved of them, it does not: others may not
-    know it. Nor do the servers of a cluster.
+    know it. Nor do the servers of a cluster. With `new_functions_only`, functions that were traced
+    before now are left as they are.
     """
-    global _function_executor, _executes_all
+    global _function_executor, _executes_all, _staying
     with _patch_lock:
+        _staying = RegisteredFunctions() if new_functions_only else None
         _function_executor, _executes_all = executor_type, untraced
     if executor_type:
         _wrap_function_calls()
@@ -169,9 +175,13 @@ class RegisteredFunctions:
             type(self)._last = len(known), newest, keys
         self._keys = keys
 
-    def __contains__(self, name: str) -> bool:
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
         names = (key[-1] if isinstance(key, tuple) else key for key in self._keys)
-        return name in map(_text, names)
+        return frozenset(map(_text, names))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
 
 
 def _text(name: Any) -> str:
@@ -193,7 +203,7 @@ def _wrap_function_calls() -> None:
             if here.before is not None:
                 here.before()
             kind = _function_executor if _executes_all or here.traced else ""
-            if kind and not _takes_executor(context):
+            if kind and (not _takes_executor(context) or (_staying and _text(name) in _staying)):
                 kind = ""
             if not kind and here.first is None:
                 return original(context, name, *args, **kwargs)
@@ -224,6 +234,17 @@ def executes_functions_here_by(executor_type: str) -> bool:
     context = eager_context.context()
     ours = executor_type != "" and executor_type == _function_executor
     return ours and _takes_executor(context) and not context.is_async()
+
+
+def stays_as_it_is(function: Any) -> bool:
+    """Whether a function is one of those that no other type than TensorFlow's executes."""
+    if _staying is None:
+        return False
+    if is_concrete_function(function):
+        traces = [function]
+    else:
+        traces = getattr(function, "_list_all_concrete_functions", list)()
+    return any(_text(trace.function_def.signature.name) in _staying for trace in traces)
 
 
 def _takes_executor(context: Any) -> bool:

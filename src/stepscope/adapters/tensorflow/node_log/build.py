@@ -7,7 +7,11 @@ a C++ compiler (`$CXX`, which may have options, else g++).
 
 Guarantees.
 - Where the package has it, no compiler is needed, no home, and nothing is written.
-- Nothing is compiled unless somebody asked for it (`prepare`), and nobody else waits for that.
+- Nobody waits for the compiler who did not ask for it: `prepare` does, and `stepscope run`, which
+  says so. A program that traces a run and finds none has it compiled behind itself, by a process of
+  its own that outlives it, at low priority, once: what does not compile is not tried again before
+  `prepare` is asked. Functions that were traced by the time it is there stay with the profiler, so
+  that no later step waits until they are instantiated for it.
 - Once a machine has the library, every process of the user finds it (`use_if_built`), unless it has
   `STEPSCOPE_EXECUTOR=off` in its environment.
 - A library's name changes with TensorFlow's version, its binaries (see `fingerprint`) and the
@@ -20,8 +24,10 @@ Guarantees.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
+import fcntl
 import hashlib
 import json
 import os
@@ -35,6 +41,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -56,6 +63,10 @@ _SAID: Final = 2000
 _TRIAL: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from stepscope.adapters.tensorflow.node_log import trial; trial.main(*sys.argv[2:])"
+)
+_BEHIND: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from stepscope.adapters.tensorflow.node_log import build; build.prepare_behind(sys.argv[2])"
 )
 _preparing = threading.Lock()
 _loaded: tuple[ctypes.PyDLL, str] | None = None
@@ -109,8 +120,41 @@ def make_ready(timeout_s: float = 300) -> Prepared:
             return Prepared("; ".join(filter(None, (str(error), unfit))))
 
 
-def use_if_built(*, untraced: bool = False) -> None:
-    """The same where this machine has it already, unless that is switched off. Compiles nothing.
+def use_or_compile(say: Callable[[str], None], timeout_s: float = 300) -> None:
+    """Have all functions and sessions executed by it, compiled now where this machine has none.
+
+    `say` is told a line before that takes its time, and one where it cannot be had, unless it is
+    not wanted.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what is odd is repaired below, or told
+        use_if_built(untraced=True, compile_behind=False)
+    if executor_type() or is_switched_off():
+        return
+    version = versions.tensorflow().__version__
+    try:
+        _compiler()
+    except RuntimeError as error:
+        problem = str(error)
+    else:
+        say(f"compiling the recorder for TensorFlow {version}, once on this machine (10 to 60 s)")
+        problem = prepare(timeout_s)
+    if problem:
+        say(
+            "runs are recorded by TensorFlow's profiler, which slows them down several times, as "
+            f"there is no recorder for TensorFlow {version}: {problem.splitlines()[0]}"
+        )
+
+
+def is_switched_off() -> bool:
+    """Whether the environment says that a library is not to be used."""
+    return os.environ.get(SWITCH, "").lower() == "off"
+
+
+def use_if_built(*, untraced: bool = False, compile_behind: bool = True) -> None:
+    """The same where this machine has it already, unless that is switched off.
+
+    Where it has none, it is compiled behind the program, unless `compile_behind` is False.
 
     Functions that are called outside of traced runs stay with TensorFlow's executor, for which they
     may be instantiated already, unless `untraced` says otherwise.
@@ -124,7 +168,7 @@ def use_if_built(*, untraced: bool = False) -> None:
     odd = ""
     try:
         _looked = True
-        if os.environ.get(SWITCH, "").lower() == "off":
+        if is_switched_off():
             return
         try:
             name = _name()
@@ -136,6 +180,8 @@ def use_if_built(*, untraced: bool = False) -> None:
             if found.path is not None:
                 _use(found.path, untraced=untraced)
                 odd = ""
+            elif not odd and compile_behind:
+                _compile_behind(name)
         except library_cache.OddCacheError:
             pass  # without a home nothing can have been prepared
         except (OSError, RuntimeError) as error:
@@ -150,6 +196,50 @@ def use_if_built(*, untraced: bool = False) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _compile_behind(name: str) -> None:
+    """Have a process of its own prepare a library, and use it once it is there."""
+    failed = library_cache.folder() / f"{name}.failed"
+    try:
+        _compiler()
+    except RuntimeError:
+        return
+    if not sys.executable or failed.exists():
+        return
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", SWITCH: "off"}
+    nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0o600) for number in range(3)]
+    process = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-c", _BEHIND, json.dumps(sys.path), str(failed)],
+        {**os.environ, **quiet},
+        file_actions=nothing,
+        setsid=True,
+    )
+
+    def use_it() -> None:
+        with contextlib.suppress(OSError):
+            os.waitpid(process, 0)
+        with _preparing:
+            found = LibraryCache(library_cache.folder()).find(name)
+            if found.path is not None and not _in_use:
+                with contextlib.suppress(OSError, RuntimeError):
+                    _use(found.path, untraced=False, new_functions_only=True)
+
+    threading.Thread(target=use_it, name="stepscope/compiling", daemon=True).start()
+
+
+def prepare_behind(failed: str) -> None:
+    """What the process does that `_compile_behind` starts; one at a time on a machine."""
+    os.nice(10)
+    place = Path(failed)
+    LibraryCache(place.parent).make_private()
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        problem = prepare()
+    if problem:
+        with whole_file(place) as file:
+            file.write(problem.encode())
 
 
 def turn_off() -> None:
@@ -235,17 +325,23 @@ def _from_cache(name: str, deadline: float, timeout_s: float) -> Prepared:
             compiler = _compiler()
         else:
             return Prepared("", tuple(repaired), Origin.CACHE)
+    (cache.folder / f"{name}.failed").unlink(missing_ok=True)
     _use(cache.install(name, _built(compiler, cache.folder, name, deadline, timeout_s)))
     return Prepared("", tuple(repaired), Origin.COMPILED)
 
 
-def _use(path: Path, *, untraced: bool = True) -> None:
-    """With `untraced`, functions are executed by it in untraced runs as well."""
+def _use(path: Path, *, untraced: bool = True, new_functions_only: bool = False) -> None:
+    """With `untraced`, functions are executed by it in untraced runs as well.
+
+    With `new_functions_only`, those that were traced so far are never executed by it.
+    """
     global _loaded, _in_use, _looked
     if _loaded is None:
         _loaded = _load(path, _kind(_name()))
     _in_use = _looked = True
-    versions.execute_functions_by(_loaded[1], untraced=untraced)
+    versions.execute_functions_by(
+        _loaded[1], untraced=untraced, new_functions_only=new_functions_only
+    )
 
 
 def _name() -> str:

@@ -29,7 +29,9 @@ def sees_calls_of(function: Any) -> bool:
     """Whether a call of this function on this thread is executed by our executor."""
     kind = build.executor_type()
     return bool(kind) and (
-        versions.executes_functions_here_by(kind) and not versions.is_compiled(function)
+        versions.executes_functions_here_by(kind)
+        and not versions.is_compiled(function)
+        and not versions.stays_as_it_is(function)
     )
 
 

@@ -71,11 +71,15 @@ class ScriptRecorder:
     def __init__(
         self, add: Add, trace_level: int, schedule: Schedule | None = None,
         limit: int | None = None, *, memory: bool = False,
+        say: Callable[[str], None] | None = None,
     ) -> None:  # fmt: skip
         """`add` is given each recorded run and its name; after `limit` runs there are no more.
 
-        With `memory`, allocations are followed from the start, also between runs.
+        With `memory`, allocations are followed from the start, also between runs. `say` is told a
+        line if our executor has to be compiled first, or cannot be; without it, one that is there
+        is used.
         """
+        self._say = say
         self._memory = memory
         self.active = True
         self.missed = 0
@@ -390,7 +394,11 @@ class ScriptRecorder:
         if self._memory:
             self.windows.keep_open()
         elif self._options.trace_level:
-            build.use_if_built(untraced=True)
+            if self._say is None:
+                build.use_if_built(untraced=True, compile_behind=False)
+            else:
+                with self.cost.ours():
+                    build.use_or_compile(self._say)
             self.logs_nodes = build.executor_type() != ""
 
     def _logs(self) -> bool:
@@ -456,7 +464,7 @@ class ScriptRecorder:
             return []
         return [
             f"eager code between runs, {self._gaps_left_out:,} times: only TensorFlow's profiler "
-            "sees it, which would have slowed the script down (STEPSCOPE_EXECUTOR=off records it)"
+            "sees it, which would have slowed the script down (STEPSCOPE_EXECUTOR=off records it)",
         ]
 
     def _end_segment(self, error: BaseException | None = None) -> None:
