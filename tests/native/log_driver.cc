@@ -1,12 +1,13 @@
 // Threads that write to logs, read them, and let go of them in every order, for the sanitizers.
 //
-//   log_driver ROUNDS THREADS
+//   log_driver ROUNDS THREADS [DIRECTORY]
 //
 // Each round is one log: the thread that asked for it starts steps on all writers, reads while they
 // write, and lets go of it before, while or after they end. Half of the ops are handed to another
 // thread in the middle, as asynchronous kernels are. What is read must be a log in which every
 // record says what was written to it: nodes, states and outputs agree.
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -263,6 +264,25 @@ void Full() {
   log->Unref();
 }
 
+// A map that is full leaves the rest to the heap; a fork leaves it alone.
+void Maps(const std::string& path) {
+  CHECK(TestLog::MapTo((path + "/none/log").c_str(), 1 << 20) == ENOENT);
+  CHECK(TestLog::MapTo((path + "/log").c_str(), 100000) == 0);
+  CHECK(TestLog::MapTo((path + "/log").c_str(), 100000) == EEXIST);
+  Complete();
+  Full();
+  const pid_t child = fork();
+  if (child == 0) {
+    Complete();
+    _exit(0);
+  }
+  int status = 1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  Complete();
+  CHECK(TestLog::MapTo(nullptr, 0) == 0);
+  Complete();
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -280,6 +300,7 @@ int main(int count, char** arguments) {
   }
   Complete();
   Full();
+  if (count > 3) Maps(arguments[3]);
   printf("ok\n");
   return 0;
 }

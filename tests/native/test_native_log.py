@@ -34,5 +34,8 @@ def test_threads_write_read_and_let_go(tmp_path, sanitizer):
         pytest.skip(f"this g++ has no library for -fsanitize={sanitizer}")
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
-    done = subprocess.run([program, ROUNDS, "4"], capture_output=True, text=True, check=False)
+    maps = tmp_path / "maps"
+    maps.mkdir()
+    arguments = [program, ROUNDS, "4", maps]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr[:5000]

@@ -197,8 +197,9 @@ class TensorFlow(ScriptEngine):
         @contextmanager
         def source(add: Any) -> Iterator[None]:
             recorder = ScriptRecorder(
-                add, level, schedule, runs.limit, memory=self._memory, say=_say
-            )
+                add, level, schedule, runs.limit, memory=self._memory, say=_say,
+                directory=runs.directory.absolute(),
+            )  # fmt: skip
             self._recorder = recorder
             patches.install(
                 recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package

@@ -427,6 +427,7 @@ def _load(path: Path, kind: str) -> tuple[ctypes.PyDLL, str]:
             ("facts", text, ctypes.c_void_p),
             ("nodes", text, ctypes.c_void_p),
             ("descriptions", number, ctypes.c_void_p),
+            ("map", [ctypes.c_char_p, ctypes.c_int64], ctypes.c_int),
         ):
             function: Any = getattr(found, f"stepscope_{name}")
             function.argtypes = takes

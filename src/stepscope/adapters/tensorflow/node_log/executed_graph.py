@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.left_behind import graph_facts
 from stepscope.metadata import GraphFacts, Loss
-from stepscope.metadata.strings import StringColumn
 
 _KEPT: Final = 1024
 _INSIDE: Final = re.compile(
@@ -60,24 +60,20 @@ class ExecutedGraph:
         release.atexit = False
 
     @functools.cached_property
-    def _told(self) -> tuple[str, list[list[str]]]:
+    def _text(self) -> str:
         size = ctypes.c_int64()
         data = build.library().stepscope_facts(self._handle, ctypes.byref(size))
-        device, *lines = text_of(data, size).decode().split("\n")
+        return text_of(data, size).decode()
+
+    @functools.cached_property
+    def _told(self) -> tuple[str, list[list[str]]]:
+        device, *lines = self._text.split("\n")
         return device, [line.split("\t") for line in lines]
 
     @functools.cached_property
     def facts(self) -> GraphFacts:
         """Names, types, device and labels."""
-        device, nodes = self._told
-        return GraphFacts.build(
-            name=[node[0] for node in nodes],
-            op=[node[1] for node in nodes],
-            device=StringColumn.repeated(device, len(nodes)),
-            label=[
-                f"{name} = {op}({', '.join(inputs.split())})" for name, op, _, inputs in nodes
-            ],
-        )  # fmt: skip
+        return graph_facts(self._text)
 
     @functools.cached_property
     def constants(self) -> NDArray[np.uint32]:

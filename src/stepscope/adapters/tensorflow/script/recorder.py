@@ -33,6 +33,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 from stepscope import options as opts
@@ -42,6 +43,7 @@ from stepscope.adapters.tensorflow.capture.graphs import TAG, functions
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import sees_calls_of
+from stepscope.adapters.tensorflow.node_log.left_behind import MappedLogs
 from stepscope.adapters.tensorflow.node_log.log import accelerated
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
@@ -71,14 +73,16 @@ class ScriptRecorder:
     def __init__(
         self, add: Add, trace_level: int, schedule: Schedule | None = None,
         limit: int | None = None, *, memory: bool = False,
-        say: Callable[[str], None] | None = None,
+        say: Callable[[str], None] | None = None, directory: Path | None = None,
     ) -> None:  # fmt: skip
         """`add` is given each recorded run and its name; after `limit` runs there are no more.
 
         With `memory`, allocations are followed from the start, also between runs. `say` is told a
         line if our executor has to be compiled first, or cannot be; without it, one that is there
-        is used.
+        is used. In `directory` lies what is known of runs under way, should the process die.
         """
+        self._directory = directory
+        self._mapped: MappedLogs | None = None
         self._say = say
         self._memory = memory
         self.active = True
@@ -126,6 +130,9 @@ class ScriptRecorder:
             self._end_segment()
             self.windows.close()
             self._deliveries.eager_code()
+            if self._mapped is not None:
+                self._mapped.close()
+                self._mapped = None
 
     def _after_fork(self) -> None:
         self.active = False
@@ -400,6 +407,8 @@ class ScriptRecorder:
                 with self.cost.ours():
                     build.use_or_compile(self._say)
             self.logs_nodes = build.executor_type() != ""
+            if self.logs_nodes and self._directory is not None:
+                self._mapped = MappedLogs(build.library(), self._directory)
 
     def _logs(self) -> bool:
         """Whether a log is all that is needed: accelerators are seen by the profiler alone."""

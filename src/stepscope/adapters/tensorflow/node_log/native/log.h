@@ -19,11 +19,19 @@
 // - It is bounded (`kMostChunks`, 70 MB, a million records), and so are all logs together
 //   (`kMostChunksInAll`, 270 MB) and all descriptions (`kMostDescriptions`): a node that begins when
 //   they are full is counted, not kept. One that began before has room for its outputs.
+// - Where it is told a file to lie in (`MapTo`), records lie there, as long as it has room, and on
+//   the heap when it has not. What the file is to hold is reserved beforehand: a disk that becomes
+//   full later is no harm. Whatever ends the process, the file then has every execution of the runs
+//   under way, ended or begun, by places and numbers, with the facts of their graphs in another file
+//   beside it. A fork has neither: what it runs is logged on its heap.
 
 #ifndef STEPSCOPE_LOG_H_
 #define STEPSCOPE_LOG_H_
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -215,6 +223,7 @@ class Graph {
 
   const uint32_t number;
   const std::string facts;
+  mutable std::atomic<uint64_t> kept_by{0};  // the number of the last map that has its facts
 
  private:
   size_t Hash(const void* address) const {
@@ -290,6 +299,19 @@ struct OutputRow {
   uint32_t row, slot, output, unused;
 };
 
+// What a file that chunks lie in begins with. All sizes in bytes.
+struct MapHeader {
+  char magic[8];
+  int64_t version, process, header_bytes, chunk_bytes, records_at, record_bytes, records, chunks;
+  // Where in a record these are.
+  int64_t scheduled_at, start_at, end_at, graph_at, node_at, output_at, state_at;
+  int64_t even_counter;
+  std::atomic<double> ns_per_tick;
+};
+constexpr int64_t kMapHeaderBytes = 4096;
+
+inline std::atomic<uint64_t> map_numbers{1};
+
 // `Record` is an `Entry<Record>` with a static `ThreadHandle()`: the number by which others know the
 // calling thread.
 template <typename Record>
@@ -342,6 +364,7 @@ class Log {
   // Steps of this graph are going to write to it; one `Unref` each when they are over.
   void Started(int64_t step, std::shared_ptr<const Graph> graph) {
     Ref();
+    Keep(*graph);
     std::lock_guard<std::mutex> lock(mutex_);
     steps_.push_back(step);
     for (const auto& known : graphs_) {
@@ -357,6 +380,71 @@ class Log {
       if (known->number == graph) return known;
     }
     return nullptr;
+  }
+
+  // Have records lie in this file from now on, which is made and must not be there, for as long as
+  // it has room for them; null for the heap alone. The facts of graphs are in `<path>.graphs`. Gives
+  // the number of the system's error, 0 where there was none. The map that was used before stays as
+  // it is: runs under way may write to it.
+  static int MapTo(const char* path, int64_t bytes) {
+    static const int in_fork = pthread_atfork(nullptr, nullptr, InFork);
+    static_cast<void>(in_fork);
+    std::unique_ptr<Map> map;
+    if (path != nullptr) {
+      const int64_t chunks = (bytes - kMapHeaderBytes) / static_cast<int64_t>(sizeof(Chunk));
+      if (chunks < 1) return EINVAL;
+      const int64_t size = kMapHeaderBytes + chunks * sizeof(Chunk);
+      const std::string facts_path = std::string(path) + ".graphs";
+      constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+      const int file = open(path, kFlags, 0600);
+      if (file < 0) return errno;
+      const int facts = open(facts_path.c_str(), kFlags | O_APPEND, 0600);
+      int error = facts < 0 ? errno : posix_fallocate(file, 0, size);
+      void* memory = MAP_FAILED;
+      if (error == 0) {
+        memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (memory == MAP_FAILED) error = errno;
+      }
+      close(file);
+      if (error != 0) {
+        unlink(path);
+        if (facts >= 0) {
+          close(facts);
+          unlink(facts_path.c_str());
+        }
+        return error;
+      }
+      map.reset(new Map{map_numbers.fetch_add(1), static_cast<char*>(memory), chunks, 0, facts});
+      const std::unique_ptr<const Chunk> example(new Chunk);
+      const Record& record = example->records[0];
+      const auto at = [](const void* part, const void* whole) {
+        return static_cast<const char*>(part) - static_cast<const char*>(whole);
+      };
+      auto* header = new (memory) MapHeader;
+      header->version = 1;
+      header->process = getpid();
+      header->header_bytes = kMapHeaderBytes;
+      header->chunk_bytes = sizeof(Chunk);
+      header->records_at = at(&record, example.get());
+      header->record_bytes = sizeof(Record);
+      header->records = kRecords;
+      header->chunks = chunks;
+      header->scheduled_at = at(&record.scheduled_ns, &record);
+      header->start_at = at(&record.start, &record);
+      header->end_at = at(&record.end, &record);
+      header->graph_at = at(&record.graph, &record);
+      header->node_at = at(&record.node, &record);
+      header->output_at = at(&record.output, &record);
+      header->state_at = at(&record.state, &record);
+      header->even_counter = even_counter;
+      header->ns_per_tick.store(NsPerTick());
+      memcpy(header->magic, "stepslog", 8);  // last: it is a map from now on
+    }
+    Free& free = FreeChunks();
+    std::lock_guard<std::mutex> lock(free.mutex);
+    free.map = std::move(map);
+    free.mapped.clear();
+    return 0;
   }
 
   void Ref() { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -377,7 +465,10 @@ class Log {
     Free& free = FreeChunks();
     std::lock_guard<std::mutex> lock(free.mutex);
     for (Chunk* chunk : chunks_) {
-      if (free.chunks.size() < kMostFree) {
+      chunk->log.store(0, std::memory_order_release);
+      if (chunk->map != 0) {
+        if (free.map != nullptr && free.map->number == chunk->map) free.mapped.push_back(chunk);
+      } else if (free.chunks.size() < kMostFree) {
         free.chunks.push_back(chunk);
       } else {
         delete chunk;
@@ -390,6 +481,9 @@ class Log {
 
   // Memory that one thread writes one log's records to.
   struct Chunk {
+    std::atomic<uint64_t> log;      // its number; 0 where nobody uses it
+    int64_t began_ticks, began_ns;  // of that log
+    uint64_t map;     // the number of the map that it lies in; 0 on the heap
     uint64_t writer;  // its number among this process's threads: the system's are given again
     int32_t thread;
     uint32_t thread_handle;
@@ -410,9 +504,21 @@ class Log {
   static inline thread_local ThisThread here_;
 
   // Never destroyed: an abandoned run may still be under way when the process ends.
+  // Its memory stays where it is: runs under way may write to it.
+  struct Map {
+    ~Map() { close(facts); }
+
+    const uint64_t number;
+    char* const memory;
+    const int64_t chunks;
+    int64_t given;    // for the first time: beyond them nothing was made yet
+    const int facts;  // the file of the graphs
+  };
   struct Free {
     std::mutex mutex;
-    std::vector<Chunk*> chunks;
+    std::vector<Chunk*> chunks;  // on the heap
+    std::vector<Chunk*> mapped;  // in `map`
+    std::unique_ptr<Map> map;
   };
   static Free& FreeChunks() {
     static Free* free = new Free;
@@ -466,17 +572,24 @@ class Log {
     {
       Free& free = FreeChunks();
       std::lock_guard<std::mutex> lock(free.mutex);
-      if (!free.chunks.empty()) {
+      if (free.map != nullptr) chunk = Mapped(free);
+      if (chunk == nullptr && !free.chunks.empty()) {
         chunk = free.chunks.back();
         free.chunks.pop_back();
       }
     }
-    if (chunk == nullptr) chunk = new Chunk;
+    if (chunk == nullptr) {
+      chunk = new Chunk;
+      chunk->map = 0;
+    }
+    chunk->began_ticks = began.ticks;
+    chunk->began_ns = began.ns;
     chunk->writer = here.number;
     chunk->thread = here.id;
     chunk->thread_handle = here.handle;
     memcpy(chunk->thread_name, here.name, sizeof here.name);
     chunk->used.store(0, std::memory_order_relaxed);
+    chunk->log.store(number, std::memory_order_release);
     here.log = number;
     here.chunk = chunk;
     made_.fetch_add(1, std::memory_order_relaxed);
@@ -484,6 +597,44 @@ class Log {
     std::lock_guard<std::mutex> lock(mutex_);
     chunks_.push_back(chunk);
     return chunk;
+  }
+
+  // A chunk in the map; null where it is full.
+  static Chunk* Mapped(Free& free) {
+    Map& map = *free.map;
+    reinterpret_cast<MapHeader*>(map.memory)->ns_per_tick.store(NsPerTick());
+    if (!free.mapped.empty()) {
+      Chunk* chunk = free.mapped.back();
+      free.mapped.pop_back();
+      return chunk;
+    }
+    if (map.given == map.chunks) return nullptr;
+    char* place = map.memory + kMapHeaderBytes + map.given++ * sizeof(Chunk);
+    Chunk* chunk = new (place) Chunk;
+    chunk->map = map.number;
+    return chunk;
+  }
+
+  static void InFork() {
+    Free& free = FreeChunks();
+    new (&free.mutex) std::mutex;  // whoever held it is not here
+    free.map.reset();
+    free.mapped.clear();
+    here_ = ThisThread();
+  }
+
+  // What the graph's facts are, in the file beside the map: its number, their size, they.
+  static void Keep(const Graph& graph) {
+    Free& free = FreeChunks();
+    std::lock_guard<std::mutex> lock(free.mutex);
+    if (free.map == nullptr || graph.kept_by.load() == free.map->number) return;
+    const int64_t head[2] = {graph.number, static_cast<int64_t>(graph.facts.size())};
+    std::string text(reinterpret_cast<const char*>(head), sizeof head);
+    text += graph.facts;
+    // One write: a file that is cut short has whole graphs before the cut.
+    if (write(free.map->facts, text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
+      graph.kept_by.store(free.map->number);
+    }
   }
 
   Log* outer_ = nullptr;

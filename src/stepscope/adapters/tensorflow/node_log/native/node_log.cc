@@ -267,6 +267,10 @@ const char* stepscope_read(void* log, int64_t* size) {
 
 void stepscope_give_back(const char* data) { delete[] data; }
 
+// Have logs lie in this file, which is made, as long as it has room; null for the heap alone. Gives
+// the number of the system's error, 0 where there was none.
+int stepscope_map(const char* path, int64_t bytes) { return NodeLog::MapTo(path, bytes); }
+
 // Nobody is going to read it any more.
 void stepscope_release(void* log) { static_cast<NodeLog*>(log)->Unref(); }
 
