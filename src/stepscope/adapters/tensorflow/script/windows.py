@@ -234,13 +234,15 @@ class WindowCapture(Capture):
         """Before and after the run, its share of reading the window, and handing it over."""
         around = (self.started - self.asked) + (self.left - self.ended)
         share = self.batch.share_ns if self.batch is not None else 0
-        return around + share + (clock() - self._handed_over_from)
+        # Decoded and written it is later, by a thread that the script does not wait for.
+        return around + share + (self.over_at or clock()) - self._handed_over_from
 
     def _deliver(self) -> None:
         self._handed_over_from = clock()
         if self.batch is not None:
             self._note_problems(self.batch)
         self.on_ended()
+        self.over()
 
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
         """What the run executed, and what input pipelines did meanwhile, in order of time."""
