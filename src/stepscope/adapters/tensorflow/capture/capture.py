@@ -17,12 +17,11 @@ from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.called_ops import Call, CalledOps
 from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
-from stepscope.adapters.tensorflow.capture.liveness import lowered_nodes, silent_op
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
-from stepscope.adapters.tensorflow.capture.steps import COMPILED
 from stepscope.adapters.tensorflow.capture.tensors import output_tensors
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog
 from stepscope.metadata import Loss, OpColumns, Overhead
+from stepscope.metadata.xplane import COMPILED, lowered_nodes, silent_op
 
 clock = time.perf_counter_ns
 LOCAL_CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"

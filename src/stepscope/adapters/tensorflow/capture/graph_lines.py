@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user
-from stepscope.adapters.tensorflow.capture.steps import ANNOTATION, FIRST_NODE
 from stepscope.analysis._coverage_executed import path_of, sources_of_name
 from stepscope.metadata import GraphFacts, Loss
+from stepscope.metadata.xplane import ANNOTATION, FIRST_NODE
 
 __all__ = ["called_lines", "executed_lines", "lines_of", "missing_lines", "written_lines"]
 

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.events import Profile
-from stepscope.adapters.tensorflow.capture.steps import ANNOTATION, Described, Row, Step
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.executed_graph import (
     ExecutedGraphs,
@@ -33,6 +32,7 @@ from stepscope.adapters.tensorflow.node_log.executed_graph import (
 )
 from stepscope.metadata import OpColumns, TensorColumns
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.xplane import ANNOTATION, Described, Row, Step
 
 _STARTED, _ENDED, _DONE, _FAILED = 1, 2, 3, 4
 _SIZES: Final = struct.Struct("7q")

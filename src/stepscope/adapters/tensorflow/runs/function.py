@@ -26,7 +26,6 @@ from stepscope.adapters.tensorflow.capture.graph_lines import (
     written_lines,
 )
 from stepscope.adapters.tensorflow.capture.graphs import TAG, NodeInfo, functions
-from stepscope.adapters.tensorflow.capture.steps import COMPILED, FIRST_NODE
 from stepscope.adapters.tensorflow.failures import (
     both_classes,
     failing_nodes,
@@ -55,6 +54,7 @@ from stepscope.metadata import (
     Status,
     as_run_metadata_target,
 )
+from stepscope.metadata.xplane import COMPILED, FIRST_NODE
 
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""

@@ -29,7 +29,6 @@ from stepscope.adapters.tensorflow.capture.graph_lines import (
 )
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of, runs_other_graphs
 from stepscope.adapters.tensorflow.capture.python_ops import PythonCalls
-from stepscope.adapters.tensorflow.capture.steps import FIRST_NODE
 from stepscope.adapters.tensorflow.failures import (
     in_flight_unknown,
     inside_python_unknown,
@@ -54,6 +53,7 @@ from stepscope.metadata import (
     RunMetadata,
     Status,
 )
+from stepscope.metadata.xplane import FIRST_NODE
 
 GRACE_S: Final = 0.03
 """How long after the deadline TensorFlow may take to cancel what it can."""
