@@ -61,7 +61,7 @@ def runs(path: Path, data: bytes) -> Iterator[tuple[str, RunMetadata]]:
         raise UnreadableFileError(
             f"{path}: not a profile (XSpace), or damaged before its first whole plane"
         )
-    trace = ExecutionTrace(space)
+    trace = ExecutionTrace(space, in_rows=False)
     losses = [_NO_TENSORS]
     if not trace.has_marks:
         losses.append(_CHEAP)
@@ -167,14 +167,14 @@ class _LoadedRows:
         names, said, starts, ends, lines, _, devices, _, _ = zip(*rows, strict=True)
         where = [device or _CPU for device in devices]
         numbers = (np.array(column, np.int64) for column in (starts, ends, lines, steps))
-        self._add(names, op_types(names, said), where, *numbers)
+        self._add(names, op_types(names, said, self._names), where, *numbers)
 
     def _add(
         self, names: Sequence[str], types: Sequence[str], devices: Sequence[str], start: Ints,
         end: Ints, line: Ints, step: Ints,
     ) -> None:  # fmt: skip
         texts = ((self._names, names), (self._types, types), (self._devices, devices))
-        codes = (np.array([*map(known.code, column)], np.int32) for known, column in texts)
+        codes = (known.codes(column) for known, column in texts)
         self._parts.append((*codes, start, end, line, step))
 
     def columns(self) -> OpColumns:
@@ -209,8 +209,16 @@ class _Texts:
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._codes)
+
     def code(self, text: str) -> int:
         return self._codes.setdefault(text, len(self._codes))
+
+    def codes(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        for text in dict.fromkeys(texts):
+            self.code(text)
+        return np.fromiter(map(self._codes.__getitem__, texts), np.int32, len(texts))
 
     def column(self, codes: NDArray[np.int32]) -> StringColumn:
         return StringColumn(codes, tuple(self._codes))

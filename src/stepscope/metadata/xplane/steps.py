@@ -6,7 +6,7 @@ A step is one call of a graph or function, under the number that the executor ga
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -68,11 +68,19 @@ class Step:
     """Node and time of marks outside the step's own spans that are the last of their thread."""
     dead: dict[str, list[int]] = field(default_factory=dict)
     silent: dict[str, list[Row]] = field(default_factory=dict)
+    beside: Callable[[], list[Row]] = list
+    """Gives the executions that stay columns (see `ExecutionTrace`): no rows of the step's own."""
+
+    def leave(self, rows: Iterable[Row]) -> None:
+        """Kernels of its own that no mark followed on their thread."""
+        for row in rows:
+            self.pending.setdefault(row.name, []).append(row)
 
     def settle(self) -> None:
         """Give asynchronous kernels their end, and sort the other marks without a kernel."""
         pending = self.pending
-        kernels = {row.name for row in (*self.rows, *self.outside)}.union(pending)
+        beside = self.beside() if self.marks else ()
+        kernels = {row.name for row in (*self.rows, *self.outside, *beside)}.union(pending)
         for begun in pending.values():
             begun.sort(key=lambda row: row.start_ns)
         for mark in sorted(self.marks, key=lambda row: row.start_ns):
@@ -126,7 +134,7 @@ class Step:
         if not self.silent:
             return
         executed: dict[str, list[int]] = {}
-        for row in self.rows:
+        for row in (*self.rows, *self.beside()):
             executed.setdefault(row.name, []).append(row.end_ns)
         silent = {name: [row.start_ns for row in rows] for name, rows in self.silent.items()}
         liveness = Liveness(executed, silent, self.dead, nodes)

@@ -206,7 +206,7 @@ class ThreadWalk:
     def _leave(self, kernel: _Kernel) -> None:
         """The thread went on without a mark: the kernel is asynchronous, failed, or was none."""
         if kernel.step is not None:
-            kernel.step.pending.setdefault(kernel.row.name, []).append(kernel.row)
+            kernel.step.leave([kernel.row])
         elif self._marked_nodes is not None and kernel.row.name not in self._marked_nodes:
             self._outside.unplaced.append(kernel.row)
         if kernel.inner is not None:

@@ -18,8 +18,9 @@ of a file there is nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -53,11 +54,11 @@ class Thread(NamedTuple):
 class ExecutionTrace:
     """The executions of a profile. They are rows of `steps` or lie `outside` of them.
 
-    Rows of `steps` are complete after `fill`; before, those that were read as columns are in
-    `columns` only.
+    Most of them are read as columns. With `in_rows` these become rows as well, for who asks for
+    single runs; else they are in `columns` only.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, in_rows: bool) -> None:
         self.threads: list[Thread] = []
         """By the numbers that rows have in `line`."""
         self.steps = Steps()
@@ -71,10 +72,14 @@ class ExecutionTrace:
         self._hosts = [self._read_host(space, plane) for plane in space.hosts()]
         self.has_marks = any(host.has_marks for host in self._hosts)
         """Whether the executors' marks are there: not in profiles of TensorFlow's own."""
-        self._steps_filled = self._filled = False
-        if self.has_marks:
-            # Which nodes without a kernel executed is judged by those with one.
-            self._fill_steps()
+        self._in_rows = in_rows
+        for host in self._hosts:
+            for number, places in _by_step(host.left, host.around(host.left)):
+                self.steps[number].leave(_rows(host, places))
+        if in_rows:
+            self._make_rows()
+        else:
+            self._lend_rows()
         for step in self.steps.values():
             step.settle()
         self.lanes: list[tuple[int, AcceleratorLane]] = []
@@ -107,57 +112,52 @@ class ExecutionTrace:
     def columns(self) -> Iterator[tuple[HostEvents, Ints, Ints | None]]:
         """What was read as columns: events, rows of them, and their steps (None: not known).
 
-        Nothing after `fill`. Eager ops have the step 0.
+        None with `in_rows`. Eager ops have the step 0.
         """
-        if self._filled:
+        if self._in_rows:
             return
         for host in self._hosts:
-            if not self._steps_filled:
-                yield host, host.unmarked, host.around(host.unmarked)
+            yield host, host.pairs, host.step[host.pairs + 1]
+            yield host, host.unmarked, host.around(host.unmarked)
             yield host, host.unplaced, None
             yield host, host.eager, np.zeros(len(host.eager), np.int64)
 
-    def fill(self) -> None:
-        """Make rows of `steps` and `outside` of what was read as columns."""
-        if self._filled:
-            return
-        self._fill_steps()
-        self._filled = True
+    def _make_rows(self) -> None:
         for host in self._hosts:
+            for number, places in _by_step(host.pairs, host.step[host.pairs + 1]):
+                rows, step = _rows(host, places), self.steps[number]
+                step.rows += rows
+                step.done.update(row.name for row in rows)
+            for number, places in _by_step(host.unmarked, host.around(host.unmarked)):
+                rows, step = _rows(host, places), self.steps[number]
+                step.rows += rows
+                step.unfinished += rows
             self.outside.unplaced += _rows(host, host.unplaced)
             self.outside.eager += _rows(host, host.eager)
         if len(self.started) == 1:
             # Kernels of an unknown step, of an executor that was at work when the profiler stopped.
-            (step,) = self.started
-            self.steps[step].rows += self.outside.unplaced
+            (number,) = self.started
+            self.steps[number].rows += self.outside.unplaced
             self.outside.unplaced.clear()
 
-    def _fill_steps(self) -> None:
-        if self._steps_filled:
-            return
-        self._steps_filled = True
+    def _lend_rows(self) -> None:
+        """Which nodes without a kernel executed is judged by those with one: steps may ask."""
         for host in self._hosts:
-            for number, rows in _rows_by_step(host, host.pairs, host.step[host.pairs + 1]):
-                step = self.steps[number]
-                step.rows += rows
-                step.done.update(row.name for row in rows)
-            for number, rows in _rows_by_step(host, host.unmarked, host.around(host.unmarked)):
-                self.steps[number].rows += rows
-                self.steps[number].unfinished += rows
-            for number, rows in _rows_by_step(host, host.left, host.around(host.left)):
-                pending = self.steps[number].pending
-                for row in rows:
-                    pending.setdefault(row.name, []).append(row)
+            kernels = np.concatenate((host.pairs, host.unmarked))
+            steps = np.concatenate((host.step[host.pairs + 1], host.around(host.unmarked)))
+            for number, places in _by_step(kernels, steps):
+                if number in self.steps:
+                    self.steps[number].beside = partial(_rows, host, places)
 
 
-def _rows_by_step(host: HostEvents, places: Ints, steps: Ints) -> Iterator[tuple[int, list[Row]]]:
-    """Rows of events as executions, by their steps."""
+def _by_step(places: Ints, steps: Ints) -> Iterator[tuple[int, Ints]]:
+    """The steps among these, each with its places."""
     order = np.argsort(steps, kind="stable")
     places, steps = places[order], steps[order]
     numbers, begins = np.unique(steps, return_index=True)
     bounds = [*begins.tolist(), len(places)]
     for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
-        yield number, _rows(host, places[begin:end])
+        yield number, places[begin:end]
 
 
 def _rows(host: HostEvents, places: Ints) -> list[Row]:
@@ -175,8 +175,11 @@ def _rows(host: HostEvents, places: Ints) -> list[Row]:
     return list(map(Row._make, zip(*columns, strict=False)))
 
 
-def op_types(names: Sequence[str], ops: Sequence[str]) -> list[str]:
-    """The op types, also of executions whose events do not say it (see `silent_op`)."""
-    lowered = lowered_nodes(names)
+def op_types(names: Sequence[str], ops: Sequence[str], others: Iterable[str]) -> list[str]:
+    """The op types, also of executions whose events do not say it (see `silent_op`).
+
+    `others` are names of what executed beside them.
+    """
+    lowered = lowered_nodes(chain(names, others))
     pairs = zip(names, ops, strict=True)
     return [op or silent_op(name, lowered) for name, op in pairs]

@@ -52,8 +52,7 @@ class Profile:
     """A batch's data, taken apart once."""
 
     def __init__(self, data: bytes) -> None:
-        trace = ExecutionTrace(Space(data))
-        trace.fill()
+        trace = ExecutionTrace(Space(data), in_rows=True)
         self.steps = trace.steps
         self.line_names = {number: thread.name for number, thread in enumerate(trace.threads)}
         self.line_threads = {
