@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import sys
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -126,9 +127,18 @@ def profile(event, count, *, thread="tf_compute"):
     plane.stat_metadata[1].name = "kernel_name"
     plane.stat_metadata[2].name = "mm"
     plane.stat_metadata[3].name = "id"
+    plane.stat_metadata[4].name = "elsewhere"
     line = XSpace().planes.add().lines.add(id=7, name=thread, timestamp_ns=10**18)
     lines = message(3, line.SerializeToString() + message(4, event) * count)
     return message(1, plane.SerializeToString() + lines)
+
+
+def profile_of(events):
+    """A profile with these events of a thread of TensorFlow's."""
+    whole = profile(b"", 0)
+    plane = whole[whole.index(b"/host:CPU") - 2 :]
+    line = XSpace().planes.add().lines.add(id=7, name="tf_compute", timestamp_ns=10**18)
+    return message(1, plane + message(3, line.SerializeToString() + events))
 
 
 @pytest.mark.parametrize(
@@ -180,12 +190,27 @@ def test_marks_that_say_nothing_new_cost_what_they_are(events, executions, tmp_p
     """Rows of these are made one by one: all of them once, not all of them for each."""
     file = tmp_path / "vm.xplane.pb"
     count = 1 if len(events) > 2 else 50_000
-    inner = b"".join(message(4, event) for event in events)
-    whole = profile(b"", 0)
-    plane = whole[whole.index(b"/host:CPU") - 2 :]
-    line = XSpace().planes.add().lines.add(id=7, name="tf_compute", timestamp_ns=10**18)
-    content = line.SerializeToString() + inner * count
-    file.write_bytes(message(1, plane + message(3, content)))
+    file.write_bytes(profile_of(b"".join(message(4, event) for event in events) * count))
     run = load(file)
     assert len(run.ops) == executions
     assert set(run.ops.name) == ({"mm"} if executions else set())
+
+
+def test_many_kernels_inside_of_each_other(tmp_path):
+    """Marks of other nodes, and eager ops that end after all of them."""
+    kernel = message(4, b"\x08\x01\x18\xff\xff\xff\x7f")
+    mark = message(4, b"\x08\x06\x22\x04\x08\x01\x38\x04")
+    eager = message(4, b"\x08\x04\x10\x01\x18\xff\xff\xff\xff\x07")
+    file = tmp_path / "vm.xplane.pb"
+    file.write_bytes(profile_of(kernel * MANY + mark * MANY + eager * MANY))
+    run = load(file)
+    assert Counter(run.ops.op) == {"MatMul": MANY, "Relu": MANY}
+
+
+def test_many_kernels_and_many_late_marks_of_one_node(tmp_path):
+    executor = message(4, b"\x08\x02\x18\x64")
+    kernel = message(4, b"\x08\x01\x10\x01")
+    file = tmp_path / "vm.xplane.pb"
+    file.write_bytes(profile_of(executor + kernel * MANY + message(4, DONE + b"\x10\x02") * MANY))
+    run = load(file)
+    assert Counter(run.ops.name) == {"mm": MANY}

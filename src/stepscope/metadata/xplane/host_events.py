@@ -18,7 +18,9 @@ same, and those are read in bulk, as columns; what is left (`odd`) is walked thr
 from __future__ import annotations
 
 import functools
+from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 _POOL_THREAD: Final = "tf_"
 _STRETCH: Final = 1 << 16
+_LATEST: Final = (1 << 63) - 1
 _TABLE: Final = 1 << 20
 """Numbers of names below this are looked up in a table; TensorFlow counts from 1."""
 
@@ -141,49 +144,47 @@ class HostEvents:
         """For each row the row of the innermost executor span around it; -1 for none."""
         spans = np.flatnonzero(self.kind == PROCESS)
         found = np.full(len(self), -1, np.int32)
-        if not len(spans):
-            return found
-        # From which row on which span is the innermost.
-        changes: list[int] = [0]
-        innermost: list[int] = [-1]
-        open_spans: list[tuple[int, int]] = []
-        bounds = self.line_bounds
-        line = last = -1
-        starts: Any = None
+        lines, begins = np.unique(self.line[spans], return_index=True)
+        bounds = [*begins.tolist(), len(spans)]
+        for line, (begin, end) in zip(lines.tolist(), pairwise(bounds), strict=True):
+            first, last = self.line_bounds[line : line + 2].tolist()
+            found[first:last] = self._innermost_spans(spans[begin:end], first, last)
+        return found
 
-        def close(before: int | None) -> None:
-            """Leave the spans that end up to then; all of them for None."""
-            while open_spans and (before is None or open_spans[-1][0] <= before):
+    def _innermost_spans(self, spans: Ints, first: int, last: int) -> NDArray[np.int32]:
+        """The same for the rows of one line, which has these spans."""
+        # Each change of the innermost span: the row it is at, or the time at which one ended.
+        rows, ends, innermost = array("q"), array("q"), array("q")
+        open_spans: list[tuple[int, int]] = []
+
+        def close(before: int) -> None:
+            """Leave the spans that end up to then."""
+            while open_spans and open_spans[-1][0] <= before:
                 end = open_spans.pop()[0]
                 while open_spans and open_spans[-1][0] <= end:
                     open_spans.pop()
-                place = bounds[line] + np.searchsorted(starts, end)
-                changes.append(int(place))
+                rows.append(-1)
+                ends.append(end)
                 innermost.append(open_spans[-1][1] if open_spans else -1)
 
         for begin in range(0, len(spans), _STRETCH):
             part = spans[begin : begin + _STRETCH]
-            rows = zip(
-                part.tolist(), self.line[part].tolist(), self.start_ps[part].tolist(),
-                self.end_ps[part].tolist(), strict=True,
-            )  # fmt: skip
-            for row, on, start, end in rows:
-                if on != line:
-                    close(None)
-                    line, last = on, int(bounds[on + 1])
-                    starts = self.start_ps[bounds[on] : last]
-                    changes.append(int(bounds[on]))
-                    innermost.append(-1)
-                else:
-                    close(start)
+            columns = (part, self.start_ps[part], self.end_ps[part])
+            for row, start, end in zip(*(column.tolist() for column in columns), strict=True):
+                close(start)
                 open_spans.append((end, row))
-                changes.append(row + 1)
+                rows.append(row + 1 - first)
+                ends.append(0)
                 innermost.append(row)
-        close(None)
-        changes.append(last)
-        innermost.append(-1)
-        at = np.searchsorted(np.array(changes), np.arange(len(self)), side="right") - 1
-        return np.array(innermost, np.int32)[at]
+        close(_LATEST)
+        changes = np.array(rows)
+        by_time = changes < 0
+        starts = self.start_ps[first:last]
+        changes[by_time] = np.searchsorted(starts, np.array(ends)[by_time])
+        at = np.searchsorted(changes, np.arange(last - first), side="right")
+        inner = np.concatenate(([-1], innermost)).astype(np.int32)
+        result: NDArray[np.int32] = inner[at]
+        return result
 
     def _sort(self) -> None:
         """Find what can be read in bulk, and what is odd."""

@@ -30,6 +30,8 @@ _NO_OP: Final = re.compile(
     r"|/(?:LoopExecuted|branch_executed|(?:in|out)put_control_node)/_\d+$"
 )
 _ADDED: Final = re.compile(r"^(?:Func|ConstantFolding)/")
+_DEEPEST: Final = 200
+"""So many nodes are followed one behind the other; what those beyond waited for is not known."""
 
 
 class Liveness:
@@ -48,6 +50,7 @@ class Liveness:
         self._dead = dead
         self._nodes = nodes
         self._known: dict[str, list[bool] | None] = {}
+        self._depth = 0
         self._pivots: dict[tuple[str, str], str] = {}
         for name in (*executed, *silent):
             match = _PIVOT.match(name) if _ADDED_NAME in name else None
@@ -57,9 +60,14 @@ class Liveness:
 
     def of(self, name: str) -> list[bool] | None:
         """Per mark of a node, in order of time, whether it executed; None for an unknown node."""
-        if name not in self._known:
-            self._known[name] = None
-            self._known[name] = self._find(name)
+        if name in self._known:
+            return self._known[name]
+        if self._depth == _DEEPEST:
+            return None
+        self._known[name] = None
+        self._depth += 1
+        self._known[name] = self._find(name)
+        self._depth -= 1
         return self._known[name]
 
     def _find(self, name: str) -> list[bool] | None:

@@ -22,9 +22,9 @@ _SIZES: Final = {
 
 @functools.lru_cache(4096)
 def input_tensors(text: str) -> tuple[Described | None, ...]:
-    """The inputs an event describes; None for one it does not (resources, dead inputs).
+    """The inputs an event describes; None for one it does not (dead inputs).
 
-    >>> input_tensors("(float[2,4];resource[])")
+    >>> input_tensors("(float[2,4];)")
     ((1, (2, 4), 32), None)
     """
     if not text.startswith("(") or text == "()":

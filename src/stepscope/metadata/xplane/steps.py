@@ -6,6 +6,7 @@ A step is one call of a graph or function, under the number that the executor ga
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -78,34 +79,36 @@ class Step:
 
     def settle(self) -> None:
         """Give asynchronous kernels their end, and sort the other marks without a kernel."""
-        pending = self.pending
+        pending = {
+            name: deque(sorted(rows, key=lambda row: row.start_ns))
+            for name, rows in self.pending.items()
+        }
+        none: deque[Row] = deque()
         beside = self.beside() if self.marks else ()
         kernels = {row.name for row in (*self.rows, *self.outside, *beside)}.union(pending)
-        for begun in pending.values():
-            begun.sort(key=lambda row: row.start_ns)
         for mark in sorted(self.marks, key=lambda row: row.start_ns):
-            begun = pending.get(mark.name, [])
+            begun = pending.get(mark.name, none)
             if begun and begun[0].start_ns <= mark.start_ns:
-                row = begun.pop(0)
+                row = begun.popleft()
                 self.rows.append(row._replace(end_ns=max(row.end_ns, mark.start_ns)))
             elif mark.name in kernels:
                 self.dead.setdefault(mark.name, []).append(mark.start_ns)
             else:
                 self.silent.setdefault(mark.name, []).append(mark)
         for row in self.outside:
-            begun = pending.get(row.name, [])
+            begun = pending.get(row.name, none)
             if begun and begun[0].start_ns <= row.start_ns:
                 # The rest of an asynchronous kernel, under its name: as collectives have it.
-                first = begun.pop(0)
+                first = begun.popleft()
                 row = first._replace(end_ns=max(first.end_ns, row.end_ns))
             # Or else the profile was stopped before the executor's own span ended.
             self.rows.append(row)
-        begun = [row for kernels in pending.values() for row in kernels]
-        self.unfinished += begun
-        self.rows += begun
+        without_end = [row for begun in pending.values() for row in begun]
+        self.unfinished += without_end
+        self.rows += without_end
         self.marks.clear()
         self.outside.clear()
-        pending.clear()
+        self.pending.clear()
 
     def executions(self, nodes: Mapping[str, Any]) -> Iterator[Row]:
         """What executed, kernels first; `nodes` is what is known of the graph."""

@@ -6,8 +6,10 @@ with something inside: eager ops and spans of a Python function, steps that they
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _STRETCH: Final = 1 << 16
+_DEEPEST: Final = 100
+"""Kernels are looked at no deeper: inside of each other they are by calls of functions."""
 
 
 class Call(NamedTuple):
@@ -88,6 +92,8 @@ class ThreadWalk:
         self._open_steps: list[tuple[int, int, Step]] = []
         """The end of the executor's span, in picoseconds and in nanoseconds, and its step."""
         self._kernels: list[_Kernel] = []
+        self._open_nodes: Counter[str] = Counter()
+        """How often each node is among them."""
         self._last_outside: tuple[Step, str, int] | None = None
         """The last mark, if it is of no kernel that is known, outside any span of its step."""
 
@@ -137,6 +143,7 @@ class ThreadWalk:
             row = Row(name, op, start_ns, end_ns, self._line, events.shapes[place])
             inner = _Inner([], [], []) if inside is None else None
             self._kernels.append(_Kernel(row, inside, inner))
+            self._open_nodes[name] += 1
         elif kind == PROCESS:
             self._open_steps.append((end, end_ns, self._steps[number]))
         elif kind == STARTS:
@@ -164,7 +171,7 @@ class ThreadWalk:
 
     def _read_eager(self, op: str, start_ns: int, end_ns: int, inside: Step | None) -> None:
         """An eager op: of a thread's own, or of a Python function inside a node."""
-        node = next((k for k in reversed(self._kernels) if k.row.end_ns >= end_ns), None)
+        node = self._innermost(end_ns)
         row = Row(op, op, start_ns, end_ns, self._line, "")
         if inside is not None:
             inside.python.append(row if node is None else _under(node.row, row))
@@ -177,18 +184,15 @@ class ThreadWalk:
         """The executor's mark that a node is done."""
         step.done.add(node)
         kernels = self._kernels
-        depth = len(kernels) - 1
-        while depth >= 0 and kernels[depth].row.name != node:
-            depth -= 1
-        if depth < 0:
+        if not self._open_nodes[node]:
             self._last_outside = (step, node, start_ns) if inside is not step else None
             step.marks.append(Row(node, "", start_ns, start_ns, self._line, ""))
             return
         self._last_outside = None
-        row, began_in, inner = kernels[depth]
-        for nested in kernels[depth + 1 :]:
-            self._leave(nested)
-        del kernels[depth:]
+        while kernels[-1].row.name != node:
+            self._leave(kernels.pop())
+        row, began_in, inner = kernels.pop()
+        self._open_nodes[node] -= 1
         if inner is not None:
             step.rows += inner.spans
             step.python += (_under(row, eager) for eager in inner.eager)
@@ -205,6 +209,7 @@ class ThreadWalk:
 
     def _leave(self, kernel: _Kernel) -> None:
         """The thread went on without a mark: the kernel is asynchronous, failed, or was none."""
+        self._open_nodes[kernel.row.name] -= 1
         if kernel.step is not None:
             kernel.step.leave([kernel.row])
         elif self._marked_nodes is not None and kernel.row.name not in self._marked_nodes:
@@ -216,10 +221,13 @@ class ThreadWalk:
 
     def _around(self, end_ns: int) -> _Inner | None:
         """What lies inside the innermost kernel around what ends then, if its step is not known."""
-        for kernel in reversed(self._kernels):
-            if kernel.row.end_ns >= end_ns:
-                return kernel.inner
-        return None
+        kernel = self._innermost(end_ns)
+        return kernel.inner if kernel is not None else None
+
+    def _innermost(self, end_ns: int) -> _Kernel | None:
+        """The innermost kernel around what ends then."""
+        nearest = islice(reversed(self._kernels), _DEEPEST)
+        return next((kernel for kernel in nearest if kernel.row.end_ns >= end_ns), None)
 
 
 def _under(node: Row, row: Row) -> Row:
