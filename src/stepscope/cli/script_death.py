@@ -11,6 +11,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.adapters.tensorflow.node_log.left_behind import read_left_behind
 from stepscope.analysis import op_profile
 from stepscope.cli import outside, report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
@@ -68,6 +69,7 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
         runs = []  # there is none
     except (OSError, StepscopeError) as error:
         runs, problem = [], f"what was recorded cannot be read: {error}"
+    runs += [("run under way", run) for run in read_left_behind(directory)]
     table = op_profile(runs)
     timeline = None
     if runs:
@@ -104,13 +106,9 @@ def _in_flight(runs: list[tuple[str, RunMetadata]]) -> list[str]:
 
 
 def _missing(runs: list[tuple[str, RunMetadata]]) -> list[str]:
-    lines = ["the run that was under way, if there was one: only runs that ended are written"]
-    if any(run.engine != "embedded" for _, run in runs):
-        lines.append(
-            "runs of the last seconds: TensorFlow's are written when they are read, which is later "
-            "than they end"
-        )
-    return lines
+    if any(run.engine == "embedded" for _, run in runs):
+        return ["the run that was under way, if there was one: only runs that ended are written"]
+    return []
 
 
 def _remarks(runs: list[tuple[str, RunMetadata]], directory: Path) -> list[str]:
