@@ -84,7 +84,16 @@ while time.monotonic() < until:
 """
 SERVED = """
 import json, os, signal, time
+import stepscope
 import tensorflow.compat.v1 as tf
+
+def written():
+    try:
+        runs = stepscope.load("{folder}/served/worker1")
+    except stepscope.errors.StepscopeError:
+        return 0
+    return sum("AssignSubVariableOp" in run.ops.op for run in runs)
+
 config = json.loads(os.environ["TF_CONFIG"])
 cluster, me = tf.train.ClusterSpec(config["cluster"]), config["task"]["index"]
 server = tf.train.Server(cluster, job_name="worker", task_index=me)
@@ -105,6 +114,8 @@ with tf.Graph().as_default():
             time.sleep(0.2)
         for number in range({steps}):
             if me == 1 and number == {killed}:
+                while written() < {killed}:
+                    time.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
             session.run(train)
 """
