@@ -11,6 +11,7 @@ import functools
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,6 +175,8 @@ class RegisteredFunctions:
             keys = frozenset(known)
             type(self)._last = len(known), newest, keys
         self._keys = keys
+        self.newest = len(known), newest
+        """Changes when a function is traced."""
 
     @functools.cached_property
     def _names(self) -> frozenset[str]:
@@ -274,10 +277,23 @@ def is_function(value: Any) -> bool:
     return hasattr(value, "get_concrete_function") or is_concrete_function(value)
 
 
+_traces: weakref.WeakKeyDictionary[Any, tuple[Any, list[Any]]] = weakref.WeakKeyDictionary()
+"""By function, weak references to the graphs it was traced to, when these functions were known."""
+
+
 def traced_graphs(function: Any) -> list[Any]:
     """The graphs that a `tf.function` was traced to so far; none of anything else."""
-    traces: list[Any] = getattr(function, "_list_all_concrete_functions", list)()
-    return [trace.graph for trace in traces]
+    traces_of = getattr(function, "_list_all_concrete_functions", None)
+    if traces_of is None:
+        return []
+    # TensorFlow takes long to list them: they are the same as long as nothing was traced.
+    known = RegisteredFunctions()
+    when, found = _traces.get(function, (None, []))
+    graphs = [graph() for graph in found]
+    if when != known.newest or None in graphs:
+        graphs = [trace.graph for trace in traces_of()]
+        _traces[function] = known.newest, [weakref.ref(graph) for graph in graphs]
+    return graphs
 
 
 def function_interface(function: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -94,6 +95,8 @@ class Capture:
         self.level = level
         self.use(log, every_event=every_event)
         self._logged: LoggedNodes | None = None
+        self._columns: tuple[tuple[int, bool], OpColumns] | None = None
+        """What was made of the log, and for which step, failed or not."""
         self.mark = f"{MARK}{next(_numbers)}"
         self.batch: Batch | None = None
         self.losses: list[Loss] = []
@@ -265,11 +268,11 @@ class Capture:
 
     def profile(self) -> Profile:
         if self.batch is None:
-            return Profile(b"")
+            return _no_profile()
         if self._data_to_come:
             self.batch.done.wait()
         elif not self.batch.done.is_set():
-            return Profile(b"")
+            return _no_profile()
         decoded: Profile = self.batch.decoded(Profile)
         return decoded
 
@@ -429,7 +432,11 @@ class Capture:
         profile = self.profile()
         numbers, thread_names = self._threads(profile)
         if logged is not None:
-            return logged.columns(step_id, thread_names, failed=self.failed, outputs=full)
+            key = step_id, self.failed
+            if self._columns is None or self._columns[0] != key:
+                made = logged.columns(step_id, thread_names, failed=self.failed, outputs=full)
+                self._columns = key, made
+            return self._columns[1]
         nodes = find_nodes()
         rows = self.rows(nodes)
         columns = zip(*rows, strict=True) if rows else _NO_ROWS
@@ -553,6 +560,11 @@ class Capture:
             if self.functions_before is not None and call.function in self.functions_before:
                 spent += min(first, call.ended_ns) - call.began_ns
         return spent
+
+
+@functools.cache
+def _no_profile() -> Profile:
+    return Profile(b"")
 
 
 def _op_types(
