@@ -4,6 +4,7 @@ Layout of the directory:
 
     runs-1234-1.stepscope     the store: all runs of process 1234, in the order in which they ended
     timeline.json             all runs as one Chrome trace, written at the end if they are few
+    runs-1234-1.stepscope-live  what is not in the store yet, as long as the process lives
     worker.json               which task of a cluster this was, where TF_CONFIG says so
     run_000001/               with `--pb`: the first run as `run_metadata.pb`, and so on
 
@@ -35,19 +36,20 @@ from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
 from stepscope.metadata.readers.store_file import SUFFIX, stored_runs
 from stepscope.metadata.stored_run import decoded_run
-from stepscope.store import Store
+from stepscope.store import LiveRuns, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from stepscope.metadata import RunMetadata
+    from stepscope.metadata.stored_run import StoredRun
 
 TIMELINE_FILE = "timeline.json"
 TIMELINE_OPS = 20_000
 """Of more ops than these no timeline is written unasked: it would be larger than all the rest."""
 _RUN_DIRECTORY = re.compile(r"run_\d{6,}")
-_STORE_FILES = re.compile(rf"runs-\d+-\d+{re.escape(SUFFIX)}(-wal|-shm|-journal)?")
+_STORE_FILES = re.compile(rf"runs-\d+-\d+{re.escape(SUFFIX)}(-wal|-shm|-journal|-live)?")
 
 
 class Add(Protocol):
@@ -94,7 +96,8 @@ class RecordedRuns:
             absolute.mkdir(parents=True, exist_ok=True)
             _remove_earlier(absolute)
             self._worker = WorkerFile.of_environment(absolute)
-            self._store = Store(absolute)
+            self._store = Store(absolute, self._stored)
+            self.live = LiveRuns(self._store.path)
         except OSError as error:
             raise StepscopeError(
                 f"the output directory {directory} cannot be used: {error.strerror or error}; "
@@ -115,6 +118,7 @@ class RecordedRuns:
         if self.in_child_process:
             return
         self._store.close()
+        self.live.close()
         if self._worker is not None:
             self._worker.ended()
 
@@ -164,6 +168,7 @@ class RecordedRuns:
         try:
             with self._lock:
                 if self.limit_reached:
+                    self.skip(metadata)
                     return
                 self._store.add(metadata, label, self._graphs.part_of(graph))
                 self._added += 1
@@ -172,6 +177,13 @@ class RecordedRuns:
                 self._source.close()
         finally:
             self.writing_ns += time.perf_counter_ns() - began
+
+    def skip(self, metadata: RunMetadata) -> None:
+        """A run is not to be recorded."""
+        self._stored([metadata])
+
+    def _stored(self, runs: Sequence[RunMetadata | StoredRun]) -> None:
+        self.live.stored([run.step_id for run in runs if run.engine == "embedded"])
 
     @property
     def without_timeline(self) -> bool:

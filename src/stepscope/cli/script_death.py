@@ -85,7 +85,7 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
             report.heading(script, engine, trace, table),
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs),
-            report.losses(runs, _missing(runs), console.width),
+            report.losses(runs, [], console.width),
             report.notes(_remarks(runs, directory), console.width),
             report.files(next(directory.glob(f"*{SUFFIX}")), timeline) if runs else None,
         ],
@@ -103,12 +103,6 @@ def _in_flight(runs: list[tuple[str, RunMetadata]]) -> list[str]:
         for op in run.status.outcomes
         if op.outcome == "running"
     ]
-
-
-def _missing(runs: list[tuple[str, RunMetadata]]) -> list[str]:
-    if any(run.engine == "embedded" for _, run in runs):
-        return ["the run that was under way, if there was one: only runs that ended are written"]
-    return []
 
 
 def _remarks(runs: list[tuple[str, RunMetadata]], directory: Path) -> list[str]:

@@ -137,8 +137,10 @@ class Embedded(ScriptEngine):
                 number = self._next()
                 if schedule is None or schedule(number) is not Action.SKIP:
                     add(metadata, graph=graph)
+                else:
+                    runs.skip(metadata)
 
-            return recording(maybe, level)
+            return recording(maybe, level, runs.live)
 
         if self._in_tensorflows_place:
             shim.install()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from stepscope.errors import InvalidArgumentError
+from stepscope.errors import CANCELLED, OK, InvalidArgumentError, OpError
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight, Loss
 from stepscope.metadata.allocation_log import LogSettings
@@ -45,7 +45,7 @@ from stepscope.runtime.failures import op_error
 from stepscope.runtime.flow_run import FlowRun
 from stepscope.runtime.flow_trace import FlowTrace
 from stepscope.runtime.inline import InlineRun
-from stepscope.runtime.observers import Observer
+from stepscope.runtime.observers import LiveLog, Observer
 from stepscope.runtime.pooled import PooledRun
 from stepscope.runtime.pools import PoolSet, Task, WorkerPool
 from stepscope.runtime.report import NOTHING, Recorded
@@ -116,9 +116,11 @@ class Dispatcher:
         watching: Sequence[Observer],
     ) -> Ended:
         """Run it; `feeds` are in plan order. Raises only where no plan can be made of it."""
-        run = _Run(self, compiled, compiled.plan_for(feeds), feeds, state, options)
+        live = next((o.live for o in watching if o.live is not None), None) if watching else None
+        run = _Run(self, compiled, compiled.plan_for(feeds), feeds, state, options, live)
         try:
             results, error = run.outcome(max([o.trace_level for o in watching], default=0))
+            run.end_live(error)
         finally:
             run.close()
         try:
@@ -167,7 +169,9 @@ class _Run:
         feeds: tuple[Array, ...],
         state: RunState,
         options: ResolvedRunOptions,
+        live: LiveLog | None,
     ) -> None:
+        self._live = live
         self._session = session
         self._compiled = compiled
         self._plan = plan
@@ -236,6 +240,33 @@ class _Run:
         finally:
             self._around += clock() - began
 
+    def _begin_live(self, live: LiveLog, trace: Trace) -> None:
+        """What the run executes is to outlive the process."""
+        began = clock()
+        table = self._plan.table()
+        in_order = trace.program is not None
+        trace.live = live.begin(
+            table.facts,
+            self._plan.program.line_nodes(table.source_count) if in_order else table.step_nodes,
+            in_order=in_order,
+            step_id=self._state.step_id,
+            thread=trace.thread,
+            offset=trace.offset,
+        )
+        self._around += clock() - began
+
+    def end_live(self, error: BaseException | None) -> None:
+        """The run is over and about to be handed over; `error` is what the user gets."""
+        trace = self._trace
+        if trace is None or trace.live is None:
+            return
+        assert self._live is not None
+        live = trace.live
+        trace.end_live()
+        code = error.error_code if isinstance(error, OpError) else CANCELLED if error else OK
+        abandoned = self._executor is not None and self._executor.abandoned
+        self._live.end(live, clock(), code, abandoned=abandoned)
+
     # -- executing -----------------------------------------------------------------------------
 
     def _execute(self) -> tuple[Any, ...]:
@@ -289,6 +320,8 @@ class _Run:
         watched = self._debugger.watched if self._debugger is not None else frozenset()
         if trace is not None and where.executor == "inline":
             trace.program = plan.program
+        if self._live is not None and trace is not None:
+            self._begin_live(self._live, trace)
         self._account(is_inline=where.executor == "inline")
         if where.executor == "inline":
             return InlineRun(plan.program, state, feeds, trace, watched, allocator)

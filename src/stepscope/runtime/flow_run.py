@@ -101,8 +101,7 @@ class FlowRun(PoolRun):
         """Run now. A deadline (a clock reading) is looked at between ops."""
         token = self._state.cancellation
         trace = self.trace
-        if trace is not None:
-            trace.begin = clock()
+        self._begin_trace()
         running.step_id = self._state.step_id
         last: Step | None = None
         spans = noting(trace.spans) if trace is not None else nullcontext()
@@ -140,8 +139,7 @@ class FlowRun(PoolRun):
         """Hand the nodes that need nothing to the pool."""
         self._pool = pool
         self._submit = submit
-        if self.trace is not None:
-            self.trace.begin = clock()
+        self._begin_trace()
         work = self._begin()
         if not work:
             self._finish()
@@ -199,6 +197,12 @@ class FlowRun(PoolRun):
             self.trace.end = clock()
         super()._finish()
 
+    def _begin_trace(self) -> None:
+        if self.trace is not None:
+            if self.trace.live is not None:
+                self._live = self.trace.live.fresh_rows()
+            self.trace.begin_clock()
+
     # -- nodes ---------------------------------------------------------------------------------
 
     def _begin(self) -> list[Task]:
@@ -222,8 +226,16 @@ class FlowRun(PoolRun):
     def _step(self, task: Task) -> list[Task]:
         """Execute a node, write it down, hand on what it made; what became ready."""
         began = clock()
+        live = self._live
+        if live is not None:
+            live[0][task.step] = threading.get_native_id()
+            # Not before: of an op that ended the end stays, and it is executing no more.
+            live[2][task.step] = 0
+            live[1][task.step] = began
         arguments, outputs, execution = self._run_kernel(task)
         ended = clock()
+        if live is not None:
+            live[2][task.step] = ended
         memory = self._memory
         owners = None
         if memory is not None and execution is not None:

@@ -147,11 +147,11 @@ class InlineRun:
                         state, self._feeds, buffers, token, stop, None, clock, None, deadline
                     )
                 else:
-                    trace.marks = [0] * len(program.steps)
+                    marks = trace.begin_marks(len(program.steps))
                     with noting(trace.spans):
-                        trace.begin = clock()
+                        trace.begin_clock()
                         result = function(
-                            state, self._feeds, buffers, token, stop, trace.marks, clock,
+                            state, self._feeds, buffers, token, stop, marks, clock,
                             trace.notes.append, deadline,
                         )  # fmt: skip
                         trace.end = clock()

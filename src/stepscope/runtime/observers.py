@@ -7,20 +7,62 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepscope.graph.graph import Graph
 from stepscope.metadata import RunMetadata
 
+if TYPE_CHECKING:
+    from stepscope.metadata import GraphFacts
+
 Callback: TypeAlias = Callable[[RunMetadata, Graph], None]
+
+
+class LiveRun(Protocol):
+    """Memory that outlives the process, for one run: which ops began and ended, and when.
+
+    Times are clock readings. A step is in flight that began and did not end.
+    """
+
+    def fresh_marks(self) -> Any:
+        """An array of 0 for the end of each position, which come one after the other."""
+
+    def fresh_rows(self) -> tuple[Any, Any, Any]:
+        """Arrays of 0 for thread, start and end of each position, which come in any order."""
+
+    def began(self, clock: int) -> None:
+        """The first op begins."""
+
+
+class LiveLog(Protocol):
+    """Gives runs such memory (`stepscope.store.LiveRuns`)."""
+
+    def begin(
+        self,
+        facts: GraphFacts,
+        nodes: Any,
+        *,
+        in_order: bool,
+        step_id: int,
+        thread: int,
+        offset: int,
+    ) -> Any:
+        """A `LiveRun` whose positions are these nodes, None where there can be none."""
+
+    def end(self, run: Any, clock: int, code: int, *, abandoned: bool) -> None:
+        """The run is over, with this code, and is about to be handed to the callback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Who wants each run's metadata and graph, and at what trace level at least."""
+    """Who wants each run's metadata and graph, and at what trace level at least.
+
+    `live`, if given, is told what a run is executing while it does.
+    """
 
     callback: Callback
     trace_level: int
+    live: LiveLog | None = None
 
 
 _lock = threading.Lock()
@@ -29,14 +71,15 @@ current: tuple[Observer, ...] = ()
 
 
 @contextmanager
-def recording(callback: Callback, trace_level: int) -> Iterator[None]:
+def recording(callback: Callback, trace_level: int, live: LiveLog | None = None) -> Iterator[None]:
     """While active, every run is traced at least at this level and handed over: its metadata
     and its session's graph.
 
-    Failed runs too. The callback runs on the thread of the run, after the run.
+    Failed runs too. The callback runs on the thread of the run, after the run. What runs are
+    executing is written to `live`, if given.
     """
     global current
-    observer = Observer(callback, trace_level)
+    observer = Observer(callback, trace_level, live)
     with _lock:
         current = (*current, observer)
     try:

@@ -83,6 +83,8 @@ class PlanTable:
             source=[""] * sources + ["" if op is None else op.source for op in made_by],
             outputs=self._outputs,
         )
+        self.step_nodes = np.arange(sources, sources + len(nodes))
+        """The node of each step."""
         waits = [[d.index for d in dependencies(n)] for n in nodes]
         self.waiting = np.array([i for i, w in enumerate(waits) if w], dtype=np.intp)
         """The steps that wait for others, and for which (`waits_for`)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from stepscope.errors import CancelledError
 from stepscope.runtime.allocator import Allocator
@@ -38,6 +39,8 @@ class PoolRun:
         self._active = 0
         self._failure: StepFailed | None = None
         self._executing: dict[int, Executing] = {}
+        self._live: tuple[Any, Any, Any] | None = None
+        """Thread, start and end of each step, where that is to outlive the process."""
 
     @property
     def failure(self) -> StepFailed | None:

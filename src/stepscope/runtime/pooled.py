@@ -114,6 +114,9 @@ class PooledRun(PoolRun):
         now = clock()
         if self.trace is not None:
             self.trace.begin = now
+            if self.trace.live is not None:
+                self._live = self.trace.live.fresh_rows()
+                self.trace.live.began(now)
         roots = self._schedule.roots
         if not roots:
             self._finish()
@@ -148,8 +151,13 @@ class PooledRun(PoolRun):
                 self._executing[ident] = Executing(self._steps[i], thread)
                 try:
                     began = clock()
+                    if self._live is not None:
+                        self._live[0][i] = native
+                        self._live[1][i] = began
                     self._run_step(i)
                     ended = clock()
+                    if self._live is not None:
+                        self._live[2][i] = ended
                     if self._watched:
                         self._show(i)
                 except BaseException as error:  # noqa: BLE001 - handed to the waiting thread

@@ -24,6 +24,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import address_of
@@ -108,6 +109,13 @@ class Program:
         self._lock = threading.Lock()
         self._arenas: deque[Arena] = deque()
         self._first: dict[int, list[int]] | None = None
+        self._line_nodes: npt.NDArray[np.intp] | None = None
+
+    def line_nodes(self, source_count: int) -> npt.NDArray[np.intp]:
+        """The step of each line as a node of the plan's facts, which have so many before."""
+        if self._line_nodes is None:
+            self._line_nodes = self.step_numbers + source_count
+        return self._line_nodes
 
     def function(
         self,

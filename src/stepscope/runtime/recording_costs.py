@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import statistics
 import threading
@@ -19,13 +20,15 @@ class RecordingCosts:
     """What recording one step costs, measured in this process."""
 
     mark_ns: float
+    live_mark_ns: float
+    """As the one before, into memory that outlives the process."""
     event_ns: float
 
 
 class _Added:
     """What a statement adds after a small op, where it really stands."""
 
-    def __init__(self, statement: str, repeats: int = 1000) -> None:
+    def __init__(self, statement: str, repeats: int = 1000, *, live: bool = False) -> None:
         op = "op(a, b, c)"
         traced = "\n".join(f"    {op}; {statement.format(i=i)}" for i in range(repeats))
         plain = "\n".join([f"    {op}"] * repeats)
@@ -33,14 +36,16 @@ class _Added:
         made: dict[str, Any] = {}
         exec(f"def f{signature}:\n{traced}\ndef g{signature}:\n{plain}\n", {}, made)
         self._traced, self._plain, self._repeats = made["f"], made["g"], repeats
+        self._live = live
         self.ns = math.inf
 
     def measure(self, rounds: int) -> None:
         """Run both in turns; of several measurements the lowest counts: other work only adds."""
         a, b, c = (np.ones(4, np.float32) for _ in range(3))
+        marks: Any = (ctypes.c_int64 * self._repeats)() if self._live else [0] * self._repeats
         added = []
         for _ in range(rounds):
-            arguments: tuple[Any, ...] = (np.add, a, b, c, clock, [0] * self._repeats, [].append)
+            arguments: tuple[Any, ...] = (np.add, a, b, c, clock, marks, [].append)
             t0 = clock()
             self._traced(*arguments)
             t1 = clock()
@@ -61,7 +66,7 @@ class _Costs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parts: tuple[_Added, _Added] | None = None
+        self._parts: tuple[_Added, _Added, _Added] | None = None
         self._looks = 0
         self._next = 0
 
@@ -70,6 +75,7 @@ class _Costs:
             if self._parts is None:
                 self._parts = (
                     _Added("marks[{i}] = clock()"),
+                    _Added("marks[{i}] = clock()", live=True),
                     _Added("x = clock(); y = clock(); append(({i}, x, x, y, 7))"),
                 )
             if self._looks < self._LOOKS and clock() >= self._next:
@@ -78,8 +84,8 @@ class _Costs:
                     part.measure(rounds)
                 self._looks += 1
                 self._next = clock() + self._APART_NS
-            mark, event = self._parts
-            return RecordingCosts(mark_ns=mark.ns, event_ns=event.ns)
+            mark, live, event = self._parts
+            return RecordingCosts(mark.ns, live.ns, event.ns)
 
 
 recording_costs: Final = _Costs()

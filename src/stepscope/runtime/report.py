@@ -143,7 +143,9 @@ class RunReport:
         costs = recording_costs()
         marks = len(trace.marks) - trace.marks.count(0)
         around = self.asked.around + self.recorded.around + self.handed_over_ns
-        ns = int(around + marks * costs.mark_ns + len(trace.events) * costs.event_ns)
+        # What was written to memory that outlives the process was copied from there.
+        mark_ns = costs.mark_ns if isinstance(trace.marks, list) else costs.live_mark_ns
+        ns = int(around + marks * mark_ns + len(trace.events) * costs.event_ns)
         whole = max(1, self.ended - self.asked.entered)
         ns = min(ns, whole - 1)
         return Overhead(ns, ns / (whole - ns))

@@ -11,12 +11,14 @@ import copy
 import os
 import threading
 import time
+from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from stepscope.metadata import MemoryColumns, OpColumns, StringColumn, TensorColumns
+from stepscope.runtime.observers import LiveRun
 from stepscope.runtime.plan import Plan
 from stepscope.runtime.plan_table import UNTIMED, Int64s, PlanTable
 from stepscope.runtime.program import Program
@@ -54,8 +56,9 @@ class Trace:
     """
 
     __slots__ = (
-        "begin", "complete", "end", "events", "fed_shapes", "level", "marks", "notes", "offset",
-        "pauses", "plan", "program", "spans", "step_id", "table_of", "thread", "thread_names",
+        "begin", "complete", "end", "events", "fed_shapes", "level", "live", "marks", "notes",
+        "offset", "pauses", "plan", "program", "spans", "step_id", "table_of", "thread",
+        "thread_names",
     )  # fmt: skip
 
     def __init__(
@@ -75,8 +78,11 @@ class Trace:
         self.offset = wall_offset()
         self.begin = clock()
         self.end = 0
-        self.marks: list[int] = []
+        self.marks: Any = []
         """Inline: the clock after each step, in the program's order; 0 where it did not get to."""
+        self.live: LiveRun | None = None
+        """Where what the run does is written as well, or its marks instead, to be there after any
+        death of the process."""
         self.program: Program | None = None
         self.events: list[tuple[Any, ...]] = []
         """Pooled: (step, scheduled, start, end, thread)."""
@@ -90,6 +96,23 @@ class Trace:
         """The user's own, from inside Python ops."""
         self.pauses: dict[int, int] = {}
         """Inline: nanoseconds after a step's end that are not the next one's (watched tensors)."""
+
+    def begin_marks(self, count: int) -> Any:
+        """Inline: what the program writes the clock to."""
+        self.marks = [0] * count if self.live is None else self.live.fresh_marks()
+        return self.marks
+
+    def begin_clock(self) -> None:
+        """The first op begins now."""
+        self.begin = clock()
+        if self.live is not None:
+            self.live.began(self.begin)
+
+    def end_live(self) -> None:
+        """The run is over: hold what it wrote elsewhere, which serves another run soon."""
+        if self.live is not None and self.program is not None:
+            self.marks = array("q", bytes(self.marks))
+        self.live = None
 
     def freeze(self) -> Self:
         """A copy that a thread still running cannot change."""

@@ -24,6 +24,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
@@ -32,8 +33,10 @@ from stepscope.metadata.stored_run import RunEncoder
 from stepscope.store.database import Database
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from stepscope.metadata import RunMetadata
-    from stepscope.metadata.stored_run import Part
+    from stepscope.metadata.stored_run import Part, StoredRun
 
 __all__ = ["COMMIT_S", "WAITING", "Store"]
 
@@ -61,8 +64,14 @@ class Store:
     1
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Make the file; `OSError` where that fails."""
+    def __init__(
+        self, directory: Path, committed: Callable[[Sequence[StoredRun]], None] | None = None
+    ) -> None:
+        """Make the file; `OSError` where that fails.
+
+        `committed` is called with the runs of each commit, on the store's thread.
+        """
+        self._committed = committed
         self.problem: str | None = None
         """What went wrong first, in words."""
         self.stored = 0
@@ -177,8 +186,10 @@ class Store:
                 break
             with self._changed:
                 self.stored = database.runs
-                self._done += taken
+                self._done += len(taken)
                 self._changed.notify_all()
+            if self._committed is not None:
+                self._committed([run for run in taken if run is not None])
 
     def _wait_for_runs(self) -> bool:
         """Whether there are runs to write; False at the end."""
@@ -186,22 +197,23 @@ class Store:
             self._changed.wait_for(lambda: self._queue or self._closing)
             return bool(self._queue)
 
-    def _write_some(self, database: Database, encoder: RunEncoder) -> int:
+    def _write_some(self, database: Database, encoder: RunEncoder) -> list[StoredRun | None]:
         """Write and commit what is in the queue, for as long as a commit may wait."""
         until = time.monotonic() + COMMIT_S
-        taken = 0
+        taken: list[StoredRun | None] = []
         database.begin()
         while True:
             with self._changed:
                 run = self._queue.popleft()
                 self._changed.notify_all()
-            taken += 1
             try:
                 encoded = encoder.encode(*run)
             except Exception as error:  # noqa: BLE001 - whatever it is, others can be written
                 self._note(f"a run could not be stored: {type(error).__name__}: {error}")
+                taken.append(None)
             else:
                 database.add(encoded)
+                taken.append(replace(encoded, parts={}, columns={}))
             # Not kept alive while this waits for the next one.
             del run
             if not self._queue or time.monotonic() > until:

@@ -16,6 +16,8 @@ Guarantees:
   was committed, whole, and none in part. Reading changes nothing in the file;
 - in memory is one run at a time, and the parts that runs share once; nothing is held open between
   two runs;
+- of a process that died, the runs that it had ended and not yet stored, and those under way, come
+  last (`live_file`);
 - what is damaged is left out and declared: content is compared with its checksum, and of a store
   that SQLite cannot follow, runs are read from both ends up to the damage. A store of a later
   version is refused, with its version.
@@ -38,8 +40,9 @@ import orjson
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.outcome import Loss, Overhead
+from stepscope.metadata.readers import live_file
 from stepscope.metadata.readers.event_file import NoRunError
-from stepscope.metadata.stored_run import Part, StoredRun, decoded_run, digest_of
+from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,8 +121,20 @@ def stored_runs(path: Path) -> Iterator[StoredRun]:
         while found := reader.after(last):
             yield from found
             last = found[-1].number
+        yield from _not_stored(path, reader, last)
     except sqlite3.DatabaseError as error:
         yield from _around_damage(path, reader, last, error)
+
+
+def _not_stored(path: Path, reader: _Reader, last: int) -> Iterator[StoredRun]:
+    """The runs that the process had not stored when it died."""
+    if not Path(f"{path}{live_file.SUFFIX}").exists():
+        return
+    encoder = RunEncoder()
+    for number, run in enumerate(live_file.left_behind(path, reader.step_ids()), last + 1):
+        stored = encoder.encode(run)
+        stored.number = number
+        yield stored
 
 
 def user_graph(path: Path, number: int) -> bytes | None:
@@ -208,6 +223,12 @@ class _Reader:
             if rows and (type(rows[0][0]) is not int or not 0 < rows[0][0] < (number or 1 << 62)):
                 raise sqlite3.DatabaseError("its runs are out of order")
             return [self._run(database, row) for row in rows]
+
+    def step_ids(self) -> set[int]:
+        """The steps of all runs of the embedded engine, which numbers them by process."""
+        with _opened(self._path) as database:
+            rows = database.execute("SELECT step_id FROM runs WHERE engine = 'embedded'")
+            return {step_id for (step_id,) in rows}
 
     def _run(self, database: sqlite3.Connection, row: tuple[Any, ...]) -> StoredRun:
         *values, checksum = row
