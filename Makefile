@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-hard test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak wheel docs clean
+.PHONY: help demo browser pictures test test-hard kill test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak wheel docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -38,6 +38,11 @@ test: check browser   ## everything: lint, types, import directions, all tests (
 test-hard: $(DEV)   ## threads, deadlines and processes 20 times under load, then all on one busy core
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python tests/hard/run_hard.py --rounds $(ROUNDS) --load $(LOAD) $(TESTS)
+
+DEATHS ?= 1000
+kill: $(DEV)   ## 1,000 scripts that die while they are recorded, in every way (DEATHS=, an hour or two)
+	-@$(BIN)/stepscope prepare
+	$(BIN)/python tests/hard/kill.py --deaths $(DEATHS) --at-once $(JOBS)
 
 test-py312: ; @$(MAKE) --no-print-directory other-python VERSION=3.12   ## all tests on Python 3.12, if there is one
 test-py313: ; @$(MAKE) --no-print-directory other-python VERSION=3.13   ## all tests on Python 3.13, if there is one
