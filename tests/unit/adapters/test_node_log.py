@@ -12,6 +12,7 @@ import stepscope
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log import build
+from stepscope.adapters.tensorflow.node_log.log import NodeLog
 from stepscope.options import RunOptions
 
 FULL = RunOptions(trace_level=RunOptions.FULL_TRACE)
@@ -207,6 +208,16 @@ def test_a_program_that_profiles_itself_loses_no_ops(tensorflow, session, progra
     assert Counter(metadata.ops.name) + Counter(["inside"]) == Counter(whole.ops.name)
     assert {loss.what for loss in metadata.completeness.losses} >= {"annotations, input pipelines"}
     assert len(set(metadata.ops.thread.tolist()) - {0}) >= 1
+
+
+def test_a_log_of_nothing_is_empty(prepared):
+    log = NodeLog(outputs=True)
+    log.enter()
+    log.leave()
+    nodes = log.read()
+    log.release()
+    assert (len(nodes.columns(1, {}, failed=False, outputs=True)), nodes.ended) == (0, [])
+    assert nodes.executed() == []
 
 
 def test_what_a_failing_op_left_undone(tensorflow, prepared):

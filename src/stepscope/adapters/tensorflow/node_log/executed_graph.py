@@ -125,13 +125,16 @@ class ExecutedGraphs:
 
     @functools.cached_property
     def facts(self) -> GraphFacts:
-        """Of all their nodes."""
+        """Of all their nodes; none where a run ended before anything was executed."""
+        if not self.graphs:
+            return GraphFacts.build(name=(), op=(), device=())
         return GraphFacts.concat([graph.facts for graph in self.graphs])
 
     @functools.cached_property
     def constants(self) -> NDArray[np.uint32]:
         """As of one graph."""
-        return np.concatenate([graph.constants for graph in self.graphs])
+        none = np.empty(0, np.uint32)
+        return np.concatenate([none, *(graph.constants for graph in self.graphs)])
 
     @functools.cached_property
     def info(self) -> Mapping[str, NodeInfo]:
@@ -177,7 +180,7 @@ class ExecutedGraphs:
 
     def nodes(self, graph: NDArray[np.uint32], node: NDArray[np.uint32]) -> NDArray[np.int32]:
         """Per execution the row of its node in `facts`, from its graph's number and its own."""
-        if len(self.graphs) == 1:
+        if len(self.graphs) <= 1:
             return node.astype(np.int32)
         numbers = np.array([known.number for known in self.graphs], dtype=np.uint32)
         order = np.argsort(numbers)
