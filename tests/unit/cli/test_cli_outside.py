@@ -219,7 +219,8 @@ def test_the_script_dies_with_the_parent(start):
 FACTS = """\
 import atexit, multiprocessing, os, sys, threading, time
 print(sys.argv, __name__, os.path.basename(sys.path[0]), __file__.endswith("program.py"))
-print([t.name for t in threading.enumerate()], os.getpgrp() == os.getpgid(os.getppid()))
+names = [t.name for t in threading.enumerate() if not t.name.startswith('stepscope')]
+print(names, os.getpgrp() == os.getpgid(os.getppid()))
 print(os.open(os.devnull, os.O_RDONLY))
 atexit.register(print, "at exit")
 def work(queue):
