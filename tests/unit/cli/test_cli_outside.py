@@ -221,7 +221,6 @@ import atexit, multiprocessing, os, sys, threading, time
 print(sys.argv, __name__, os.path.basename(sys.path[0]), __file__.endswith("program.py"))
 names = [t.name for t in threading.enumerate() if not t.name.startswith('stepscope')]
 print(names, os.getpgrp() == os.getpgid(os.getppid()))
-print(os.open(os.devnull, os.O_RDONLY))
 atexit.register(print, "at exit")
 def work(queue):
     import signal
