@@ -221,11 +221,11 @@ import atexit, multiprocessing, os, sys, threading, time
 print(sys.argv, __name__, os.path.basename(sys.path[0]), __file__.endswith("program.py"))
 names = [t.name for t in threading.enumerate() if not t.name.startswith('stepscope')]
 print(names, os.getpgrp() == os.getpgid(os.getppid()))
-atexit.register(print, "at exit")
 def work(queue):
     import signal
     queue.put((signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, signal.set_wakeup_fd(-1)))
 if __name__ == "__main__":
+    atexit.register(print, "at exit")
     for method in ("fork", "spawn"):
         context = multiprocessing.get_context(method)
         queue = context.Queue()
