@@ -204,7 +204,9 @@ def _stand_outside(
 
             script_death.show(ended, parent.notes, script, directory, trace, top)
     except Exception as error:  # noqa: BLE001 - how the script ended is more than what we saw of it
-        click.echo(
+        from stepscope.cli import terminal
+
+        terminal.echo(
             f"stepscope: error: no report could be made: {type(error).__name__}: {error}", err=True
         )
     finally:

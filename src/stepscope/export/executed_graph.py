@@ -39,6 +39,8 @@ _SCHEDULER_NODES: Final = frozenset({"_SOURCE", "_SINK"})
 _ANNOTATION: Final = "Annotation"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\\/>-]")
 _SHAPES: Final = "_output_shapes"
+_WITHOUT_INPUTS: Final = frozenset({"Const", "NoOp", "Placeholder", "VarHandleOp", "VariableV2"})
+"""Op types of which a graph has nodes that look as eager ops do: `Const_1` has no inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,12 @@ def _rows(message: Any) -> list[_Row]:
 
 
 def _is_eager(row: _Row, known: Container[str], graph: Container[str]) -> bool:
-    """Whether the row names an op type and no node of any graph."""
+    """Whether the row names an op type, or the line it was called from, and no node of a graph."""
     name = row.stats.node_name
-    return name == row.op and not row.inputs and name not in known and name not in graph
+    if row.inputs or name in known or name in graph:
+        return False
+    called = name.startswith(f"{row.op}_") and name[len(row.op) + 1 :].isdecimal()
+    return name == row.op or (called and row.op not in _WITHOUT_INPUTS)
 
 
 def _name_eager_rows(eager: list[_Row], rows: list[_Row]) -> None:
