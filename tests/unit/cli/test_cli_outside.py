@@ -179,8 +179,14 @@ for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, si
     assert signal.getsignal(number) == signal.SIG_DFL
     signal.signal(number, came)
 print("ready", os.getpid(), flush=True)
-for line in sys.stdin:
-    print("heard", line.strip(), count, flush=True)
+import select
+line = ""
+while line is not None:
+    # Not in a read: a signal that comes just before one would be handled when that returns.
+    if select.select([sys.stdin], [], [], 0.05)[0]:
+        line = sys.stdin.readline() or None
+        if line:
+            print("heard", line.strip(), count, flush=True)
 print("count", count)
 sys.exit(7)
 """
