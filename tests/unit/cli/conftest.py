@@ -76,3 +76,17 @@ def command(tmp_path, monkeypatch, capsys):
 def recorded():
     """The runs that the documentation looks at: real ones, always the same."""
     return Path(__file__).parents[3] / "docs" / "questions" / "recorded"
+
+
+@pytest.fixture
+def native(tensorflow, monkeypatch):
+    """A machine that has the compiled executor; skips where it cannot be had."""
+    from stepscope.adapters import tensorflow as adapter
+    from stepscope.adapters.tensorflow.node_log import build
+
+    problem = adapter.prepare(250)
+    build.turn_off()
+    if problem == build.NO_COMPILER:
+        pytest.skip(problem)
+    assert not problem
+    monkeypatch.delenv(build.SWITCH)

@@ -60,17 +60,6 @@ DEATHS = {
 }
 
 
-@pytest.fixture
-def native(tensorflow, monkeypatch):
-    """A machine that has the library; skips where it cannot be had."""
-    problem = adapter.prepare(250)
-    build.turn_off()
-    if problem == build.NO_COMPILER:
-        pytest.skip(problem)
-    assert not problem
-    monkeypatch.delenv(build.SWITCH)
-
-
 @pytest.mark.parametrize(
     ("program", "death"),
     [*((FUNCTION, death) for death in DEATHS), (SESSION, "kill")],

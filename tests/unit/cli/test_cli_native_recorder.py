@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 import stepscope as stepscope_module
-from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log import build
 
 KERAS = """
@@ -48,17 +47,6 @@ with tf.Session() as session:
     except tf.errors.InvalidArgumentError as error:
         print(type(error).__module__, "failed")
 """
-
-
-@pytest.fixture
-def native(tensorflow, monkeypatch):
-    """A machine that has the library; skips where it cannot be had."""
-    problem = adapter.prepare(250)
-    build.turn_off()
-    if problem == build.NO_COMPILER:
-        pytest.skip(problem)
-    assert not problem
-    monkeypatch.delenv(build.SWITCH)
 
 
 def recorded(stepscope, script, tmp_path, source):

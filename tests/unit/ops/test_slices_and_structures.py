@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import stepscope.tf1 as tf1
+from both_engines import both
 
 pytestmark = pytest.mark.tensorflow
 
@@ -37,18 +36,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [type(value).__name__, *map(plain, value)]
     return None if value is None else np.asarray(value).tolist()
-
-
-def both(tf: Any, program: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """What a program gives on each engine: its result, or the class of its error."""
-    found = []
-    for engine in (tf1, tf):
-        with engine.Graph().as_default():
-            try:
-                found.append(program(engine))
-            except (TypeError, ValueError) as error:
-                found.append(type(error))
-    return found[0], found[1]
 
 
 def run(tf: Any, fetches: Any, feeds: Any = None) -> Any:

@@ -8,22 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import stepscope.tf1 as tf1
+from both_engines import both
 
 pytestmark = pytest.mark.tensorflow
-
-
-def both(tf: Any, program: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """What a program gives on each engine: its result, or the class of its error."""
-    found = []
-    for engine in (tf1, tf):
-        with engine.Graph().as_default():
-            try:
-                found.append(program(engine))
-            except (TypeError, ValueError) as error:
-                found.append(type(error))
-    return found[0], found[1]
 
 
 def names(tf: Any, scope: Any) -> list[str]:

@@ -62,16 +62,21 @@ def test_a_later_run_in_the_same_object_is_another_run(tmp_path):
     assert steps(store.path) == [1, 2]
 
 
-def test_adding_does_not_wait_for_a_run_to_be_decoded(tmp_path):
-    go_on = threading.Event()
-    columns = simple_run(1).ops
+def late_run(go_on: threading.Event, **parts: int) -> RunMetadata:
+    """A run whose ops are there when it may go on."""
+    columns = simple_run(0).ops
 
     def late() -> OpColumns:
         go_on.wait(patient(60))
         return columns
 
+    return recorded(ops=late, **parts)
+
+
+def test_adding_does_not_wait_for_a_run_to_be_decoded(tmp_path):
+    go_on = threading.Event()
     with Store(tmp_path) as store:
-        store.add(recorded(ops=late, step_id=1))
+        store.add(late_run(go_on, step_id=1))
         store.add(simple_run(2))
         assert store.stored == 0
         go_on.set()
@@ -82,17 +87,11 @@ def test_adding_does_not_wait_for_a_run_to_be_decoded(tmp_path):
 
 def test_the_queue_is_bounded_and_loses_nothing(tmp_path):
     go_on = threading.Event()
-    columns = simple_run(0).ops
-
-    def late() -> OpColumns:
-        go_on.wait(patient(60))
-        return columns
-
     added = []
     with Store(tmp_path) as store:
 
         def add() -> None:
-            store.add(recorded(ops=late))
+            store.add(late_run(go_on))
             for number in range(1, 3 * WAITING):
                 store.add(simple_run(number))
                 added.append(number)
