@@ -11,13 +11,13 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.adapters.tensorflow.node_log.left_behind import read_left_behind
 from stepscope.analysis import op_profile
 from stepscope.cli import outside, report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
 from stepscope.metadata import iter_runs
+from stepscope.metadata.readers.node_log_file import read_left_behind
 from stepscope.metadata.readers.store_file import SUFFIX
 
 if TYPE_CHECKING:

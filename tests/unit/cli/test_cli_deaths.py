@@ -7,7 +7,7 @@ import pytest
 import stepscope as stepscope_module
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log import build
-from stepscope.adapters.tensorflow.node_log.left_behind import read_left_behind
+from stepscope.metadata.readers.node_log_file import read_left_behind
 
 FUNCTION = """
 import os, signal, sys
@@ -111,7 +111,7 @@ def test_files_that_are_cut_short_or_strange_give_what_is_whole(
 
 
 def test_a_directory_that_cannot_hold_it_costs_nothing_but_that(native, tmp_path):
-    from stepscope.adapters.tensorflow.node_log.left_behind import MappedLogs
+    from stepscope.adapters.tensorflow.node_log.mapped_logs import MappedLogs
 
     assert adapter.prepare() == ""
     try:

@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -19,13 +19,12 @@ from stepscope.adapters.tensorflow.capture.called_ops import Call, CalledOps
 from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
-from stepscope.adapters.tensorflow.capture.tensors import output_tensors
+from stepscope.adapters.tensorflow.capture.row_columns import row_columns
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog
 from stepscope.metadata import Loss, OpColumns, Overhead
-from stepscope.metadata.xplane import COMPILED, lowered_nodes, silent_op
+from stepscope.metadata.xplane import COMPILED
 
 clock = time.perf_counter_ns
-LOCAL_CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
 _EVENT_NS: Final = 240
 """What one event costs the run, about: measured as dilation of warm runs of a thousand ops."""
 _EVENTS_PER_ROW: Final = 3
@@ -33,7 +32,6 @@ _numbers = itertools.count(1)
 
 Nodes = Mapping[str, NodeInfo]
 FindNodes = Callable[[], Nodes]
-_NO_ROWS: Final[tuple[tuple[Any, ...], ...]] = ((),) * len(Row._fields)
 _IN_TIME: Final = itemgetter(2, 3)
 """Sorts rows by start and end."""
 
@@ -439,31 +437,7 @@ class Capture:
             return self._columns[1]
         nodes = find_nodes()
         rows = self.rows(nodes)
-        columns = zip(*rows, strict=True) if rows else _NO_ROWS
-        names, said, starts, ends, lines, _, devices, ready, _ = columns
-        known = [nodes.get(name) for name in names] if nodes else [None] * len(names)
-        ops = _op_types(names, said, known)
-        return OpColumns.build(
-            name=names,
-            op=ops,
-            device=[
-                device or (info.device if info is not None else "") or LOCAL_CPU
-                for device, info in zip(devices, known, strict=True)
-            ],
-            label=[
-                f"{name} = {op}()" if info is None else f"{name} = {info.call}"
-                for name, op, info in zip(names, ops, known, strict=True)
-            ],
-            thread=[numbers.get(line, 0) for line in lines],
-            scheduled_ns=np.minimum(
-                ready if all(ready) else _ready_times(names, starts, ends, known), starts
-            ),
-            start_ns=starts,
-            end_ns=ends,
-            step=step_id,
-            thread_names=thread_names,
-            tensors=output_tensors(rows, nodes) if full else None,
-        )
+        return row_columns(rows, nodes, step_id, numbers, thread_names, outputs=full)
 
     def _threads(self, profile: Profile) -> tuple[dict[int, int], dict[int, str]]:
         """Thread numbers by line, and their names; the caller's own number is the system's."""
@@ -565,35 +539,3 @@ class Capture:
 @functools.cache
 def _no_profile() -> Profile:
     return Profile(b"")
-
-
-def _op_types(
-    names: Sequence[str], ops: Sequence[str], known: Sequence[NodeInfo | None]
-) -> Sequence[str]:
-    """The op types, also of executions whose events do not say it."""
-    if all(ops):
-        return ops
-    lowered = lowered_nodes(names)
-    return [
-        op or (info.op if info is not None else silent_op(name, lowered))
-        for name, op, info in zip(names, ops, known, strict=True)
-    ]
-
-
-def _ready_times(
-    names: Sequence[str], starts: Sequence[int], ends: Sequence[int],
-    known: Sequence[NodeInfo | None],
-) -> Sequence[int]:  # fmt: skip
-    """When each execution had its inputs: the end of the last of them, as far as it is known."""
-    ended: dict[str, int] = {}
-    ready = []
-    for name, start, end, info in zip(names, starts, ends, known, strict=True):
-        latest = 0
-        if info is not None:
-            for source, _ in info.inputs:
-                latest = max(latest, ended.get(source, 0))
-            for source in info.controls:
-                latest = max(latest, ended.get(source, 0))
-        ready.append(latest or start)
-        ended[name] = end
-    return ready

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
-from stepscope.adapters.tensorflow.node_log.left_behind import graph_facts
 from stepscope.metadata import GraphFacts, Loss
+from stepscope.metadata.readers.node_log_file import graph_facts
 
 _KEPT: Final = 1024
 _INSIDE: Final = re.compile(

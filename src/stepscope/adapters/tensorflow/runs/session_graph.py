@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import tensorflow
 
-from stepscope.adapters.tensorflow.capture.capture import LOCAL_CPU
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of
+from stepscope.adapters.tensorflow.capture.row_columns import LOCAL_CPU
 from stepscope.metadata import Placement
 
 Nodes = Mapping[str, NodeInfo]

@@ -43,8 +43,8 @@ from stepscope.adapters.tensorflow.capture.graphs import TAG, functions
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import sees_calls_of
-from stepscope.adapters.tensorflow.node_log.left_behind import MappedLogs
 from stepscope.adapters.tensorflow.node_log.log import accelerated
+from stepscope.adapters.tensorflow.node_log.mapped_logs import MappedLogs
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Deliveries

@@ -1,24 +1,20 @@
-"""Logs that outlive their process: where they lie, and what is read of them after its death.
+"""`node_log-<process>.map`: the runs that were under way on TensorFlow when their process died.
 
-While a script is recorded, the records of the runs under way lie in a file that is mapped
-(`native/log.h`), `node_log-<process>.map` in the recording's directory, and the facts of the graphs
-that they name in `.map.graphs` beside it. Runs that ended are not there: they were handed over, and
-their memory is used again.
+The adapter's executor writes it while a script is recorded (`node_log/mapped_logs.py`), and in
+`.map.graphs` beside it the facts of the graphs that its records name. Runs that ended are not
+there: they were handed over, and their memory is used again.
 
 Guarantees.
-- Whatever ends the process (`kill -9`, a crash, `os._exit`), `read_left_behind` finds every
-  execution of a run under way that had ended, and those that had begun on each thread.
-- The file is as large from the start as it ever gets. Where it cannot be made, logs lie on the heap
-  as ever, and `MappedLogs.problem` says why.
-- A process that ends well removes its files. Reading them needs neither TensorFlow nor the library,
-  and changes nothing. A file that is damaged gives what is whole in it, or nothing.
+- Whatever ended the process (`kill -9`, a crash, `os._exit`), every execution of a run under way
+  that had ended is found, and those that had begun on each thread.
+- Reading needs neither TensorFlow nor the library, and changes nothing. A file that is damaged
+  gives what is whole in it, or nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import mmap
-import os
 import re
 import struct
 from collections.abc import Iterator
@@ -27,23 +23,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stepscope.metadata import (
-    Completeness,
-    GraphFacts,
-    InFlight,
-    Loss,
-    OpColumns,
-    Recording,
-    RunMetadata,
-    Status,
-)
+from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.graph_facts import GraphFacts
+from stepscope.metadata.outcome import Completeness, InFlight, Loss, Status
+from stepscope.metadata.recording import Recording
+from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
 
+__all__ = ["GRAPHS", "graph_facts", "mapped_files", "read_left_behind"]
+
 ENGINE: Final = "tensorflow"
-_BYTES: Final = 1 << 23
-"""Room for 120,000 executions of runs under way."""
 _FILE: Final = re.compile(r"node_log-(\d+)\.map")
-_GRAPHS: Final = ".graphs"
+GRAPHS: Final = ".graphs"
+"""What the name of the file with the facts has after that of the records."""
 _MAGIC: Final = b"stepslog"
 _HEADER: Final = struct.Struct("8s16qd")
 _CHUNK: Final = struct.Struct("QqqQQiI16si")
@@ -58,29 +50,6 @@ _NO_OUTPUTS: Final = Loss(
     "shapes of outputs, source lines", 0, "the process that knew them ended before the run did"
 )
 _NO_FACTS: Final = "the file with what is known of their graph does not have it"
-
-
-class MappedLogs:
-    """The file that this process's logs lie in, from making it to `close`."""
-
-    def __init__(self, library: Any, directory: Path) -> None:
-        """Have logs of this process lie in the directory. Files of dead processes are removed."""
-        self._library = library
-        self._process = os.getpid()
-        for path, process in _files(directory):
-            if process == self._process or not _is_alive(process):
-                _remove(path)
-        self._path = directory / f"node_log-{self._process}.map"
-        code = library.stepscope_map(os.fsencode(self._path), _BYTES)
-        self.problem = os.strerror(code) if code else ""
-        """Why they lie on the heap; "" where they do not."""
-
-    def close(self) -> None:
-        """The process is going to end well: nothing is left behind. In a fork it does nothing."""
-        if self.problem or os.getpid() != self._process:
-            return
-        self._library.stepscope_map(None, 0)
-        _remove(self._path)
 
 
 class _Header(NamedTuple):
@@ -120,32 +89,17 @@ def read_left_behind(path: str | Path) -> list[RunMetadata]:
     process that is still there are read, too, as they are now.
     """
     place = Path(path)
-    files = [place] if place.is_file() else [found for found, _ in _files(place)]
+    files = [place] if place.is_file() else [found for found, _ in mapped_files(place)]
     return [run for file in sorted(files) for run in _runs(file)]
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, int]]:
+def mapped_files(directory: Path) -> Iterator[tuple[Path, int]]:
+    """Such files in a directory, with the numbers of their processes."""
     with contextlib.suppress(OSError):
         for path in directory.iterdir():
             match = _FILE.fullmatch(path.name)
             if match is not None:
                 yield path, int(match[1])
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _remove(path: Path) -> None:
-    for file in (path, path.with_name(path.name + _GRAPHS)):
-        with contextlib.suppress(OSError):
-            file.unlink()
 
 
 def _runs(path: Path) -> Iterator[RunMetadata]:
@@ -162,7 +116,7 @@ def _runs(path: Path) -> Iterator[RunMetadata]:
     parts: dict[int, list[_Part]] = {}
     for number, part in _parts(content, header):
         parts.setdefault(number, []).append(part)
-    facts = _facts(path.with_name(path.name + _GRAPHS))
+    facts = _facts(path.with_name(path.name + GRAPHS))
     for _, run in sorted(parts.items()):
         yield _run(header, run, facts)
 
