@@ -13,6 +13,7 @@ import pytest
 from contract_programs import side_by_side
 
 from patience import patient
+from stepscope import errors
 from stepscope.metadata import RunMetadata
 from stepscope.options import RunOptions
 
@@ -205,11 +206,23 @@ def test_programs_started_and_closed_by_many_threads(engine):
         x = ops.placeholder(ops.float32, [], name="x")
         return {"x": x, "y": ops.py_func(lambda v: v + np.float32(1), [x], ops.float32)}
 
+    def run(program, x):
+        """A run; again where TensorFlow's worker says that it got the request twice.
+
+        It was sent once: seen, very rarely, where many connect at once.
+        """
+        options = RunOptions(timeout_in_ms=60_000)
+        try:
+            return program.run("y", {"x": x}, options)
+        except errors.AbortedError as error:
+            if "request was received twice" not in str(error):
+                raise
+            return program.run("y", {"x": x}, options)
+
     def work(number):
         for i in range(20):
             program = engine.start(build)
-            value = program.run("y", {"x": number + i}, RunOptions(timeout_in_ms=60_000))
-            assert value == number + i + 1
+            assert run(program, number + i) == number + i + 1
             program.close()
 
     side_by_side([functools.partial(work, n) for n in range(8)])

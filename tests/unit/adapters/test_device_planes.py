@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow.capture import capture, profiler
+from stepscope.adapters.tensorflow.capture import profiler
+from stepscope.adapters.tensorflow.capture.row_columns import LOCAL_CPU
 from stepscope.export.timeline import Timeline
 from stepscope.metadata import RunMetadata
 from stepscope.metadata.xplane import XSpace
@@ -105,7 +106,7 @@ def test_gpu_streams_are_devices_as_tensorflow_named_them(with_planes):
     ]
     assert "MatMul" in [
         op for op, device in zip(metadata.ops.op, metadata.ops.device, strict=True)
-        if device == capture.LOCAL_CPU
+        if device == LOCAL_CPU
     ]  # fmt: skip
 
 
