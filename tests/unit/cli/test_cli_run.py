@@ -309,8 +309,8 @@ def test_runs_of_threads_that_outlive_the_script(embedded, script, tmp_path):
 
 
 def test_a_fork_is_not_recorded(embedded, script, tmp_path):
-    source = SUM.replace("    print(", "    import os\n    child = os.fork()\n    print(")
-    source += "    if child:\n        os.waitpid(child, 0)\n"
+    fork = "import os\n    child = os.fork()\n    if child:\n        os.waitpid(child, 0)\n"
+    source = SUM.replace("    print(", f"    {fork}    print(")
     done = embedded("--out", "out", script(source))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[4. 6.]\n" * 2
