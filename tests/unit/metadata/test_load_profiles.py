@@ -10,7 +10,7 @@ import pytest
 
 from patience import patient
 from stepscope.metadata import load
-from stepscope.metadata.xplane import XSpace
+from stepscope.metadata.xplane import ExecutionTrace, Space, XSpace
 
 
 def space():
@@ -95,6 +95,11 @@ def test_ops_of_an_executor_that_was_at_work_when_the_profiler_stopped(tmp_path)
     assert list(run.ops.name) == ["mm", "mm_1"]
     assert (run.ops.end_ns - run.ops.start_ns).tolist() == [7, 7]
     assert run.ops.step.tolist() == [-7, -7]
+
+
+def test_an_op_without_its_mark_is_not_said_to_have_ended():
+    trace = ExecutionTrace(Space(still_at_work(-7)), in_rows=True)
+    assert [row.name for row in trace.steps[-7].unfinished] == ["mm", "mm_1"]
 
 
 def test_of_several_steps_at_work_it_is_said_that_they_cannot_be_told_apart(tmp_path):

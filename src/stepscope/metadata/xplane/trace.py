@@ -138,6 +138,7 @@ class ExecutionTrace:
             # Kernels of an unknown step, of an executor that was at work when the profiler stopped.
             (number,) = self.started
             self.steps[number].rows += self.outside.unplaced
+            self.steps[number].unfinished += self.outside.unplaced
             self.outside.unplaced.clear()
 
     def _lend_rows(self) -> None:
