@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.adapters import tensorflow as adapter
-from stepscope.adapters.tensorflow.node_log import build, library_cache
+from stepscope.adapters.tensorflow.node_log import build, library_cache, shipped
 from stepscope.adapters.tensorflow.node_log.library_cache import Found, LibraryCache, OddCacheError
 
 STEM = "node_log-2.21.0-0123456789abcdef"
@@ -401,6 +401,18 @@ def test_nothing_is_loaded_that_another_user_planted(tensorflow, program):
         planted.write_bytes(CONTENT)
     (said,) = sessions(tensorflow)
     assert f"{program.folder} can be written to by others (mode 0777)" in said
+
+
+@needs_root
+def test_a_package_in_a_folder_that_is_closed_to_its_user_has_no_libraries(tmp_path, monkeypatch):
+    folder = tmp_path / "package" / "libraries"
+    folder.mkdir(parents=True)
+    (folder / f"{STEM}.so").write_bytes(CONTENT)
+    monkeypatch.setattr(shipped, "FOLDER", folder)
+    assert shipped.find(STEM) == folder / f"{STEM}.so"
+    folder.parent.chmod(0o700)
+    with acting_as(NOBODY):
+        assert shipped.find(STEM) is None
 
 
 @needs_root
