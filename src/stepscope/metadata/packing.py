@@ -12,6 +12,7 @@ are equal. Times of a run so take 4 bytes a row, threads 1. Byte order is little
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -54,9 +55,17 @@ def pack(columns: Iterable[Column]) -> bytes:
             # The table of a graph's facts, say, is the same for all its runs as it is.
             own = column.compact() if len(column.table) > 2 * len(column) + 16 else column
             _pack_numbers(own.codes, parts)
-            _pack_strings(own.table, parts)
+            parts.append(_packed_table(own.table))
         else:
             _pack_strings(column, parts)
+    return b"".join(parts)
+
+
+@functools.lru_cache(64)
+def _packed_table(table: tuple[str, ...]) -> bytes:
+    """Tables come again with every run of a graph."""
+    parts: list[bytes] = []
+    _pack_strings(table, parts)
     return b"".join(parts)
 
 
@@ -67,7 +76,7 @@ def _pack_numbers(values: NDArray[Any], parts: list[bytes]) -> None:
     if not rows:
         parts.append(_HEAD.pack(_EQUAL, 0, 0))
         return
-    least, most = int(values.min()), int(values.max())
+    least, most = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
     if least == most:
         parts.append(_HEAD.pack(_EQUAL, rows, least))
         return

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -40,6 +41,7 @@ __all__ = ["Part", "RunEncoder", "StoredRun", "decoded_run"]
 _T = TypeVar("_T")
 _GRAPH_LISTS: Final = ("partition_graphs", "function_graphs")
 _MESSAGE: Final = "message"
+_KEPT_SHARED: Final = 64
 
 
 class Part:
@@ -108,13 +110,15 @@ class _PackedFacts(NamedTuple):
 class RunEncoder:
     """Makes stored runs; what runs share is encoded once. Not to be called by two threads at once.
 
-    Facts and `Shared` parts are known again by identity, and no longer than their engine keeps
-    them.
+    Facts and `Shared` parts are known again by identity: those of late, and the others no longer
+    than their engine keeps them.
     """
 
     def __init__(self) -> None:
         self._facts: WeakKeyDictionary[GraphFacts, _PackedFacts] = WeakKeyDictionary()
         self._shared: WeakKeyDictionary[Shared[Any], tuple[Part, ...]] = WeakKeyDictionary()
+        self._late: OrderedDict[Shared[Any], None] = OrderedDict()
+        """An engine may keep none between two runs. It was made: what it was made of is let go."""
 
     def encode(self, metadata: RunMetadata, what: str = "", graph: Part | None = None) -> StoredRun:
         """A run, with what ran and the graph as its user built it."""
@@ -190,6 +194,10 @@ class RunEncoder:
         parts = self._shared.get(produce)
         if parts is None:
             parts = self._shared[produce] = tuple(map(Part, content(produce())))
+        self._late[produce] = None
+        self._late.move_to_end(produce)
+        if len(self._late) > _KEPT_SHARED:
+            self._late.popitem(last=False)
         if parts:
             run.parts[name] = parts
 

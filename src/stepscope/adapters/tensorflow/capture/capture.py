@@ -288,8 +288,13 @@ class Capture:
     def logged_alone(self) -> LoggedNodes | None:
         """The same where there is nothing of the run beside it; None where there is."""
         logged = self.logged()
-        alone = self.called is None and (self.batch is None or self.marked() is None)
+        alone = self.has_log_alone or (self.called is None and self.marked() is None)
         return logged if alone else None
+
+    @property
+    def has_log_alone(self) -> bool:
+        """Whether the log is all there is, which is known without looking at a profile."""
+        return self.log is not None and self.called is None and self.batch is None
 
     def executed(self) -> list[tuple[str, str, int]]:
         """Name, op type and number of executions of what the run executed."""

@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
-from stepscope.metadata import GraphFacts, Loss
+from stepscope.metadata import GraphFacts, Loss, Shared
 from stepscope.metadata.readers.node_log_file import graph_facts
 
+_T = TypeVar("_T")
 _KEPT: Final = 1024
 _INSIDE: Final = re.compile(
     r"(Stateful|TPU)?PartitionedCall|(Stateless)?(While|If|Case)|SymbolicGradient|XlaLaunch(V2)?"
@@ -122,6 +123,15 @@ class ExecutedGraphs:
 
     def __init__(self, graphs: Sequence[ExecutedGraph]) -> None:
         self.graphs = tuple(graphs)
+        self._shared: weakref.WeakValueDictionary[Any, Shared[Any]] = weakref.WeakValueDictionary()
+
+    def shared(self, what: str, written: Sequence[Any], make: Callable[[], _T]) -> Shared[_T]:
+        """What these graphs and those they were written as determine: the same for all their runs.
+
+        For as long as a run of them is kept, or whoever was given it keeps it.
+        """
+        found = Shared(make)
+        return self._shared.setdefault((what, versions_of(written)), found)
 
     @functools.cached_property
     def facts(self) -> GraphFacts:
@@ -189,6 +199,11 @@ class ExecutedGraphs:
         return (firsts[place] + node).astype(np.int32)
 
 
+def versions_of(written: Sequence[Any]) -> tuple[tuple[weakref.ref[Any], int], ...]:
+    """Graphs as they are now, to be looked up by."""
+    return tuple((weakref.ref(graph), graph.version) for graph in written)
+
+
 _messages: weakref.WeakKeyDictionary[ExecutedGraphs, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -197,7 +212,7 @@ def function_graphs(executed: ExecutedGraphs, written: Sequence[Any]) -> Any:
     it is executed. Made once; not to be written to.
     """
     known = _messages.setdefault(executed, {})
-    key = tuple((weakref.ref(graph), graph.version) for graph in written)
+    key = versions_of(written)
     if key not in known:
         message = versions.tensorflow().compat.v1.RunMetadata.FunctionGraphs()
         for graph in executed.graphs:

@@ -357,18 +357,24 @@ class Observed:
         def nodes() -> Nodes:
             return logged.graphs.info if logged is not None else graphs_and_nodes()[1]
 
+        def graphs() -> list[Any]:
+            return graphs_and_nodes()[0]
+
+        sources: Callable[[], dict[str, str]] = self._sources
+        if logged is not None and traced:
+            written = self._written_graphs()
+            graphs = logged.graphs.shared(
+                "function graphs", written, lambda: [function_graphs(logged.graphs, written)]
+            )
+            if capture.has_log_alone:
+                sources = logged.graphs.shared("sources", written, self._sources)
         capture.failed = error is not None
-        memory, memory_losses = self.memory.fields(capture, nodes, self._sources)
+        memory, memory_losses = self.memory.fields(capture, nodes, sources)
         status = status_of(error, self._outcomes())
         losses = [*capture.losses, *self._missing(status, nodes)]
         wants_graphs = self._options.output_partition_graphs
         if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
-
-        def graphs() -> list[Any]:
-            if logged is not None:
-                return [function_graphs(logged.graphs, self._written_graphs())]
-            return graphs_and_nodes()[0]
 
         return Recording(
             engine=self._engine,
@@ -393,7 +399,7 @@ class Observed:
                 else None
             ),
             function_graphs=graphs if self._needs_graphs else None,
-            sources=self._sources if traced else None,
+            sources=sources if traced else None,
             run_options=self._asked,
             **memory,
         )

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import tensorflow
 
@@ -49,6 +49,7 @@ from stepscope.metadata import (
     Loss,
     OpColumns,
     Overhead,
+    Placement,
     Recording,
     RunMetadata,
     Status,
@@ -61,6 +62,7 @@ _FIRST_GRACE_S: Final = 0.5
 """The same for the first run of its kind: TensorFlow's clock begins once it prepared the graph."""
 _STEP_STATS_NS: Final = 4_000
 """What TensorFlow's own step stats cost a run per op, about."""
+_T = TypeVar("_T")
 _step_ids = itertools.count(1)
 v1 = tensorflow.compat.v1
 _STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
@@ -307,6 +309,10 @@ class SessionRun:
 
     # -- what it was ---------------------------------------------------------------------------
 
+    def shared_graphs(self) -> Callable[[], list[Any]]:
+        """What gives `graphs`, once for all runs that have them in common."""
+        return self._once("partition graphs", self.graphs)
+
     def graphs(self) -> list[Any]:
         """The graphs as executed, where this run or an earlier one like it brought them."""
         known = self._shared.graphs
@@ -406,17 +412,25 @@ class SessionRun:
             completeness=completeness,
             overhead=overhead,
             ops=columns if traced else None,
-            partition_graphs=self.graphs if self._options.output_partition_graphs else None,
+            partition_graphs=(
+                self.shared_graphs() if self._options.output_partition_graphs else None
+            ),
             cost_graph=(
                 (lambda: self.native.cost_graph) if self.native.HasField("cost_graph") else None
             ),
-            placements=(
-                (lambda: session_graph.placements(self.graph, self._nodes())) if traced else None
-            ),
-            sources=self._sources if traced else None,
+            placements=self._once("placements", self._placements) if traced else None,
+            sources=self._once("sources", self._sources) if traced else None,
             run_options=self._asked,
             **memory,
         )
+
+    def _once(self, what: str, make: Callable[[], _T]) -> Callable[[], _T]:
+        """What the graphs of this run determine; of a run that is logged, made once for all."""
+        logged = self.capture.logged() if self.capture.has_log_alone else None
+        return make if logged is None else logged.graphs.shared(what, [self.graph], make)
+
+    def _placements(self) -> list[Placement]:
+        return session_graph.placements(self.graph, self._nodes())
 
     def _reset_without_effect(self) -> list[Loss]:
         """TensorFlow keeps this option of the first run with the same watches."""

@@ -106,5 +106,5 @@ class SessionCall:
         """The run as it ended; at full level with its graphs as executed, for `coverage`."""
         recording = self._run.recording(None)
         if self._full and recording.partition_graphs is None:
-            return replace(recording, partition_graphs=self._run.graphs)
+            return replace(recording, partition_graphs=self._run.shared_graphs())
         return recording
