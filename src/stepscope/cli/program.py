@@ -8,7 +8,8 @@ Guarantees:
 - what it prints is not touched; an exception that it does not catch is shown by `sys.excepthook`
   (its own, if it set one) with a traceback that begins in the program;
 - its end is returned as an exit status, never raised, so that the caller can still do its work;
-- nothing of it, nor of the packages it lies in, is imported before `run`.
+- nothing of it, nor of the packages it lies in, is imported before `run`;
+- the garbage collector works for it as it would without us.
 
 Nothing is put back afterwards: threads and exit handlers of the program may still need it all.
 """
@@ -16,6 +17,7 @@ Nothing is put back afterwards: threads and exit handlers of the program may sti
 from __future__ import annotations
 
 import builtins
+import gc
 import importlib.util
 import io
 import os
@@ -34,6 +36,15 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """What a shell reports of a program that was ended by Ctrl-C."""
+
+
+def _leave_to_the_program() -> None:
+    """Have the garbage collector pass over all that is there: it is ours, and stays.
+
+    Its full collections come when the program would have them, and take as long.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class Program(ABC):
@@ -80,6 +91,7 @@ class Program(ABC):
         # The module that was `__main__` must live on: its functions are on the stack below us.
         self._caller = sys.modules["__main__"]
         sys.modules["__main__"] = main
+        _leave_to_the_program()
         exec(code, main.__dict__)
 
     def _show(self, error: BaseException) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Placement
+    from stepscope.metadata.stored_log import StorableLog
     from stepscope.options import RunOptions
 
 __all__ = ["Recording", "Shared"]
@@ -57,6 +58,7 @@ class Recording:
     maps a node's name to the "file:line" that made it; `peak_bytes` a device to the most bytes that
     were live on it, and "" to the most on all.
     `allocations` are all of them (a FULL_TRACE), `allocation_log` what the options asked to keep.
+    `log` is what `ops` are made of, where an executor logged all of the run: to be stored as it is.
     """
 
     engine: str
@@ -76,3 +78,4 @@ class Recording:
     placements: Callable[[], Sequence[Placement]] | None = None
     sources: Callable[[], Mapping[str, str]] | None = None
     run_options: RunOptions | None = None
+    log: StorableLog | None = None

@@ -227,9 +227,10 @@ class State:
                 completeness=self.completeness,
                 overhead=self.overhead,
                 ops=self.ops,
-                peak_bytes=self.peaks,
+                peak_bytes=None if run.peak_bytes is None else self.peaks,
                 allocations=None if run.allocations is None else self.allocations,
                 allocation_log=None if run.allocation_log is None else self.allocation_log,
+                log=None if self._handed_out else run.log,
                 **graphs,
             )
             if "session_metadata" in self._encoded:

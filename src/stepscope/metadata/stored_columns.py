@@ -220,7 +220,7 @@ def _described(tensors: TensorColumns) -> list[Any]:
     return [
         tensors.slot,
         tensors.dtype,
-        *_shape_columns(tensors.shape),
+        *shape_columns(tensors.shape),
         tensors.bytes,
         None if tensors.allocated_bytes is tensors.bytes else tensors.allocated_bytes,
         tensors.allocators,
@@ -231,7 +231,7 @@ def _unpack_described(packed: Packed) -> dict[str, Any]:
     return {
         "slot": packed.numbers(np.int32),
         "dtype": packed.numbers(np.int32),
-        "shape": _shapes(packed),
+        "shape": unpack_shapes(packed),
         "bytes": packed.numbers(),
         "allocated_bytes": packed.optional_numbers(),
         "allocator": packed.string_column(),
@@ -343,7 +343,7 @@ def pack_allocations(allocations: AllocationColumns) -> Halves:
     """Allocations and frees; when and where each was is the run's own."""
     texts = (allocations.names, allocations.devices, allocations.events, allocations.kinds)
     columns = (allocations.bytes, allocations.slot, allocations.dtype)
-    shared = pack([*texts, *columns, *_shape_columns(allocations.shape)])
+    shared = pack([*texts, *columns, *shape_columns(allocations.shape)])
     own = pack([allocations.time_ns, allocations.address, allocations.step])
     return Halves(shared, own)
 
@@ -359,7 +359,7 @@ def unpack_shared_allocations(data: bytes) -> dict[str, Any]:
         "bytes": packed.numbers(),
         "slot": packed.numbers(np.int32),
         "dtype": packed.numbers(np.int32),
-        "shape": _shapes(packed),
+        "shape": unpack_shapes(packed),
     }
 
 
@@ -377,7 +377,7 @@ def unpack_allocations(shared: dict[str, Any], own: bytes) -> AllocationColumns:
 # -- shapes ------------------------------------------------------------------------------------
 
 
-def _shape_columns(shapes: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
+def shape_columns(shapes: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
     """Each shape as a position among the distinct ones; of these the rank, and all dimensions.
 
     A shape that is not known has rank -1.
@@ -390,7 +390,7 @@ def _shape_columns(shapes: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
     return which, rank, dims
 
 
-def _shapes(packed: Packed) -> NDArray[Any]:
+def unpack_shapes(packed: Packed) -> NDArray[Any]:
     which, rank, dims = packed.numbers(), packed.numbers(), packed.numbers().tolist()
     ends = np.cumsum(np.maximum(rank, 0)).tolist()
     known = [

@@ -11,18 +11,23 @@ read from a file) is kept as that message, its graphs as parts.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import orjson
+
 from stepscope import _messages as pb
-from stepscope.metadata import extras
+from stepscope.metadata import extras, stored_log
 from stepscope.metadata import stored_columns as columns
 from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.logged_nodes import LoggedNodes, ended
 from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 from stepscope.metadata.outcome import Completeness, Loss, Overhead, Status
 from stepscope.metadata.packing import Packed, pack
@@ -31,10 +36,11 @@ from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from stepscope.metadata.graph_facts import GraphFacts
+    from stepscope.metadata.logged_nodes import LoggedGraphs
+    from stepscope.metadata.stored_log import StorableLog
 
 __all__ = ["Part", "RunEncoder", "StoredRun", "decoded_run"]
 
@@ -42,6 +48,7 @@ _T = TypeVar("_T")
 _GRAPH_LISTS: Final = ("partition_graphs", "function_graphs")
 _MESSAGE: Final = "message"
 _KEPT_SHARED: Final = 64
+_NO_NUMBERS: Final = np.empty(0, np.uint32)
 
 
 class Part:
@@ -107,6 +114,42 @@ class _PackedFacts(NamedTuple):
     place: NDArray[np.int32]
 
 
+class _LateParts:
+    """Parts by what tells their content, those of late."""
+
+    def __init__(self) -> None:
+        self._parts: OrderedDict[Any, Part] = OrderedDict()
+
+    def of(self, key: Hashable, make: Callable[[], bytes]) -> Part:
+        """The part of that key, made where it is not known."""
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = Part(make())
+        self._parts.move_to_end(key)
+        if len(self._parts) > _KEPT_SHARED:
+            self._parts.popitem(last=False)
+        return part
+
+
+class _LoggedHow(NamedTuple):
+    """What of a logged run is in no row."""
+
+    thread_names: Mapping[int, str]
+    outputs: bool
+    allocations: bool
+
+    def content(self) -> bytes:
+        """As bytes."""
+        names = {str(thread): self.thread_names[thread] for thread in sorted(self.thread_names)}
+        return orjson.dumps([names, self.outputs, self.allocations])
+
+    @classmethod
+    def of(cls, content: bytes) -> _LoggedHow:
+        """What `content` gave."""
+        names, outputs, allocations = orjson.loads(content)
+        return cls({int(thread): name for thread, name in names.items()}, outputs, allocations)
+
+
 class RunEncoder:
     """Makes stored runs; what runs share is encoded once. Not to be called by two threads at once.
 
@@ -117,6 +160,8 @@ class RunEncoder:
     def __init__(self) -> None:
         self._facts: WeakKeyDictionary[GraphFacts, _PackedFacts] = WeakKeyDictionary()
         self._shared: WeakKeyDictionary[Shared[Any], tuple[Part, ...]] = WeakKeyDictionary()
+        self._graphs: WeakKeyDictionary[LoggedGraphs, Part] = WeakKeyDictionary()
+        self._small = _LateParts()
         self._late: OrderedDict[Shared[Any], None] = OrderedDict()
         """An engine may keep none between two runs. It was made: what it was made of is let go."""
 
@@ -148,17 +193,24 @@ class RunEncoder:
         self._add(run, _MESSAGE, [_bytes_of(message)])
 
     def _encode_recording(self, recording: Recording, run: StoredRun) -> None:
-        self._encode_ops(recording.ops() if recording.ops is not None else OpColumns.empty(), run)
+        log = recording.log
+        if log is None:
+            ops = recording.ops() if recording.ops is not None else OpColumns.empty()
+            self._encode_ops(ops, run)
+        else:
+            log = replace(log, allocations=log.allocations and not log.nodes.has_loops)
+            self._encode_log(log, run)
         for name in ("allocations", "allocation_log"):
             produce = getattr(recording, name)
-            if produce is not None:
+            told = log is not None and log.allocations and name == "allocations"
+            if produce is not None and not told:
                 self._add_halves(run, name, columns.pack_allocations(produce()))
         for name in _GRAPH_LISTS:
             self._add_made(run, name, getattr(recording, name), _all_bytes)
         self._add_made(run, "cost_graph", recording.cost_graph, lambda graph: [_bytes_of(graph)])
         self._add_made(run, "sources", recording.sources, _sources_bytes)
         self._add_made(run, "placements", recording.placements, _placements_bytes)
-        self._add(run, "outcome", [_outcome_bytes(recording)])
+        run.parts["outcome"] = (self._outcome_part(recording),)
 
     def _encode_ops(self, ops: OpColumns, run: StoredRun) -> None:
         if not len(ops):
@@ -177,6 +229,43 @@ class RunEncoder:
         if len(ops.memory):
             memory = columns.pack_memory(ops.memory, node, ops.start_ns)
             self._add_halves(run, "memory", memory)
+
+    def _encode_log(self, log: StorableLog, run: StoredRun) -> None:
+        """A run as it was logged."""
+        nodes = log.nodes
+        rows = nodes.log.rows[ended(nodes.log.rows, failed=run.status != "OK")]
+        if len(rows):
+            run.ops = len(rows)
+            run.started_ns = int(rows["start"].min())
+            run.ended_ns = int(max(rows["end"].max(), rows["start"].max()))
+        graphs = self._graphs.get(nodes.graphs)
+        if graphs is None:
+            graphs = self._graphs[nodes.graphs] = Part(stored_log.pack_graphs(nodes.graphs))
+        numbers = stored_log.described_numbers(nodes) if log.outputs else _NO_NUMBERS
+        described = self._small.of(
+            numbers.tobytes(), lambda: stored_log.pack_descriptions(nodes, numbers)
+        )
+        how = _LoggedHow(log.thread_names, outputs=log.outputs, allocations=log.allocations)
+        content = how.content()
+        run.parts |= {
+            "graphs": (graphs,),
+            "descriptions": (described,),
+            "logged": (self._small.of(content, lambda: content),),
+        }
+        run.columns["log"] = stored_log.pack_log(nodes.log)
+
+    def _outcome_part(self, recording: Recording) -> Part:
+        """How the run went: that is said alike of many."""
+        found = recording.completeness
+        completeness = found() if callable(found) else found
+        options = recording.run_options
+        said = None if options is None else options.SerializeToString()
+        odd = (recording.peak_bytes, recording.session_metadata, recording.out_of_memory)
+        if not recording.status.ok or any(one is not None for one in odd):
+            return Part(_outcome_bytes(recording, completeness))
+        return self._small.of(
+            (completeness.losses, said), lambda: _outcome_bytes(recording, completeness)
+        )
 
     def _add_made(
         self,
@@ -239,12 +328,11 @@ def _placements_bytes(placements: Sequence[Any]) -> list[bytes]:
     return [_bytes_of(message)] if len(message.placements) else []
 
 
-def _outcome_bytes(recording: Recording) -> bytes:
+def _outcome_bytes(recording: Recording, completeness: Completeness) -> bytes:
     """How the run went, for which runs that went well mostly have the same bytes."""
     message = pb.RunMetadataMessage()
     extras.encode_status(recording.status, message)
-    found = recording.completeness
-    extras.encode_completeness(found() if callable(found) else found, message)
+    extras.encode_completeness(completeness, message)
     if recording.peak_bytes is not None:
         extras.encode_peaks(recording.peak_bytes(), message)
     if recording.run_options is not None:
@@ -329,7 +417,13 @@ def _recording(run: StoredRun) -> Recording:
     else:
         ended = _Outcome(_status_alone(run), Completeness(), {}, None, None, None)
 
+    logged = None
+    if "log" in run.columns and parts.keys() >= _LoggedParts.names:
+        logged = _LoggedParts(run, parts)
+
     def allocations(name: str) -> Callable[[], Any] | None:
+        if name == "allocations" and logged is not None and logged.how.allocations:
+            return logged.allocations
         if name not in run.columns or name not in parts:
             return None
         return lambda: columns.unpack_allocations(
@@ -346,7 +440,7 @@ def _recording(run: StoredRun) -> Recording:
         status=ended.status,
         completeness=Completeness((*ended.completeness.losses, *run.losses)),
         overhead=run.overhead,
-        ops=lambda: _ops(run, parts),
+        ops=logged.ops if logged is not None else lambda: _ops(run, parts),
         peak_bytes=lambda: ended.peaks,
         allocations=allocations("allocations"),
         allocation_log=allocations("allocation_log"),
@@ -363,6 +457,40 @@ def _recording(run: StoredRun) -> Recording:
         sources=lambda: parts["sources"].decoded(_sources) if "sources" in parts else {},
         run_options=ended.run_options,
     )
+
+
+class _LoggedParts:
+    """A run that is stored as it was logged."""
+
+    names: Final = {"graphs", "descriptions", "logged"}
+
+    def __init__(self, run: StoredRun, parts: Mapping[str, Part]) -> None:
+        self._run = run
+        self._parts = parts
+        self.how = parts["logged"].decoded(_LoggedHow.of)
+
+    @functools.cached_property
+    def _nodes(self) -> LoggedNodes:
+        return LoggedNodes(
+            stored_log.unpack_log(self._run.columns["log"]),
+            self._parts["graphs"].decoded(stored_log.unpack_graphs),
+            self._parts["descriptions"].decoded(stored_log.unpack_descriptions),
+        )
+
+    @functools.cached_property
+    def _columns(self) -> OpColumns:
+        return self._nodes.columns(
+            self._run.step_id, self.how.thread_names,
+            failed=self._run.status != "OK", outputs=self.how.outputs,
+        )  # fmt: skip
+
+    def ops(self) -> OpColumns:
+        """Its ops."""
+        return self._columns
+
+    def allocations(self) -> Any:
+        """Its allocations, as far as outputs tell them."""
+        return self._nodes.estimated_allocations(self._columns, self._run.step_id)
 
 
 def _status_alone(run: StoredRun) -> Status:

@@ -70,7 +70,7 @@ def reading(monkeypatch):
 
     monkeypatch.setattr(SharedProfiler, "_stop", held_up)
     noted(events.Profile)
-    noted(node_log.LoggedNodes)
+    noted(node_log.LoggedRun)
     yield readers, go_on
     go_on.set()
 

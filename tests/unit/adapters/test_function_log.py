@@ -18,6 +18,7 @@ from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
 from stepscope.options import RunOptions
+from stepscope.store import Store
 
 FULL = RunOptions(trace_level=RunOptions.FULL_TRACE)
 SOFTWARE = RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
@@ -351,3 +352,29 @@ def test_a_library_that_arrives_later_serves_new_functions(compiled, tmp_path):
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("options", [SOFTWARE, FULL], ids=["software", "full"])
+def test_a_stored_run_is_the_run_that_was_recorded(prepared, tensorflow, tmp_path, options):
+    tf = tensorflow
+
+    @tf.function(autograph=False)
+    def function(x):
+        first, second = tf.split(tf.nn.relu(tf.matmul(x, x)) + 1.0, 2)
+        return tf.reduce_sum(first) * tf.reduce_max(second), tf.shape(x)
+
+    x = tf.ones([4, 4])
+    function(x)
+    live = [traced(function, x, options=options) for _ in range(3)]
+    with Store(tmp_path) as store:
+        for metadata in live:
+            assert metadata.recorded().log is not None, "it is stored as it was logged"
+            store.add(metadata, "function")
+    for metadata, again in zip(live, stepscope.load(store.path), strict=True):
+        assert again.step_stats == metadata.step_stats
+        assert again.sources == metadata.sources
+        assert again.completeness == metadata.completeness
+        for column in ("name", "event", "time_ns", "bytes", "slot", "shape"):
+            kept = getattr(again.allocations, column).tolist()
+            assert kept == getattr(metadata.allocations, column).tolist()
+    assert ("relu" in " ".join(live[0].allocations.name).lower()) == (options is FULL)

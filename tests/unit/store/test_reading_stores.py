@@ -184,9 +184,15 @@ def test_a_later_version_is_refused(stored):
     with pytest.raises(UnreadableFileError) as refused:
         stepscope.load(stored)
     assert str(refused.value) == (
-        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 1: "
+        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 2: "
         "pip install --upgrade stepscope"
     )
+
+
+def test_a_store_of_the_first_version_is_read(stored):
+    now = [run.step_id for run in stepscope.load(stored)]
+    set_pragma(stored, "user_version", 1)
+    assert [run.step_id for run in stepscope.load(stored)] == now
 
 
 def test_another_database_is_none(tmp_path):

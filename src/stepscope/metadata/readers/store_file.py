@@ -1,6 +1,6 @@
 """`*.stepscope`: a store of runs, an SQLite database that `stepscope.store` writes.
 
-Tables (version 1):
+Tables (versions 1 and 2):
 
     parts   id, digest, size, content: what runs share, each once. `content` is compressed with
             zlib where it is shorter than `size`.
@@ -64,7 +64,8 @@ NAME = "a store of Stepscope's"
 SUFFIX: Final = ".stepscope"
 APPLICATION_ID: Final = 0x53537470
 """SQLite's field for whose database a file is: "SStp"."""
-VERSION: Final = 1
+VERSION: Final = 2
+"""From 2 on runs may be stored as an executor logged them. What reads it reads 1 as well."""
 
 _SQLITE: Final = b"SQLite format 3\x00"
 _AT_ONCE: Final = 64
@@ -74,6 +75,8 @@ _RUN: Final = (
     " overhead_fraction, parts, columns, content, checksum FROM runs"
 )
 _TYPES: Final = (int, str, str, str, int, int, int, int, int, float, str, str, bytes)
+_OF_ALL_OPS: Final = ("facts", "times", "graphs", "descriptions", "logged")
+"""Parts without which there are no ops."""
 _BESIDE: Final = ("-wal", "-journal")
 
 
@@ -93,11 +96,11 @@ def is_store(path: Path) -> bool:
 
 def checksum_of(values: Iterable[str | int | float | bytes]) -> int:
     """What the `checksum` of a row with these values is."""
-    found = 0
+    texts = []
     for value in values:
         data = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
-        found = zlib.crc32(data, zlib.crc32(b"%d:" % len(data), found))
-    return found
+        texts += (b"%d:" % len(data), data)
+    return zlib.crc32(b"".join(texts))
 
 
 def runs(path: Path) -> Iterator[tuple[str, RunMetadata]]:
@@ -199,7 +202,7 @@ class _Reader:
                 if version or owner
                 else f"{path}: a store in which nothing was written; its recording did not begin"
             )
-        if version != VERSION:
+        if version not in (1, VERSION):
             raise UnreadableFileError(
                 f"{path}: is a store of version {version}, of a later Stepscope; this one reads "
                 f"version {VERSION}: pip install --upgrade stepscope"
@@ -259,7 +262,7 @@ class _Reader:
             if len(found) == len(ids):
                 run.parts[name] = tuple(found)
             else:
-                count = ops if name in ("facts", "times") else len(ids) - len(found)
+                count = ops if name in _OF_ALL_OPS else len(ids) - len(found)
                 self._lose(run, name.replace("_", " "), count, f"a part of it ({name}) is damaged")
         return run
 

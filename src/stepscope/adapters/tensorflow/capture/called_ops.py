@@ -28,8 +28,9 @@ from typing import Any, Final, NamedTuple
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture import op_calls
 from stepscope.adapters.tensorflow.capture.source_lines import is_users
-from stepscope.adapters.tensorflow.capture.tensors import MAY_TAKE_NONE, TAKES_NONE
+from stepscope.adapters.tensorflow.capture.tensors import MAY_TAKE_NONE
 from stepscope.metadata import Loss
+from stepscope.metadata.logged_nodes import TAKES_NONE
 from stepscope.metadata.xplane import ANNOTATION, Described, Row
 
 KERNEL_TIMES: Final = "kernel times of eager ops"

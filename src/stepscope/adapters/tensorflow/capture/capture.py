@@ -20,8 +20,9 @@ from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked,
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
 from stepscope.adapters.tensorflow.capture.row_columns import row_columns
-from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedNodes, NodeLog
+from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedRun, NodeLog
 from stepscope.metadata import Loss, OpColumns, Overhead
+from stepscope.metadata.stored_log import StorableLog
 from stepscope.metadata.xplane import COMPILED
 
 clock = time.perf_counter_ns
@@ -92,7 +93,7 @@ class Capture:
         """The eager ops that it called, where they are noted."""
         self.level = level
         self.use(log, every_event=every_event)
-        self._logged: LoggedNodes | None = None
+        self._logged: LoggedRun | None = None
         self._columns: tuple[tuple[int, bool], OpColumns] | None = None
         """What was made of the log, and for which step, failed or not."""
         self.mark = f"{MARK}{next(_numbers)}"
@@ -277,7 +278,7 @@ class Capture:
     def marked(self) -> Marked | None:
         return self.profile().of_run(self.mark)
 
-    def logged(self) -> LoggedNodes | None:
+    def logged(self) -> LoggedRun | None:
         """What the executor noted; None where there is no log."""
         with self._lock:
             if self._logged is None and self.log is not None and self.out_of_time and self.left:
@@ -285,7 +286,7 @@ class Capture:
                 self.log.release()
             return self._logged
 
-    def logged_alone(self) -> LoggedNodes | None:
+    def logged_alone(self) -> LoggedRun | None:
         """The same where there is nothing of the run beside it; None where there is."""
         logged = self.logged()
         alone = self.has_log_alone or (self.called is None and self.marked() is None)
@@ -444,6 +445,15 @@ class Capture:
         rows = self.rows(nodes)
         return row_columns(rows, nodes, step_id, numbers, thread_names, outputs=full)
 
+    def storable(self, memory: Mapping[str, Any]) -> StorableLog | None:
+        """The run as it was logged, where that is all there is; `memory` as a recording has it."""
+        logged = self.logged() if self.has_log_alone else None
+        if logged is None:
+            return None
+        told = "allocations" in memory and memory["out_of_memory"] is None
+        names = self._threads(_no_profile())[1]
+        return StorableLog(logged, names, outputs=self.level >= 3, allocations=told)
+
     def _threads(self, profile: Profile) -> tuple[dict[int, int], dict[int, str]]:
         """Thread numbers by line, and their names; the caller's own number is the system's."""
         marked = profile.of_run(self.mark)
@@ -501,10 +511,10 @@ class Capture:
         return instantiating + max(0, min(noted, most))
 
     def _starts(self) -> NDArray[np.int64]:
-        """When each execution began."""
+        """When each execution began, in any order."""
         logged = self.logged_alone()
         if logged is not None:
-            starts: NDArray[np.int64] = logged.table["start"]
+            starts: NDArray[np.int64] = logged.log.rows["start"]
             return starts
         return np.array([row.start_ns for row in self.rows()], dtype=np.int64)
 
@@ -524,7 +534,7 @@ class Capture:
         if logged is None:
             return events * _EVENT_NS
         others = events if self.batch is not None and self.batch.level_raised else 0
-        return others * _EVENT_NS + len(logged.table) * RECORD_NS
+        return others * _EVENT_NS + len(logged.log.rows) * RECORD_NS
 
     def _instantiating_ns(self, starts: NDArray[np.int64]) -> int:
         """How long functions were instantiated that were ready but for the way we call them.

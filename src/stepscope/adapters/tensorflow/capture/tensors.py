@@ -13,36 +13,6 @@ from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.metadata import TensorColumns
 from stepscope.metadata.xplane import Described, Row, input_tensors
 
-TAKES_NONE: Final = frozenset(
-    {
-        "Const",
-        "NoOp",
-        "VarHandleOp",
-        "ReadVariableOp",
-        "Placeholder",
-        "PlaceholderWithDefault",
-        "_Arg",
-        "_Retval",
-        "Identity",
-        "IdentityN",
-        "Reshape",
-        "Squeeze",
-        "ExpandDims",
-        "StopGradient",
-        "PreventGradient",
-        "Enter",
-        "Exit",
-        "Switch",
-        "Merge",
-        "NextIteration",
-        "LoopCond",
-        "_Send",
-        "_Recv",
-        "Snapshot",
-        "EnsureShape",
-    }
-)
-"""Op types whose outputs are the memory of somebody else."""
 MAY_TAKE_NONE: Final = frozenset({"Slice", "StridedSlice", "Split", "SplitV", "Unpack", "Bitcast"})
 """Those of which it depends on the shapes."""
 

@@ -13,15 +13,12 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
-import numpy as np
-
 from stepscope.adapters.tensorflow.capture.called_ops import Call, Output, bytes_of
 from stepscope.adapters.tensorflow.capture.events import Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
-from stepscope.adapters.tensorflow.capture.tensors import TAKES_NONE, output_tensors
+from stepscope.adapters.tensorflow.capture.tensors import output_tensors
 from stepscope.adapters.tensorflow.memory.allocator_events import CPU, Event, Held
-from stepscope.adapters.tensorflow.node_log.executed_graph import ExecutedGraphs
-from stepscope.metadata import AllocationColumns, OpColumns
+from stepscope.metadata.logged_nodes import TAKES_NONE
 
 _AT_THE_END: Final = 1 << 62
 
@@ -96,45 +93,6 @@ def of_graph(
             events.append(Event(freed, held, True, 0, 0, row.line))
     events.sort(key=lambda event: event.time_ns)
     return events
-
-
-def of_log(ops: OpColumns, graphs: ExecutedGraphs, step: int) -> AllocationColumns | None:
-    """The same of a run that was logged, as columns; None where a node was executed repeatedly."""
-    node = ops.node
-    row_of = np.full(len(graphs.facts), -1, dtype=np.int64)
-    row_of[node] = np.arange(len(node))
-    if len(np.unique(node)) != len(node):
-        return None
-    takes = np.array([op not in TAKES_NONE for op in graphs.facts.ops.table], dtype=bool)
-    tensors = ops.tensors
-    made = np.flatnonzero(
-        takes[graphs.facts.ops.codes[node[tensors.op_index]]] & (tensors.bytes > 0)
-    )
-    row, slot, size = tensors.op_index[made], tensors.slot[made], tensors.bytes[made]
-    start = ops.start_ns[row]
-    # When the last reader of each output was done, by producer and output.
-    slots = int(max(graphs.edges[1].max(initial=0), slot.max(initial=0))) + 1
-    producer, output, reader = graphs.edges
-    ran = row_of[reader] >= 0
-    read = np.zeros(len(graphs.facts) * slots, dtype=np.int64)
-    port = producer[ran].astype(np.int64) * slots + output[ran]
-    np.maximum.at(read, port, ops.end_ns[row_of[reader[ran]]])
-    freed = read[node[row].astype(np.int64) * slots + slot]
-    end = ops.end_ns[-1] if len(ops) else 0
-    gone = np.flatnonzero((freed > start) & (freed <= end))
-    both = np.concatenate([np.arange(len(made)), gone])
-    time_ns = np.concatenate([start, freed[gone]])
-    kept = made[both]
-    return AllocationColumns.build(
-        name=ops.names[row[both]],
-        device=ops.devices[row[both]],
-        time_ns=time_ns,
-        bytes=np.concatenate([size, -size[gone]]),
-        slot=slot[both],
-        dtype=tensors.dtype[kept],
-        shape=tensors.shape[kept],
-        step=step,
-    )
 
 
 def _last_read(ends: Sequence[int], starts: Sequence[int], row: Row) -> int:

@@ -18,7 +18,7 @@ from stepscope.adapters.tensorflow.memory import held_memory
 from stepscope.adapters.tensorflow.memory.allocator_events import Event, Held, MemoryProfile, ledger
 from stepscope.adapters.tensorflow.memory.held_memory import ProgramMemory, as_held
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells, bytes_in_use
-from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph, of_log
+from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph
 from stepscope.adapters.tensorflow.memory.report import HOW_TO_RECORD
 from stepscope.metadata import MEMORY_OF_KERNELS, AllocationColumns, Loss
 from stepscope.metadata.allocations import ALLOCATE, FAILED, FREE, HELD
@@ -129,11 +129,9 @@ class RecordedMemory:
     def columns(self, program: ProgramMemory, refused: MemoryRequest | None) -> AllocationColumns:
         """All rows of the run: what was alive before it, and its own events."""
         logged = self._capture.logged_alone()
-        if logged is not None and refused is None:
+        if logged is not None and refused is None and not logged.has_loops:
             ops = self._capture.columns(self._step_id, self._nodes)
-            found_of_log = of_log(ops, logged.graphs, self._step_id)
-            if found_of_log is not None:
-                return found_of_log
+            return logged.estimated_allocations(ops, self._step_id)
         rows: list[Row] = []
         if self.from_allocator:
             alive, in_use = self._memory.at(self.start_ns)

@@ -26,6 +26,7 @@ from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.metadata import GraphFacts, Loss, Shared
+from stepscope.metadata.logged_nodes import Edges, nodes_of
 from stepscope.metadata.readers.node_log_file import graph_facts
 
 _T = TypeVar("_T")
@@ -174,8 +175,8 @@ class ExecutedGraphs:
         return tuple(found)
 
     @functools.cached_property
-    def edges(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """The inputs of all nodes: producer, which of its outputs, consumer, as rows of `facts`."""
+    def edges(self) -> Edges:
+        """The inputs of all nodes, as rows of `facts`."""
         found: list[tuple[int, int, int]] = []
         first = 0
         for graph in self.graphs:
@@ -186,17 +187,21 @@ class ExecutedGraphs:
                 found += [(place[source], slot, place[name]) for source, slot in inputs]
             first += len(names)
         table = np.array(found, dtype=np.int32).reshape(-1, 3)
-        return table[:, 0], table[:, 1], table[:, 2]
+        return Edges(table[:, 0], table[:, 1], table[:, 2])
 
-    def nodes(self, graph: NDArray[np.uint32], node: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """Per execution the row of its node in `facts`, from its graph's number and its own."""
-        if len(self.graphs) <= 1:
-            return node.astype(np.int32)
-        numbers = np.array([known.number for known in self.graphs], dtype=np.uint32)
-        order = np.argsort(numbers)
-        firsts = np.cumsum([0, *(len(known.facts) for known in self.graphs)])[:-1]
-        place = order[np.searchsorted(numbers, graph, sorter=order)]
-        return (firsts[place] + node).astype(np.int32)
+    @functools.cached_property
+    def numbers(self) -> NDArray[np.uint32]:
+        """What logs call each of them."""
+        return np.array([graph.number for graph in self.graphs], dtype=np.uint32)
+
+    @functools.cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many nodes each has."""
+        return np.array([len(graph.facts) for graph in self.graphs], dtype=np.int64)
+
+    def nodes(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+        """Per row of a log its node, as a row of `facts`."""
+        return nodes_of(self.numbers, self.lengths, rows)
 
 
 def versions_of(written: Sequence[Any]) -> tuple[tuple[weakref.ref[Any], int], ...]:
@@ -266,7 +271,14 @@ class Descriptions:
         self.bytes: NDArray[np.int64] = np.zeros(1, np.int64)
         self.shape: NDArray[Any] = np.empty(1, object)
 
-    def up_to(self, number: int) -> None:
+    def of(
+        self, numbers: NDArray[Any]
+    ) -> tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int64]]:
+        """Dtype, shape and bytes of each."""
+        self._have(int(numbers.max(initial=0)))
+        return self.dtype[numbers], self.shape[numbers], self.bytes[numbers]
+
+    def _have(self, number: int) -> None:
         """Have all up to this number."""
         with self._lock:
             if number <= self._count:

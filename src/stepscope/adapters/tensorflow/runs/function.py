@@ -400,6 +400,7 @@ class Observed:
             ),
             function_graphs=graphs if self._needs_graphs else None,
             sources=sources if traced else None,
+            log=capture.storable(memory) if traced else None,
             run_options=self._asked,
             **memory,
         )

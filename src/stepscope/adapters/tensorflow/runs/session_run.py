@@ -420,6 +420,7 @@ class SessionRun:
             ),
             placements=self._once("placements", self._placements) if traced else None,
             sources=self._once("sources", self._sources) if traced else None,
+            log=self.capture.storable(memory) if traced else None,
             run_options=self._asked,
             **memory,
         )

@@ -1,0 +1,315 @@
+"""What the nodes of one run did, as an executor logs it: numbers over the facts of its graphs.
+
+A log has a row per execution: the numbers of graph and node, three times, a thread, how far it came
+(`STARTED` and so on), and the number of what its first output was; further outputs have rows of
+their own. What graphs and outputs are is known by these numbers, once for all runs
+(`LoggedGraphs`, `Descriptions`). Columns are made of it when somebody looks, by NumPy alone; so
+a run can be stored as it was logged (`stored_log`), which costs the program little.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepscope.metadata.allocations import AllocationColumns
+from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.graph_facts import GraphFacts
+from stepscope.metadata.memory import TensorColumns
+from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.xplane import Described, Row
+
+__all__ = [
+    "DONE",
+    "ENDED",
+    "FAILED",
+    "OUTPUT",
+    "ROW",
+    "STARTED",
+    "TAKES_NONE",
+    "Descriptions",
+    "Edges",
+    "Log",
+    "LoggedGraphs",
+    "LoggedNodes",
+    "ended",
+    "nodes_of",
+]
+
+STARTED, ENDED, DONE, FAILED = 1, 2, 3, 4
+"""How far an execution came: its kernel began, ended, and its node was done, well or not."""
+ROW: Final = np.dtype(
+    [
+        ("scheduled", "i8"), ("start", "i8"), ("end", "i8"), ("graph", "u4"), ("node", "u4"),
+        ("thread", "i4"), ("state", "i4"), ("output", "u4"), ("unused", "u4"),
+    ]
+)  # fmt: skip
+OUTPUT: Final = np.dtype([("row", "u4"), ("slot", "u4"), ("output", "u4"), ("unused", "u4")])
+TAKES_NONE: Final = frozenset(
+    {
+        "Const", "NoOp", "VarHandleOp", "ReadVariableOp", "Placeholder", "PlaceholderWithDefault",
+        "_Arg", "_Retval", "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims",
+        "StopGradient", "PreventGradient", "Enter", "Exit", "Switch", "Merge", "NextIteration",
+        "LoopCond", "_Send", "_Recv", "Snapshot", "EnsureShape",
+    }
+)  # fmt: skip
+"""Op types whose outputs are the memory of somebody else."""
+
+
+class Edges(NamedTuple):
+    """The inputs of nodes, as rows of the facts."""
+
+    producer: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    """Which of the producer's outputs."""
+    consumer: NDArray[np.int32]
+
+
+class LoggedGraphs(Protocol):
+    """The graphs of a run: their nodes one after the other."""
+
+    @property
+    def facts(self) -> GraphFacts:
+        """Of all their nodes."""
+
+    @property
+    def numbers(self) -> NDArray[np.uint32]:
+        """What logs call each graph."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many nodes each graph has."""
+
+    def nodes(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+        """Per row of a log its node, as a row of the facts."""
+
+    @property
+    def constants(self) -> NDArray[np.uint32]:
+        """Per node the number of what it is, if it is a constant; else 0."""
+
+    @property
+    def edges(self) -> Edges:
+        """All inputs of nodes."""
+
+
+class Descriptions(Protocol):
+    """What tensors are, by numbers."""
+
+    def of(
+        self, numbers: NDArray[Any]
+    ) -> tuple[NDArray[np.int32], NDArray[Any], NDArray[np.int64]]:
+        """Dtype, shape and bytes of each."""
+
+
+class Log(NamedTuple):
+    """What was logged of a run."""
+
+    rows: NDArray[Any]
+    """As `ROW`, in the order in which threads wrote them."""
+    outputs: NDArray[Any]
+    """As `OUTPUT`: of executions with several, those after the first."""
+
+
+class LoggedNodes:
+    """The log of a run over its graphs; taken apart when somebody looks."""
+
+    def __init__(self, log: Log, graphs: LoggedGraphs, described: Descriptions) -> None:
+        self.log = log
+        self.graphs = graphs
+        self.described = described
+
+    @functools.cached_property
+    def table(self) -> NDArray[Any]:
+        """A row per execution that had begun, in order of time."""
+        return self.log.rows[self._order]
+
+    @functools.cached_property
+    def _order(self) -> NDArray[np.int64]:
+        rows = self.log.rows
+        return np.lexsort((np.maximum(rows["start"], rows["end"]), rows["start"]))
+
+    @functools.cached_property
+    def node(self) -> NDArray[np.int32]:
+        """Per row of the table the node, as a row of the graphs' facts."""
+        return self.graphs.nodes(self.table)
+
+    def ended_mask(self, *, failed: bool = False) -> NDArray[np.bool_]:
+        """Of the table's rows, those that came to an end; with `failed`, to a good one."""
+        return ended(self.table, failed=failed)
+
+    def times_executed(self, *, failed: bool = False) -> NDArray[np.int64]:
+        """Per node of the graphs, how often it came to an end."""
+        rows = self.log.rows
+        node = self.graphs.nodes(rows[ended(rows, failed=failed)])
+        return np.bincount(node, minlength=len(self.graphs.facts)).astype(np.int64)
+
+    def executed(self, *, failed: bool = False) -> list[tuple[str, str, int]]:
+        """Name, op type and number of executions of each node that came to an end."""
+        times = self.times_executed(failed=failed)
+        nodes = np.flatnonzero(times)
+        facts = self.graphs.facts
+        names, ops = facts.names.values, facts.ops.values
+        return list(
+            zip(names[nodes].tolist(), ops[nodes].tolist(), times[nodes].tolist(), strict=True)
+        )
+
+    def columns(
+        self, step_id: int, thread_names: Mapping[int, str], *, failed: bool, outputs: bool
+    ) -> OpColumns:
+        """What came to an end; of a run that `failed`, to a good one."""
+        mask = self.ended_mask(failed=failed)
+        table, node = self.table[mask], self.node[mask]
+        start = table["start"]
+        scheduled = table["scheduled"]
+        scheduled = np.where((scheduled == 0) | (scheduled > start), start, scheduled)
+        return OpColumns.over(
+            self.graphs.facts,
+            node=node,
+            thread=table["thread"],
+            scheduled_ns=scheduled,
+            start_ns=start,
+            end_ns=np.maximum(start, table["end"]),
+            step=step_id,
+            thread_names=thread_names,
+            tensors=self._tensors(mask) if outputs else None,
+        )
+
+    def _tensors(self, mask: NDArray[np.bool_]) -> TensorColumns:
+        """What the rows of the table under the mask put out; rows are counted among these."""
+        number = self.table["output"]
+        number = np.where(number == 0, self.graphs.constants[self.node], number)
+        new_row = np.where(mask, np.cumsum(mask) - 1, -1)
+        put_out = np.flatnonzero((number != 0) & mask)
+        row, slot, number = new_row[put_out], np.zeros(len(put_out), np.int32), number[put_out]
+        more = self.log.outputs
+        if len(more):
+            place = np.empty(len(self._order), np.int64)
+            place[self._order] = np.arange(len(self._order))
+            more_row = new_row[place[more["row"]]]
+            kept = more_row >= 0
+            row = np.concatenate([row, more_row[kept]])
+            slot = np.concatenate([slot, more["slot"][kept].astype(np.int32)])
+            number = np.concatenate([number, more["output"][kept]])
+            order = np.lexsort((slot, row))
+            row, slot, number = row[order], slot[order], number[order]
+        dtype, shape, size = self.described.of(number)
+        return TensorColumns(
+            row.astype(np.int32), slot, dtype, shape, size, size,
+            np.zeros(len(size), np.uint64), StringColumn.repeated("cpu", len(size)),
+        )  # fmt: skip
+
+    @functools.cached_property
+    def has_loops(self) -> bool:
+        """Whether a node was executed more than once."""
+        return bool(np.bincount(self.graphs.nodes(self.log.rows)).max(initial=0) > 1)
+
+    def estimated_allocations(self, ops: OpColumns, step_id: int) -> AllocationColumns:
+        """Memory by what ops put out, of a run without loops: alive until the last reader is done.
+
+        `ops` is what `columns` gave, with outputs.
+        """
+        node, graphs = ops.node, self.graphs
+        row_of = np.full(len(graphs.facts), -1, dtype=np.int64)
+        row_of[node] = np.arange(len(node))
+        takes = np.array([op not in TAKES_NONE for op in graphs.facts.ops.table], dtype=bool)
+        tensors = ops.tensors
+        made = np.flatnonzero(
+            takes[graphs.facts.ops.codes[node[tensors.op_index]]] & (tensors.bytes > 0)
+        )
+        row, slot, size = tensors.op_index[made], tensors.slot[made], tensors.bytes[made]
+        start = ops.start_ns[row]
+        # When the last reader of each output was done, by producer and output.
+        producer, output, reader = graphs.edges
+        slots = int(max(output.max(initial=0), slot.max(initial=0))) + 1
+        ran = row_of[reader] >= 0
+        read = np.zeros(len(graphs.facts) * slots, dtype=np.int64)
+        port = producer[ran].astype(np.int64) * slots + output[ran]
+        np.maximum.at(read, port, ops.end_ns[row_of[reader[ran]]])
+        freed = read[node[row].astype(np.int64) * slots + slot]
+        end = ops.end_ns[-1] if len(ops) else 0
+        gone = np.flatnonzero((freed > start) & (freed <= end))
+        both = np.concatenate([np.arange(len(made)), gone])
+        kept = made[both]
+        return AllocationColumns.build(
+            name=ops.names[row[both]],
+            device=ops.devices[row[both]],
+            time_ns=np.concatenate([start, freed[gone]]),
+            bytes=np.concatenate([size, -size[gone]]),
+            slot=slot[both],
+            dtype=tensors.dtype[kept],
+            shape=tensors.shape[kept],
+            step=step_id,
+        )
+
+    # -- one by one: for what is not looked at in every run --------------------------------------
+
+    @functools.cached_property
+    def _each(self) -> list[tuple[Row, int]]:
+        """Each execution that had begun, with its state."""
+        table = self.table
+        facts = self.graphs.facts
+        tensors = self._tensors(np.ones(len(table), bool))
+        outputs: dict[int, dict[int, Described]] = {}
+        for row, slot, dtype, shape, size in zip(
+            tensors.op_index.tolist(), tensors.slot.tolist(), tensors.dtype.tolist(),
+            tensors.shape, tensors.bytes.tolist(), strict=True,
+        ):  # fmt: skip
+            outputs.setdefault(row, {})[slot] = dtype, shape, size
+        names, ops, devices = (
+            column.values[self.node].tolist() for column in (facts.names, facts.ops, facts.devices)
+        )
+        found = []
+        for i, (ready, start, end, thread, state) in enumerate(
+            table[["scheduled", "start", "end", "thread", "state"]].tolist()
+        ):
+            slots = outputs.get(i, {}) if state in (DONE, FAILED) else {}
+            put_out = tuple(slots.get(slot) for slot in range(max(slots) + 1)) if slots else ()
+            row = Row(
+                names[i], ops[i], start, max(start, end), -thread, "", devices[i],
+                min(ready, start) or start, put_out,
+            )  # fmt: skip
+            found.append((row, state))
+        return found
+
+    @functools.cached_property
+    def ended(self) -> list[Row]:
+        """The executions that came to an end, also to a bad one."""
+        return [row for row, state in self._each if state in (DONE, FAILED)]
+
+    @functools.cached_property
+    def unfinished(self) -> list[Row]:
+        """Those that began and did not come to a good end."""
+        return [row for row, state in self._each if state != DONE]
+
+    @functools.cached_property
+    def going(self) -> set[str]:
+        """The nodes of those that had come to no end."""
+        return {row.name for row, state in self._each if state in (STARTED, ENDED)}
+
+    @functools.cached_property
+    def done(self) -> set[str]:
+        """The nodes that came to a good end."""
+        return {row.name for row, state in self._each if state == DONE}
+
+
+def nodes_of(numbers: NDArray[Any], lengths: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.int32]:
+    """Per row of a log its node, where the nodes of the graphs of these numbers are in a row."""
+    node = rows["node"]
+    if len(numbers) <= 1:
+        return node.astype(np.int32)
+    order = np.argsort(numbers)
+    firsts = np.cumsum(lengths) - lengths
+    place = order[np.searchsorted(numbers, rows["graph"], sorter=order)]
+    found: NDArray[np.int32] = (firsts[place] + node).astype(np.int32)
+    return found
+
+
+def ended(rows: NDArray[Any], *, failed: bool) -> NDArray[np.bool_]:
+    """Which rows of a log came to an end; of a run that `failed`, to a good one."""
+    state = rows["state"]
+    done = state == DONE
+    return np.asarray(done if failed else done | (state == FAILED), dtype=np.bool_)
