@@ -192,10 +192,13 @@ def die(death: Death, folder: Path) -> Left:
     engine = "embedded" if death.engine == "embedded" else "tensorflow"
     # Many runs and few, up to the many that wait to be written.
     moment = [str(chance.choice([1, 3, 20, 100])), str(chance.randrange(20_000)), op]
+    # Tests have it off, users on.
+    surroundings = {k: v for k, v in os.environ.items() if k != "STEPSCOPE_EXECUTOR"}
+    surroundings["COLUMNS"] = "200"
     done = subprocess.run(
         [sys.executable, "-m", "stepscope", "run", "--engine", engine, "--out", "out",
          "program.py", death.how, *moment],
-        cwd=folder, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True,
+        cwd=folder, env=surroundings, capture_output=True, text=True,
         timeout=patient(120), check=False,
     )  # fmt: skip
     records = list(struct.iter_unpack("qq", (folder / "acknowledged").read_bytes()))

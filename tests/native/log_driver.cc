@@ -266,18 +266,35 @@ void Full() {
 
 // A map that is full leaves the rest to the heap; a fork leaves it alone.
 void Maps(const std::string& path) {
-  CHECK(TestLog::MapTo((path + "/none/log").c_str(), 1 << 20) == ENOENT);
-  CHECK(TestLog::MapTo((path + "/log").c_str(), 100000) == 0);
-  CHECK(TestLog::MapTo((path + "/log").c_str(), 100000) == EEXIST);
+  constexpr int64_t kBytes = stepscope::kMapHeaderBytes + 100000;
+  CHECK(TestLog::MapTo((path + "/none/log").c_str(), kBytes) == ENOENT);
+  CHECK(TestLog::MapTo((path + "/log").c_str(), kBytes) == 0);
+  CHECK(TestLog::MapTo((path + "/log").c_str(), kBytes) == EEXIST);
   Complete();
   Full();
+  auto* kept = new TestLog(true);
+  kept->Known(17, "a step");
+  kept->Over(true);
+  const auto said = [&] {
+    stepscope::MapRun run;
+    const int file = open((path + "/log").c_str(), O_RDONLY);
+    CHECK(pread(file, static_cast<void*>(&run), sizeof run, stepscope::kMapRunsAt) == sizeof run);
+    close(file);
+    return std::to_string(run.log != 0) + " " + std::to_string(run.step) + " " +
+           std::to_string(run.failed) + " " + run.what;
+  };
+  CHECK(said() == "1 17 1 a step");
   const pid_t child = fork();
   if (child == 0) {
+    kept->Unref();
     Complete();
     _exit(0);
   }
   int status = 1;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(said() == "1 17 1 a step");
+  kept->Unref();
+  CHECK(said() == "0 17 1 a step");
   Complete();
   CHECK(TestLog::MapTo(nullptr, 0) == 0);
   Complete();

@@ -4,7 +4,7 @@ Layout of the directory:
 
     runs-1234-1.stepscope     the store: all runs of process 1234, in the order in which they ended
     timeline.json             all runs as one Chrome trace, written at the end if they are few
-    runs-1234-1.stepscope-live  what is not in the store yet, as long as the process lives
+    runs-1234-1.stepscope-live, -log  what is not in the store yet, as long as the process lives
     worker.json               which task of a cluster this was, where TF_CONFIG says so
     run_000001/               with `--pb`: the first run as `run_metadata.pb`, and so on
 
@@ -49,7 +49,9 @@ TIMELINE_FILE = "timeline.json"
 TIMELINE_OPS = 20_000
 """Of more ops than these no timeline is written unasked: it would be larger than all the rest."""
 _RUN_DIRECTORY = re.compile(r"run_\d{6,}")
-_STORE_FILES = re.compile(rf"runs-\d+-\d+{re.escape(SUFFIX)}(-wal|-shm|-journal|-live)?")
+_STORE_FILES = re.compile(
+    rf"runs-\d+-\d+{re.escape(SUFFIX)}(-wal|-shm|-journal|-live|-log(\.graphs)?)?"
+)
 
 
 class Add(Protocol):
@@ -96,6 +98,8 @@ class RecordedRuns:
             absolute.mkdir(parents=True, exist_ok=True)
             _remove_earlier(absolute)
             self._worker = WorkerFile.of_environment(absolute)
+            self._told: list[Callable[[list[int]], None]] = []
+            self._last: list[Callable[[], None]] = []
             self._store = Store(absolute, self._stored)
             self.live = LiveRuns(self._store.path)
         except OSError as error:
@@ -119,6 +123,8 @@ class RecordedRuns:
             return
         self._store.close()
         self.live.close()
+        for close in self._last:
+            close()
         if self._worker is not None:
             self._worker.ended()
 
@@ -131,6 +137,16 @@ class RecordedRuns:
     def problem(self) -> str | None:
         """What went wrong first in writing; None where nothing did."""
         return self._store.problem or self._problem
+
+    @property
+    def file(self) -> Path:
+        """The file that the runs are in, wherever the script's working directory is."""
+        return self._store.path
+
+    def tell(self, stored: Callable[[list[int]], None], close: Callable[[], None]) -> None:
+        """Have somebody told the steps of TensorFlow's runs as they are stored, and of the end."""
+        self._told.append(stored)
+        self._last.append(close)
 
     @property
     def store(self) -> Path:
@@ -184,6 +200,9 @@ class RecordedRuns:
 
     def _stored(self, runs: Sequence[RunMetadata | StoredRun]) -> None:
         self.live.stored([run.step_id for run in runs if run.engine == "embedded"])
+        steps = [run.step_id for run in runs if run.engine != "embedded"]
+        for told in self._told if steps else ():
+            told(steps)
 
     @property
     def without_timeline(self) -> bool:

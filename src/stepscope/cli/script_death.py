@@ -17,7 +17,6 @@ from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
 from stepscope.metadata import iter_runs
-from stepscope.metadata.readers.node_log_file import read_left_behind
 from stepscope.metadata.readers.store_file import SUFFIX
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
         runs = []  # there is none
     except (OSError, StepscopeError) as error:
         runs, problem = [], f"what was recorded cannot be read: {error}"
-    runs += [("run under way", run) for run in read_left_behind(directory)]
     table = op_profile(runs)
     timeline = None
     if runs:

@@ -200,9 +200,10 @@ class TensorFlow(ScriptEngine):
         def source(add: Any) -> Iterator[None]:
             recorder = ScriptRecorder(
                 add, level, schedule, runs.limit, memory=self._memory, say=_say,
-                directory=runs.directory.absolute(),
+                store=runs.file,
             )  # fmt: skip
             self._recorder = recorder
+            runs.tell(recorder.stored, recorder.close)
             patches.install(
                 recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package
             )

@@ -4,6 +4,7 @@ of the support table.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow.failures import new_error
@@ -16,6 +17,8 @@ SESSION: Final = "tensorflow session"
 FUNCTION: Final = "tensorflow function"
 EAGER: Final = "tensorflow eager"
 CLUSTER: Final = "tensorflow cluster"
+step_ids: Final = itertools.count(1)
+"""Numbers of runs, whichever of these engines runs them: none is another's in this process."""
 
 _DEBUG_URLS: Final = ("file://", "grpc://", "memcbk://")
 _WATCH: Final = "debug_options.debug_tensor_watch_opts."

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata.graph_facts import GraphFacts
 
-__all__ = ["SUFFIX", "block_size", "left_behind", "plan_block"]
+__all__ = ["SUFFIX", "block_size", "content_of_the_dead", "left_behind", "plan_block"]
 
 SUFFIX: Final = "-live"
 """What the file's name has after that of the store."""
@@ -83,18 +83,22 @@ def left_behind(store: Path, known: Collection[int]) -> list[RunMetadata]:
     `known` are the steps of the runs that the store has. Empty where the process lives, or ended
     well.
     """
-    try:
-        import fcntl
-
-        with Path(f"{store}{SUFFIX}").open("rb") as file:
-            # Held for as long as the process lives.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            data = file.read()
-    except (OSError, ImportError):
-        return []
+    data = content_of_the_dead(Path(f"{store}{SUFFIX}"))
     found = [run for run in _runs(data) if run.step_id not in known]
     found.sort(key=lambda run: (run.state != OVER, run.ended, run.began))
     return [_metadata(run) for run in found]
+
+
+def content_of_the_dead(path: Path) -> bytes:
+    """What a process that is gone has left in a file; empty while it lives, which holds a lock."""
+    try:
+        import fcntl
+
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return file.read()
+    except (OSError, ImportError):
+        return b""
 
 
 class _Plan(NamedTuple):

@@ -1,54 +1,58 @@
-"""`node_log-<process>.map`: the runs that were under way on TensorFlow when their process died.
+"""`*.stepscope-log`: the runs on TensorFlow that a process had not stored when it died.
 
 The adapter's executor writes it while a script is recorded (`node_log/mapped_logs.py`), and in
-`.map.graphs` beside it the facts of the graphs that its records name. Runs that ended are not
-there: they were handed over, and their memory is used again.
+`-log.graphs` beside it the facts of the graphs that its records name. A run is there from its
+beginning until the store has it.
 
 Guarantees.
-- Whatever ended the process (`kill -9`, a crash, `os._exit`), every execution of a run under way
-  that had ended is found, and those that had begun on each thread.
-- Reading needs neither TensorFlow nor the library, and changes nothing. A file that is damaged
-  gives what is whole in it, or nothing.
+- Whatever ended the process (`kill -9`, a crash, `os._exit`), every run that had ended is found,
+  and of one under way every execution that had ended, and those that had begun on each thread.
+- Nothing is read while the process lives (it holds a lock), nor is anything changed. Reading needs
+  neither TensorFlow nor the library. A file that is damaged gives what is whole in it, or nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
-import mmap
-import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.graph_facts import GraphFacts
+from stepscope.metadata.logged_nodes import ENDED, FAILED, ROW, STARTED, ended, nodes_of
 from stepscope.metadata.outcome import Completeness, InFlight, Loss, Status
+from stepscope.metadata.readers.live_file import content_of_the_dead
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
 
-__all__ = ["GRAPHS", "graph_facts", "mapped_files", "read_left_behind"]
+__all__ = ["GRAPHS", "SUFFIX", "graph_facts", "left_behind"]
 
-ENGINE: Final = "tensorflow"
-_FILE: Final = re.compile(r"node_log-(\d+)\.map")
+SUFFIX: Final = "-log"
+"""What the file's name has after that of the store."""
 GRAPHS: Final = ".graphs"
-"""What the name of the file with the facts has after that of the records."""
+"""And that of the facts after it."""
+_ENGINE: Final = "tensorflow"
 _MAGIC: Final = b"stepslog"
-_HEADER: Final = struct.Struct("8s16qd")
+_VERSION: Final = 2
+_HEADER: Final = struct.Struct("8s19qd")
 _CHUNK: Final = struct.Struct("QqqQQiI16si")
+_RUN: Final = struct.Struct("Q4q88s")
 _GRAPH: Final = struct.Struct("2q")
-_STARTED, _ENDED, _DONE, _FAILED = 1, 2, 3, 4
 _CUT: Final = Loss(
     "op executions", 0,
     "the process ended while the run was under way: what had begun by then and not ended is in "
     "status.in_flight, and what came after it was not executed",
 )  # fmt: skip
 _NO_OUTPUTS: Final = Loss(
-    "shapes of outputs, source lines", 0, "the process that knew them ended before the run did"
-)
+    "shapes of outputs, source lines, memory", 0,
+    "the process that knew them ended before the run was in the store",
+)  # fmt: skip
 _NO_FACTS: Final = "the file with what is known of their graph does not have it"
 
 
@@ -62,6 +66,9 @@ class _Header(NamedTuple):
     record_bytes: int
     records: int
     chunks: int
+    runs_at: int
+    run_bytes: int
+    runs: int
     scheduled_at: int
     start_at: int
     end_at: int
@@ -73,57 +80,61 @@ class _Header(NamedTuple):
     ns_per_tick: float
 
 
-class _Part(NamedTuple):
-    """What one thread did in one run."""
+@dataclass
+class _Run:
+    """What there is of one run."""
 
+    step_id: int
     began_ns: int
-    rows: Any
-    thread: int
-    thread_name: str
+    ended_ns: int
+    failed: bool
+    what: str
+    rows: list[NDArray[Any]] = field(default_factory=list)
+    """As `ROW`, of each thread."""
+    thread_names: dict[int, str] = field(default_factory=dict)
 
 
-def read_left_behind(path: str | Path) -> list[RunMetadata]:
-    """The runs that were under way when processes died that recorded into this directory.
+def left_behind(store: Path, known: Collection[int]) -> list[tuple[str, RunMetadata]]:
+    """The runs beside a store whose process died: those that had ended, by time, then the others.
 
-    `path` may be one such file as well. Runs come in the order in which they began; files of a
-    process that is still there are read, too, as they are now.
+    Each comes with what ran. `known` are the steps of the runs that the store has. Empty where the
+    process lives, or ended well.
     """
-    place = Path(path)
-    files = [place] if place.is_file() else [found for found, _ in mapped_files(place)]
-    return [run for file in sorted(files) for run in _runs(file)]
-
-
-def mapped_files(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Such files in a directory, with the numbers of their processes."""
-    with contextlib.suppress(OSError):
-        for path in directory.iterdir():
-            match = _FILE.fullmatch(path.name)
-            if match is not None:
-                yield path, int(match[1])
-
-
-def _runs(path: Path) -> Iterator[RunMetadata]:
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            content = bytes(data)
-    except (OSError, ValueError):  # a file without content cannot be mapped
-        return
+    path = Path(f"{store}{SUFFIX}")
+    content = content_of_the_dead(path)
     if len(content) < _HEADER.size:
-        return
+        return []
     header = _Header(*_HEADER.unpack_from(content))
-    if header.magic != _MAGIC or header.version != 1 or header.chunk_bytes < _CHUNK.size:
-        return
-    parts: dict[int, list[_Part]] = {}
-    for number, part in _parts(content, header):
-        parts.setdefault(number, []).append(part)
-    facts = _facts(path.with_name(path.name + GRAPHS))
-    for _, run in sorted(parts.items()):
-        yield _run(header, run, facts)
+    odd = header.chunk_bytes < _CHUNK.size or header.run_bytes < _RUN.size
+    if header.magic != _MAGIC or header.version != _VERSION or odd:
+        return []
+    facts = _facts(Path(f"{path}{GRAPHS}"))
+    found = [run for run in _runs(content, header) if run.step_id not in known]
+    found.sort(key=lambda run: (not run.ended_ns, run.ended_ns, run.began_ns))
+    return [(run.what, _metadata(run, header.process, facts)) for run in found]
 
 
-def _parts(content: bytes, header: _Header) -> Iterator[tuple[int, _Part]]:
-    """By the number of the log, what each thread wrote to it."""
-    row = np.dtype(
+def _runs(content: bytes, header: _Header) -> list[_Run]:
+    found: dict[int, _Run] = {}
+    for number in range(header.runs):
+        place = header.runs_at + number * header.run_bytes
+        if place + header.run_bytes > len(content):
+            break
+        log, step_id, began_ns, ended_ns, failed, what = _RUN.unpack_from(content, place)
+        if log:
+            text = what.partition(b"\0")[0].decode(errors="replace")
+            found[log] = _Run(step_id, began_ns, ended_ns, bool(failed), text)
+    for log, thread, name, rows in _chunks(content, header):
+        run = found.get(log)
+        if run is not None:
+            run.rows.append(rows)
+            run.thread_names[thread] = name
+    return list(found.values())
+
+
+def _chunks(content: bytes, header: _Header) -> Iterator[tuple[int, int, str, NDArray[Any]]]:
+    """The number of its log, a thread and its name, and the rows that it wrote."""
+    record = np.dtype(
         {
             "names": ["scheduled", "start", "end", "graph", "node", "state"],
             "formats": ["i8", "i8", "i8", "u4", "u4", "i4"],
@@ -137,19 +148,20 @@ def _parts(content: bytes, header: _Header) -> Iterator[tuple[int, _Part]]:
     for place in range(header.header_bytes, len(content), header.chunk_bytes):
         if place + header.chunk_bytes > len(content):
             return
-        number, began_ticks, began_ns, _, _, thread, _, name, used = _CHUNK.unpack_from(
-            content, place
-        )
-        if not number or not 0 <= used <= header.records:
+        log, began_ticks, began_ns, _, _, thread, _, name, used = _CHUNK.unpack_from(content, place)
+        if not log or not 0 <= used <= header.records:
             continue
-        rows = np.frombuffer(content, row, used, place + header.records_at)
-        rows = rows[np.isin(rows["state"], (_STARTED, _ENDED, _DONE, _FAILED))].copy()
+        records = np.frombuffer(content, record, used, place + header.records_at)
+        records = records[(records["state"] >= STARTED) & (records["state"] <= FAILED)]
+        rows = np.zeros(len(records), ROW)
+        for column in record.names or ():
+            rows[column] = records[column]
+        rows["thread"] = thread
         if header.even_counter:
             for column in ("start", "end"):
                 past = (rows[column] - began_ticks) * header.ns_per_tick
                 rows[column] = np.where(rows[column] == 0, 0, began_ns + past.astype(np.int64))
-        text = name.partition(b"\0")[0].decode(errors="replace")
-        yield number, _Part(began_ns, rows, thread, text)
+        yield log, thread, name.partition(b"\0")[0].decode(errors="replace"), rows
 
 
 def _facts(path: Path) -> dict[int, GraphFacts]:
@@ -182,40 +194,42 @@ def graph_facts(text: str) -> GraphFacts:
     )
 
 
-def _run(header: _Header, parts: list[_Part], known: dict[int, GraphFacts]) -> RunMetadata:
-    rows = np.concatenate([part.rows for part in parts])
-    thread = np.concatenate([np.full(len(part.rows), part.thread) for part in parts])
-    numbers = sorted(known)
+def _metadata(run: _Run, process: int, known: dict[int, GraphFacts]) -> RunMetadata:
+    rows = np.concatenate([np.zeros(0, ROW), *run.rows])
+    numbers = np.array(sorted(known), np.uint32)
     sure = np.isin(rows["graph"], numbers)
     unsure = int(np.count_nonzero(~sure))
-    rows, thread = rows[sure], thread[sure]
-    order = np.lexsort((rows["end"], rows["start"]))
-    rows, thread = rows[order], thread[order]
-    facts = GraphFacts.concat([known[number] for number in numbers]) if numbers else None
-    firsts = np.cumsum([0, *(len(known[number]) for number in numbers)])
-    node = (firsts[np.searchsorted(numbers, rows["graph"])] + rows["node"]).astype(np.int32)
-    ended = rows["state"] != _STARTED
-    in_flight = facts.names.values[node[~ended]].tolist() if facts is not None else []
-    start, scheduled = rows["start"][ended], rows["scheduled"][ended]
-    columns = OpColumns.empty() if facts is None else OpColumns.over(
-        facts, node=node[ended], thread=thread[ended],
-        scheduled_ns=np.where((scheduled == 0) | (scheduled > start), start, scheduled),
-        start_ns=start, end_ns=np.maximum(start, rows["end"][ended]),
-        thread_names={part.thread: part.thread_name for part in parts},
-    )  # fmt: skip
-    losses = [_CUT, _NO_OUTPUTS]
+    rows = rows[sure]
+    rows = rows[np.lexsort((rows["end"], rows["start"]))]
+    ops, names = OpColumns.empty(), np.empty(0, object)
+    if known:
+        facts = GraphFacts.concat([known[number] for number in numbers.tolist()])
+        lengths = np.array([len(known[number]) for number in numbers.tolist()])
+        done = ended(rows, failed=run.failed)
+        start, scheduled = rows["start"][done], rows["scheduled"][done]
+        ops = OpColumns.over(
+            facts, node=nodes_of(numbers, lengths, rows[done]), thread=rows["thread"][done],
+            scheduled_ns=np.where((scheduled == 0) | (scheduled > start), start, scheduled),
+            start_ns=start, end_ns=np.maximum(start, rows["end"][done]), step=run.step_id,
+            thread_names=run.thread_names,
+        )  # fmt: skip
+        going = rows[(rows["state"] == STARTED) | (rows["state"] == ENDED)]
+        names = facts.names.values[nodes_of(numbers, lengths, going)]
+    losses = [_NO_OUTPUTS] if run.ended_ns else [_CUT, _NO_OUTPUTS]
     if unsure:
         losses.append(Loss("names of ops", unsure, _NO_FACTS))
     metadata = RunMetadata()
     metadata.record(
         Recording(
-            engine=ENGINE,
-            status=Status(
-                "ABORTED", f"process {header.process} ended while the run was under way",
-                tuple(InFlight(name) for name in in_flight),
-            ),
-            completeness=Completeness(tuple(losses)),
-            ops=lambda: columns,
+            engine=_ENGINE, step_id=run.step_id, status=_status(run, process, names.tolist()),
+            completeness=Completeness(tuple(losses)), ops=lambda: ops,
         )
     )  # fmt: skip
     return metadata
+
+
+def _status(run: _Run, process: int, in_flight: list[str]) -> Status:
+    if not run.ended_ns:
+        why = f"process {process} ended while the run was under way"
+        return Status("ABORTED", why, tuple(InFlight(name) for name in in_flight))
+    return Status("UNKNOWN", "what it said was lost with the process") if run.failed else Status()

@@ -17,7 +17,7 @@ Guarantees:
 - in memory is one run at a time, and the parts that runs share once; nothing is held open between
   two runs;
 - of a process that died, the runs that it had ended and not yet stored, and those under way, come
-  last (`live_file`);
+  last (`live_file`, `node_log_file`);
 - what is damaged is left out and declared: content is compared with its checksum, and of a store
   that SQLite cannot follow, runs are read from both ends up to the damage. A store of a later
   version is refused, with its version.
@@ -40,7 +40,7 @@ import orjson
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.outcome import Loss, Overhead
-from stepscope.metadata.readers import live_file
+from stepscope.metadata.readers import live_file, node_log_file
 from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
 
@@ -96,7 +96,7 @@ def is_store(path: Path) -> bool:
 
 def checksum_of(values: Iterable[str | int | float | bytes]) -> int:
     """What the `checksum` of a row with these values is."""
-    texts = []
+    texts: list[bytes] = []
     for value in values:
         data = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
         texts += (b"%d:" % len(data), data)
@@ -131,11 +131,14 @@ def stored_runs(path: Path) -> Iterator[StoredRun]:
 
 def _not_stored(path: Path, reader: _Reader, last: int) -> Iterator[StoredRun]:
     """The runs that the process had not stored when it died."""
-    if not Path(f"{path}{live_file.SUFFIX}").exists():
-        return
+    found: list[tuple[str, RunMetadata]] = []
+    if Path(f"{path}{live_file.SUFFIX}").exists():
+        found += [("", run) for run in live_file.left_behind(path, reader.step_ids(embedded=True))]
+    if Path(f"{path}{node_log_file.SUFFIX}").exists():
+        found += node_log_file.left_behind(path, reader.step_ids(embedded=False))
     encoder = RunEncoder()
-    for number, run in enumerate(live_file.left_behind(path, reader.step_ids()), last + 1):
-        stored = encoder.encode(run)
+    for number, (what, run) in enumerate(found, last + 1):
+        stored = encoder.encode(run, what)
         stored.number = number
         yield stored
 
@@ -227,10 +230,11 @@ class _Reader:
                 raise sqlite3.DatabaseError("its runs are out of order")
             return [self._run(database, row) for row in rows]
 
-    def step_ids(self) -> set[int]:
-        """The steps of all runs of the embedded engine, which numbers them by process."""
+    def step_ids(self, *, embedded: bool) -> set[int]:
+        """The steps of all runs of the embedded engine, or of all others: numbered by process."""
         with _opened(self._path) as database:
-            rows = database.execute("SELECT step_id FROM runs WHERE engine = 'embedded'")
+            which = "engine = 'embedded'" if embedded else "engine != 'embedded'"
+            rows = database.execute(f"SELECT step_id FROM runs WHERE {which}")
             return {step_id for (step_id,) in rows}
 
     def _run(self, database: sqlite3.Connection, row: tuple[Any, ...]) -> StoredRun:

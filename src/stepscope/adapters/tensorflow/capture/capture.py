@@ -212,7 +212,10 @@ class Capture:
                 if not self.out_of_time:
                     self._take_log()
             if self.log is not None and (self.abandoned or not self.out_of_time):
-                self.log.release()
+                if self.log.stays:
+                    self.log.over(failed=self.failed)
+                else:
+                    self.log.release()
             if self.abandoned:
                 return
         if self.level:

@@ -417,7 +417,8 @@ def _load(path: Path, kind: str) -> tuple[ctypes.PyDLL, str]:
         text = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
         number = [ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)]
         for name, takes, gives in (
-            ("enter", [ctypes.c_int], ctypes.c_void_p),
+            ("enter", [ctypes.c_int, ctypes.c_int64, ctypes.c_char_p], ctypes.c_void_p),
+            ("over", [ctypes.c_void_p, ctypes.c_int], None),
             ("leave", [ctypes.c_void_p], None),
             ("read", text, ctypes.c_void_p),
             ("give_back", [ctypes.c_void_p], None),

@@ -45,15 +45,27 @@ class NodeLog:
         self._library: Any = build.library()
         self._outputs = outputs
         self._handle: Any = None
+        self._step_id, self._what = 0, b""
+        self.stays = False
+        """Whether it is kept when the run is over, until somebody releases it."""
+
+    def stay(self, step_id: int, what: str) -> None:
+        """Before it is entered: have it stay, and others know the run by its step and what ran."""
+        self._step_id, self._what = step_id, what.replace("\0", " ").encode(errors="replace")
+        self.stays = True
 
     def enter(self) -> None:
-        self._handle = self._library.stepscope_enter(int(self._outputs))
+        self._handle = self._library.stepscope_enter(int(self._outputs), self._step_id, self._what)
         self._release = weakref.finalize(self, self._library.stepscope_release, self._handle)
         self._release.atexit = False
 
     def leave(self) -> None:
         """Steps that this thread starts from now on are not logged any more."""
         self._library.stepscope_leave(self._handle)
+
+    def over(self, *, failed: bool) -> None:
+        """The run has ended: whoever finds the log knows that, and how."""
+        self._library.stepscope_over(self._handle, int(failed))
 
     def release(self) -> None:
         """Give its memory to the next log. Whoever reads it must have done so."""

@@ -154,7 +154,7 @@ class ClusterRun(SessionRun):
         add_rows(message.step_stats, found)
         ops = message.ops
         ops = ops[np.lexsort((ops.end_ns, ops.start_ns))]
-        ops.step = np.full(len(ops), self._step_id, np.int64)
+        ops.step = np.full(len(ops), self.step_id, np.int64)
         return ops, found
 
     def _overhead(self) -> Overhead:

@@ -8,7 +8,6 @@ with `run_metadata` on it. A deadline cancels the functions this thread is calli
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -43,7 +42,7 @@ from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import cancelling, interrupts
 from stepscope.adapters.tensorflow.runs.deadline import Deadline
 from stepscope.adapters.tensorflow.runs.interrupts import Interrupt
-from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check
+from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check, step_ids
 from stepscope.metadata import (
     Completeness,
     InFlight,
@@ -64,7 +63,6 @@ NO_LINES = (
     "by an optimizer under names that do not tell from what"
 )
 _RUN_RESULT = "_retval_RetVal"
-_step_ids = itertools.count(1)
 
 
 def run(
@@ -105,7 +103,7 @@ def _run_untraced(
         target = target or as_run_metadata_target(None)
         raise_with(error, target.deliver(observed.recording()))
     if target is not None:
-        target.deliver(Recording(engine=engine, step_id=next(_step_ids), run_options=asked))
+        target.deliver(Recording(engine=engine, step_id=next(step_ids), run_options=asked))
     return result
 
 
@@ -217,8 +215,8 @@ class Observed:
         """The function that is called, whose traces know their source lines."""
         self.sites: CallSites | None = None
         """The names of its eager ops, where it shares them with other stretches of a program."""
-        self._step_id = next(_step_ids)
-        self.memory = RunMemory(options, self._step_id)
+        self.step_id = next(step_ids)
+        self.memory = RunMemory(options, self.step_id)
         wants_graphs = options.output_partition_graphs and graph is None
         # Which graphs a run executed is seen from its ops.
         level = self.memory.level or int(wants_graphs)
@@ -378,7 +376,7 @@ class Observed:
 
         return Recording(
             engine=self._engine,
-            step_id=self._step_id,
+            step_id=self.step_id,
             status=status,
             completeness=lambda: Completeness(
                 (
@@ -392,7 +390,7 @@ class Observed:
                 )
             ),
             overhead=capture.overhead,
-            ops=(lambda: capture.columns(self._step_id, nodes)) if traced else None,
+            ops=(lambda: capture.columns(self.step_id, nodes)) if traced else None,
             partition_graphs=(
                 (lambda: [p for g in graphs() for p in g.partition_graphs])
                 if wants_graphs

@@ -10,7 +10,6 @@ one, as far as it was Python.
 from __future__ import annotations
 
 import functools
-import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -42,7 +41,7 @@ from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import session_graph
 from stepscope.adapters.tensorflow.runs.deadline import timed_out
 from stepscope.adapters.tensorflow.runs.session_shared import SharedByRuns
-from stepscope.adapters.tensorflow.support import SESSION, check_watches, without_effect
+from stepscope.adapters.tensorflow.support import SESSION, check_watches, step_ids, without_effect
 from stepscope.metadata import (
     Completeness,
     InFlight,
@@ -63,7 +62,6 @@ _FIRST_GRACE_S: Final = 0.5
 _STEP_STATS_NS: Final = 4_000
 """What TensorFlow's own step stats cost a run per op, about."""
 _T = TypeVar("_T")
-_step_ids = itertools.count(1)
 v1 = tensorflow.compat.v1
 _STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
 """How a run ends that was stopped from outside."""
@@ -97,8 +95,8 @@ class SessionRun:
         self._feed_dict = feed_dict
         self._asked = asked
         self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
-        self._step_id = next(_step_ids)
-        self.memory = RunMemory(self._options, self._step_id, self)
+        self.step_id = next(step_ids)
+        self.memory = RunMemory(self._options, self.step_id, self)
         self.memory.given((str(getattr(k, "name", k)), v) for k, v in (feed_dict or {}).items())
         self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
         self.capture = self._new_capture()
@@ -377,7 +375,7 @@ class SessionRun:
         def columns() -> Any:
             if native:
                 return RunMetadata.FromString(self.native.SerializeToString()).ops
-            return capture.columns(self._step_id, self._nodes)
+            return capture.columns(self.step_id, self._nodes)
 
         def overhead() -> Overhead:
             return capture.overhead_with(self._step_stats_ns()) if native else capture.overhead()
@@ -407,7 +405,7 @@ class SessionRun:
         traced = self._options.trace_level > 0
         return Recording(
             engine=self.engine,
-            step_id=self._step_id,
+            step_id=self.step_id,
             status=status,
             completeness=completeness,
             overhead=overhead,

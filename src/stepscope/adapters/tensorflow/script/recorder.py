@@ -31,7 +31,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -73,15 +73,16 @@ class ScriptRecorder:
     def __init__(
         self, add: Add, trace_level: int, schedule: Schedule | None = None,
         limit: int | None = None, *, memory: bool = False,
-        say: Callable[[str], None] | None = None, directory: Path | None = None,
+        say: Callable[[str], None] | None = None, store: Path | None = None,
     ) -> None:  # fmt: skip
         """`add` is given each recorded run and its name; after `limit` runs there are no more.
 
         With `memory`, allocations are followed from the start, also between runs. `say` is told a
         line if our executor has to be compiled first, or cannot be; without it, one that is there
-        is used. In `directory` lies what is known of runs under way, should the process die.
+        is used. Beside `store` lies what is known of runs until they are stored, should the process
+        die; `stored` and `close` are to be called then.
         """
-        self._directory = directory
+        self._store = store
         self._mapped: MappedLogs | None = None
         self._say = say
         self._memory = memory
@@ -130,9 +131,16 @@ class ScriptRecorder:
             self._end_segment()
             self.windows.close()
             self._deliveries.eager_code()
-            if self._mapped is not None:
-                self._mapped.close()
-                self._mapped = None
+
+    def stored(self, step_ids: Iterable[int]) -> None:
+        """These runs are in the store, or nobody wants them there. From any thread."""
+        if self._mapped is not None:
+            self._mapped.stored(step_ids)
+
+    def close(self) -> None:
+        """All is stored that was handed over."""
+        if self._mapped is not None:
+            self._mapped.close()
 
     def _after_fork(self) -> None:
         self.active = False
@@ -245,9 +253,13 @@ class ScriptRecorder:
             observed, recorded_call = prepare()
             traced = self._options.trace_level > 0 and not observed.told_at_once
             status: list[Status] = []
+            kept = None
             if observed.capture.logs_alone:
                 capture, deliver_now = observed.capture, True
                 self._logged_runs += 1
+                if self._mapped is not None:
+                    kept = capture.log
+                    kept.stay(observed.step_id, name)
             else:
                 capture = WindowCapture(self._options.trace_level if traced else 0, self.windows)
                 observed.capture, deliver_now = capture, not traced
@@ -263,12 +275,15 @@ class ScriptRecorder:
                 return recorded_call()
         except BaseException as error:
             status.append(status_of(error))
+            observed.capture.failed = True
             observed.memory.failed(error, changes_error=False)
             raise
         finally:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
             capture.left = capture_module.clock()
+            if kept is not None and self._mapped is not None:
+                self._mapped.ended(observed.step_id, kept)
             if deliver_now:
                 self.windows.hand_over(lambda: self._deliveries.run(name, observed, *status))
                 capture.over()
@@ -407,8 +422,8 @@ class ScriptRecorder:
                 with self.cost.ours():
                     build.use_or_compile(self._say)
             self.logs_nodes = build.executor_type() != ""
-            if self.logs_nodes and self._directory is not None:
-                self._mapped = MappedLogs(build.library(), self._directory)
+            if self.logs_nodes and self._store is not None:
+                self._mapped = MappedLogs(build.library(), self._store)
 
     def _logs(self) -> bool:
         """Whether a log is all that is needed: accelerators are seen by the profiler alone."""

@@ -55,6 +55,11 @@ class SessionCall:
         return self._run.memory
 
     @property
+    def step_id(self) -> int:
+        """The run's number."""
+        return self._run.step_id
+
+    @property
     def graph(self) -> Any:
         """The session's graph."""
         return self._run.graph

@@ -21,9 +21,10 @@
 //   they are full is counted, not kept. One that began before has room for its outputs.
 // - Where it is told a file to lie in (`MapTo`), records lie there, as long as it has room, and on
 //   the heap when it has not. What the file is to hold is reserved beforehand: a disk that becomes
-//   full later is no harm. Whatever ends the process, the file then has every execution of the runs
-//   under way, ended or begun, by places and numbers, with the facts of their graphs in another file
-//   beside it. A fork has neither: what it runs is logged on its heap.
+//   full later is no harm. Whatever ends the process, the file then has every run whose log lives,
+//   under way or over, with every execution of it, ended or begun, by places and numbers; the facts
+//   of their graphs are in another file beside it. The file is locked while the process lives. A
+//   fork has none of it: what it runs is logged on its heap, and what it still writes goes nowhere.
 
 #ifndef STEPSCOPE_LOG_H_
 #define STEPSCOPE_LOG_H_
@@ -31,6 +32,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -299,16 +301,30 @@ struct OutputRow {
   uint32_t row, slot, output, unused;
 };
 
-// What a file that chunks lie in begins with. All sizes in bytes.
+// What a file that chunks lie in begins with, before the runs and the chunks. All sizes in bytes.
 struct MapHeader {
   char magic[8];
   int64_t version, process, header_bytes, chunk_bytes, records_at, record_bytes, records, chunks;
+  int64_t runs_at, run_bytes, runs;
   // Where in a record these are.
   int64_t scheduled_at, start_at, end_at, graph_at, node_at, output_at, state_at;
   int64_t even_counter;
   std::atomic<double> ns_per_tick;
 };
-constexpr int64_t kMapHeaderBytes = 4096;
+// What it says of a run, as long as that has a log.
+struct MapRun {
+  std::atomic<uint64_t> log;  // the number of that; 0 where nobody uses this
+  int64_t step;               // by which the program knows the run
+  int64_t began_ns;
+  std::atomic<int64_t> ended_ns;  // 0 while it is under way
+  std::atomic<int64_t> failed;
+  char what[88];  // what ran, cut to fit
+};
+static_assert(sizeof(MapRun) == 128, "a reader counts on it");
+constexpr int64_t kMapRuns = 1000;
+constexpr int64_t kMapRunsAt = 4096;
+constexpr int64_t kMapHeaderBytes = kMapRunsAt + (kMapRuns * sizeof(MapRun) + 4095) / 4096 * 4096;
+constexpr int kHighFile = 200;  // the program's own files have the numbers they have without us
 
 inline std::atomic<uint64_t> map_numbers{1};
 
@@ -332,6 +348,37 @@ class Log {
     here_.asked = this;
   }
   void Leave() { here_.asked = outer_; }
+
+  // By what it is known to who reads the map that it lies in. Before it is entered.
+  void Known(int64_t step, const char* what) {
+    Free& free = FreeChunks();
+    std::lock_guard<std::mutex> lock(free.mutex);
+    if (free.map == nullptr) return;
+    Map& map = *free.map;
+    if (!map.free_runs.empty()) {
+      run_ = map.free_runs.back();
+      map.free_runs.pop_back();
+    } else if (map.runs_given < kMapRuns) {
+      run_ = reinterpret_cast<MapRun*>(map.memory + kMapRunsAt) + map.runs_given++;
+    } else {
+      return;
+    }
+    run_map_ = map.number;
+    run_->step = step;
+    run_->began_ns = began.ns;
+    run_->ended_ns.store(0, std::memory_order_relaxed);
+    run_->failed.store(0, std::memory_order_relaxed);
+    memset(run_->what, 0, sizeof run_->what);
+    memcpy(run_->what, what, std::min(strlen(what), sizeof run_->what - 1));
+    run_->log.store(number, std::memory_order_release);
+  }
+
+  // The run is over, and its log stays until it is let go of.
+  void Over(bool failed) {
+    if (run_ == nullptr) return;
+    run_->failed.store(failed, std::memory_order_relaxed);
+    run_->ended_ns.store(stepscope::Read(CLOCK_REALTIME), std::memory_order_release);
+  }
 
   // A record of a node that is about to run; null, and counted, where the log is full.
   Record* NewRecord(const Step<Record>* step, uint32_t node) {
@@ -396,17 +443,18 @@ class Log {
       const int64_t size = kMapHeaderBytes + chunks * sizeof(Chunk);
       const std::string facts_path = std::string(path) + ".graphs";
       constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
-      const int file = open(path, kFlags, 0600);
+      const int file = OpenHigh(path, kFlags);
       if (file < 0) return errno;
-      const int facts = open(facts_path.c_str(), kFlags | O_APPEND, 0600);
+      const int facts = OpenHigh(facts_path.c_str(), kFlags | O_APPEND);
       int error = facts < 0 ? errno : posix_fallocate(file, 0, size);
+      if (error == 0 && flock(file, LOCK_EX | LOCK_NB) != 0) error = errno;
       void* memory = MAP_FAILED;
       if (error == 0) {
         memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         if (memory == MAP_FAILED) error = errno;
       }
-      close(file);
       if (error != 0) {
+        close(file);
         unlink(path);
         if (facts >= 0) {
           close(facts);
@@ -414,14 +462,15 @@ class Log {
         }
         return error;
       }
-      map.reset(new Map{map_numbers.fetch_add(1), static_cast<char*>(memory), chunks, 0, facts});
+      map.reset(new Map{map_numbers.fetch_add(1), static_cast<char*>(memory), size, chunks, file,
+                        facts});
       const std::unique_ptr<const Chunk> example(new Chunk);
       const Record& record = example->records[0];
       const auto at = [](const void* part, const void* whole) {
         return static_cast<const char*>(part) - static_cast<const char*>(whole);
       };
       auto* header = new (memory) MapHeader;
-      header->version = 1;
+      header->version = 2;
       header->process = getpid();
       header->header_bytes = kMapHeaderBytes;
       header->chunk_bytes = sizeof(Chunk);
@@ -429,6 +478,9 @@ class Log {
       header->record_bytes = sizeof(Record);
       header->records = kRecords;
       header->chunks = chunks;
+      header->runs_at = kMapRunsAt;
+      header->run_bytes = sizeof(MapRun);
+      header->runs = kMapRuns;
       header->scheduled_at = at(&record.scheduled_ns, &record);
       header->start_at = at(&record.start, &record);
       header->end_at = at(&record.end, &record);
@@ -442,6 +494,7 @@ class Log {
     }
     Free& free = FreeChunks();
     std::lock_guard<std::mutex> lock(free.mutex);
+    if (map != nullptr) free.ranges.push_back({map->memory, map->memory + map->bytes});
     free.map = std::move(map);
     free.mapped.clear();
     return 0;
@@ -464,9 +517,13 @@ class Log {
     chunks_in_use.fetch_sub(made_.load(), std::memory_order_relaxed);
     Free& free = FreeChunks();
     std::lock_guard<std::mutex> lock(free.mutex);
+    if (run_ != nullptr) {
+      run_->log.store(0, std::memory_order_release);
+      if (free.map != nullptr && free.map->number == run_map_) free.map->free_runs.push_back(run_);
+    }
     for (Chunk* chunk : chunks_) {
       chunk->log.store(0, std::memory_order_release);
-      if (chunk->map != 0) {
+      if (free.Maps(chunk)) {
         if (free.map != nullptr && free.map->number == chunk->map) free.mapped.push_back(chunk);
       } else if (free.chunks.size() < kMostFree) {
         free.chunks.push_back(chunk);
@@ -506,19 +563,36 @@ class Log {
   // Never destroyed: an abandoned run may still be under way when the process ends.
   // Its memory stays where it is: runs under way may write to it.
   struct Map {
-    ~Map() { close(facts); }
+    ~Map() {
+      // What is mapped holds the lock on, and a fork must not let go of its parent's.
+      if (getpid() == process) flock(file, LOCK_UN);
+      close(file);
+      close(facts);
+    }
 
     const uint64_t number;
     char* const memory;
-    const int64_t chunks;
-    int64_t given;    // for the first time: beyond them nothing was made yet
-    const int facts;  // the file of the graphs
+    const int64_t bytes, chunks;
+    const int file;
+    const int facts;     // the file of the graphs
+    const pid_t process = getpid();
+    int64_t given = 0;   // chunks, for the first time: beyond them nothing was made yet
+    int64_t runs_given = 0;
+    std::vector<MapRun*> free_runs;
   };
   struct Free {
     std::mutex mutex;
     std::vector<Chunk*> chunks;  // on the heap
     std::vector<Chunk*> mapped;  // in `map`
     std::unique_ptr<Map> map;
+    std::vector<std::pair<char*, char*>> ranges;  // all maps there ever were
+
+    bool Maps(const void* place) const {
+      for (const auto& range : ranges) {
+        if (place >= range.first && place < range.second) return true;
+      }
+      return false;
+    }
   };
   static Free& FreeChunks() {
     static Free* free = new Free;
@@ -619,8 +693,22 @@ class Log {
     Free& free = FreeChunks();
     new (&free.mutex) std::mutex;  // whoever held it is not here
     free.map.reset();
+    for (const auto& range : free.ranges) {
+      // An op that forked goes on to write here: not for the parent's readers.
+      mmap(range.first, range.second - range.first, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
+    }
     free.mapped.clear();
     here_ = ThisThread();
+  }
+
+  static int OpenHigh(const char* path, int flags) {
+    const int low = open(path, flags, 0600);
+    if (low < 0) return low;
+    const int high = fcntl(low, F_DUPFD_CLOEXEC, kHighFile);
+    if (high < 0) return low;
+    close(low);
+    return high;
   }
 
   // What the graph's facts are, in the file beside the map: its number, their size, they.
@@ -638,6 +726,8 @@ class Log {
   }
 
   Log* outer_ = nullptr;
+  MapRun* run_ = nullptr;
+  uint64_t run_map_ = 0;
   std::atomic<int> references_{1};
   std::atomic<int64_t> made_{0}, dropped_{0}, undescribed_{0};
   std::mutex mutex_;

@@ -249,12 +249,16 @@ int stepscope_register(const char* executor_type) {
   return 1;
 }
 
-// Log the steps that this thread starts, until it leaves.
-void* stepscope_enter(int outputs) {
+// Log the steps that this thread starts, until it leaves. The run is known by a number and what ran.
+void* stepscope_enter(int outputs, int64_t step, const char* what) {
   NodeLog* log = new NodeLog(outputs != 0);
+  log->Known(step, what);
   log->Enter();
   return log;
 }
+
+// It is over, but may have to be read by others before it is released.
+void stepscope_over(void* log, int failed) { static_cast<NodeLog*>(log)->Over(failed != 0); }
 
 // On the thread that entered.
 void stepscope_leave(void* log) { static_cast<NodeLog*>(log)->Leave(); }
