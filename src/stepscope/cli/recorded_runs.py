@@ -39,7 +39,7 @@ from stepscope.metadata.stored_run import decoded_run
 from stepscope.store import LiveRuns, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from stepscope.metadata import RunMetadata
@@ -59,6 +59,19 @@ class Add(Protocol):
 
     def __call__(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
         """`label` says what it was, `graph` is what the user built and it was a run of."""
+
+
+class KeptElsewhere(Protocol):
+    """What keeps TensorFlow's runs, whatever becomes of the process, until they are stored."""
+
+    def keeps(self, step_id: int) -> bool:
+        """Whether it keeps this run, which ended."""
+
+    def stored(self, step_ids: Iterable[int]) -> None:
+        """These are stored, or nobody wants them to be."""
+
+    def close(self) -> None:
+        """All are that could be."""
 
 
 class RecordedRuns:
@@ -98,8 +111,7 @@ class RecordedRuns:
             absolute.mkdir(parents=True, exist_ok=True)
             _remove_earlier(absolute)
             self._worker = WorkerFile.of_environment(absolute)
-            self._told: list[Callable[[list[int]], None]] = []
-            self._last: list[Callable[[], None]] = []
+            self._kept_elsewhere: list[KeptElsewhere] = []
             self._store = Store(absolute, self._stored)
             self.live = LiveRuns(self._store.path)
         except OSError as error:
@@ -123,8 +135,8 @@ class RecordedRuns:
             return
         self._store.close()
         self.live.close()
-        for close in self._last:
-            close()
+        for others in self._kept_elsewhere:
+            others.close()
         if self._worker is not None:
             self._worker.ended()
 
@@ -143,10 +155,9 @@ class RecordedRuns:
         """The file that the runs are in, wherever the script's working directory is."""
         return self._store.path
 
-    def tell(self, stored: Callable[[list[int]], None], close: Callable[[], None]) -> None:
-        """Have somebody told the steps of TensorFlow's runs as they are stored, and of the end."""
-        self._told.append(stored)
-        self._last.append(close)
+    def also_kept_by(self, others: KeptElsewhere) -> None:
+        """Somebody keeps runs until they are stored."""
+        self._kept_elsewhere.append(others)
 
     @property
     def store(self) -> Path:
@@ -186,13 +197,20 @@ class RecordedRuns:
                 if self.limit_reached:
                     self.skip(metadata)
                     return
-                self._store.add(metadata, label, self._graphs.part_of(graph))
+                kept = self._is_kept(metadata)
+                self._store.add(metadata, label, self._graphs.part_of(graph), kept=kept)
                 self._added += 1
                 self.limit_reached = self._added == self.limit
             if self.limit_reached or self._store.over:
                 self._source.close()
         finally:
             self.writing_ns += time.perf_counter_ns() - began
+
+    def _is_kept(self, metadata: RunMetadata) -> bool:
+        """Whether the run outlives the process until it is stored."""
+        if metadata.engine == "embedded":
+            return self.live.keeps(metadata.step_id)
+        return any(others.keeps(metadata.step_id) for others in self._kept_elsewhere)
 
     def skip(self, metadata: RunMetadata) -> None:
         """A run is not to be recorded."""
@@ -201,8 +219,8 @@ class RecordedRuns:
     def _stored(self, runs: Sequence[RunMetadata | StoredRun]) -> None:
         self.live.stored([run.step_id for run in runs if run.engine == "embedded"])
         steps = [run.step_id for run in runs if run.engine != "embedded"]
-        for told in self._told if steps else ():
-            told(steps)
+        for others in self._kept_elsewhere if steps else ():
+            others.stored(steps)
 
     @property
     def without_timeline(self) -> bool:

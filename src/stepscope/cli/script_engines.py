@@ -203,7 +203,7 @@ class TensorFlow(ScriptEngine):
                 store=runs.file,
             )  # fmt: skip
             self._recorder = recorder
-            runs.tell(recorder.stored, recorder.close)
+            runs.also_kept_by(recorder)
             patches.install(
                 recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package
             )

@@ -164,6 +164,10 @@ class LiveRuns:
         self._ended[run.step_id] = (run, abandoned)
         self._under_way.discard(run)
 
+    def keeps(self, step_id: int) -> bool:
+        """Whether the file has that run, which ended."""
+        return step_id in self._ended
+
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there."""
         for step_id in step_ids:

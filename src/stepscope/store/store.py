@@ -6,7 +6,9 @@ Guarantees:
   calls. It waits only where `WAITING` runs are in the queue already, so that memory is bounded and
   no run is lost;
 - a run survives the death of the process as soon as it is committed: when the queue before it is
-  written, and at most `COMMIT_S` after. `flush` waits for all that was added before;
+  written, and at most `COMMIT_S` after. `flush` waits for all that was added before. Runs that
+  outlive the process elsewhere until then are gathered first, `GATHERED` of them or for
+  `GATHER_S`: the program has the processor meanwhile;
 - runs are numbered in the order in which they were added;
 - a run that cannot be decoded is left out, and a file that cannot be written ends writing; either
   way the program goes on, and `problem` says what happened first. What was committed stays;
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.stored_run import Part, StoredRun
 
-__all__ = ["COMMIT_S", "WAITING", "Store"]
+__all__ = ["COMMIT_S", "GATHERED", "GATHER_S", "WAITING", "Store"]
 
 WAITING: Final = 64
 """So many runs are in the queue at most."""
+GATHERED: Final = 32
+GATHER_S: Final = 0.25
 COMMIT_S: Final = 0.01
 """So long runs are added before they are committed, where more are waiting."""
 
@@ -81,6 +85,8 @@ class Store:
         self._changed = threading.Condition()
         self._added = 0
         self._done = 0
+        self._urgent = False
+        """Whether something in the queue is not to wait for more."""
         self._closing = False
         self._process = os.getpid()
         self._opened = self._closed = False
@@ -100,8 +106,14 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add(self, metadata: RunMetadata, what: str = "", graph: Part | None = None) -> None:
-        """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph."""
+    def add(
+        self, metadata: RunMetadata, what: str = "", graph: Part | None = None, *,
+        kept: bool = False,
+    ) -> None:  # fmt: skip
+        """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph.
+
+        One that is `kept` outlives the process elsewhere, and may wait for others.
+        """
         if self._elsewhere:
             return
         run = _Waiting(metadata.held_now(), what, graph)
@@ -112,7 +124,9 @@ class Store:
                 return
             self._queue.append(run)
             self._added += 1
-            self._changed.notify_all()
+            self._urgent |= not kept
+            if self._urgent or len(self._queue) in (1, GATHERED):
+                self._changed.notify_all()
 
     def flush(self) -> None:
         """Wait until every run that was added before is committed, or cannot be."""
@@ -120,6 +134,8 @@ class Store:
             return
         with self._changed:
             until = self._added
+            self._urgent = True
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._done >= until or self._closed)
 
     def close(self) -> None:
@@ -195,6 +211,9 @@ class Store:
         """Whether there are runs to write; False at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
+            self._changed.wait_for(
+                lambda: self._urgent or self._closing or len(self._queue) >= GATHERED, GATHER_S
+            )
             return bool(self._queue)
 
     def _write_some(self, database: Database, encoder: RunEncoder) -> list[StoredRun | None]:
@@ -205,7 +224,9 @@ class Store:
         while True:
             with self._changed:
                 run = self._queue.popleft()
-                self._changed.notify_all()
+                self._urgent &= bool(self._queue)
+                if len(self._queue) == WAITING - 1:
+                    self._changed.notify_all()
             try:
                 encoded = encoder.encode(*run)
             except Exception as error:  # noqa: BLE001 - whatever it is, others can be written

@@ -19,7 +19,7 @@ from patience import patient
 from stepscope.metadata import OpColumns, RunMetadata
 from stepscope.metadata.stored_run import Part
 from stepscope.store import Store
-from stepscope.store.store import WAITING
+from stepscope.store.store import GATHERED, WAITING
 
 
 def steps(path: object) -> list[int]:
@@ -304,3 +304,25 @@ def test_the_file_says_what_it_is(tmp_path):
         (1, "nothing", "OK")
     ]
     file.close()
+
+
+def test_runs_that_are_kept_elsewhere_are_gathered(tmp_path):
+    commits = []
+    with Store(tmp_path, lambda runs: commits.append(len(runs))) as store:
+        for number in range(2 * GATHERED):
+            store.add(simple_run(number), kept=True)
+        store.flush()
+        # Whenever the thread looked, it had waited for that many.
+        assert sum(commits) == 2 * GATHERED
+        assert max(commits) > 1
+        store.add(simple_run(900), kept=True)
+        store.add(simple_run(901))
+        store.flush()
+    assert steps(tmp_path) == [*range(2 * GATHERED), 900, 901]
+
+
+def test_a_run_that_is_kept_elsewhere_waits_for_none_for_long(tmp_path):
+    stored = threading.Event()
+    with Store(tmp_path, lambda _: stored.set()) as store:
+        store.add(simple_run(1), kept=True)
+        assert stored.wait(patient(60))

@@ -43,6 +43,10 @@ class MappedLogs:
         """The run is over, and its log, which was to `stay`, is to be kept until it is stored."""
         self._ended[step_id] = log
 
+    def keeps(self, step_id: int) -> bool:
+        """Whether the file has that run, which ended."""
+        return not self.problem and step_id in self._ended
+
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
         for step_id in step_ids:

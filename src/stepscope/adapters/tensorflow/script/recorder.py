@@ -132,6 +132,10 @@ class ScriptRecorder:
             self.windows.close()
             self._deliveries.eager_code()
 
+    def keeps(self, step_id: int) -> bool:
+        """Whether the run, which ended, outlives the process."""
+        return self._mapped is not None and self._mapped.keeps(step_id)
+
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
         if self._mapped is not None:
