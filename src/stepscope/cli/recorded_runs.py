@@ -64,8 +64,8 @@ class Add(Protocol):
 class KeptElsewhere(Protocol):
     """What keeps TensorFlow's runs, whatever becomes of the process, until they are stored."""
 
-    def keeps(self, step_id: int) -> bool:
-        """Whether it keeps this run, which ended."""
+    def kept_ops(self, step_id: int) -> int:
+        """How many ops it has of this run, which ended; 0 where it does not keep it."""
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These are stored, or nobody wants them to be."""
@@ -197,8 +197,8 @@ class RecordedRuns:
                 if self.limit_reached:
                     self.skip(metadata)
                     return
-                kept = self._is_kept(metadata)
-                self._store.add(metadata, label, self._graphs.part_of(graph), kept=kept)
+                kept_ops = self._kept_ops(metadata)
+                self._store.add(metadata, label, self._graphs.part_of(graph), kept_ops=kept_ops)
                 self._added += 1
                 self.limit_reached = self._added == self.limit
             if self.limit_reached or self._store.over:
@@ -206,11 +206,12 @@ class RecordedRuns:
         finally:
             self.writing_ns += time.perf_counter_ns() - began
 
-    def _is_kept(self, metadata: RunMetadata) -> bool:
-        """Whether the run outlives the process until it is stored."""
+    def _kept_ops(self, metadata: RunMetadata) -> int:
+        """How many ops of the run outlive the process until it is stored; 0 where it does not."""
+        step_id = metadata.step_id
         if metadata.engine == "embedded":
-            return self.live.keeps(metadata.step_id)
-        return any(others.keeps(metadata.step_id) for others in self._kept_elsewhere)
+            return self.live.kept_ops(step_id)
+        return max((others.kept_ops(step_id) for others in self._kept_elsewhere), default=0)
 
     def skip(self, metadata: RunMetadata) -> None:
         """A run is not to be recorded."""

@@ -57,13 +57,13 @@ class LiveRun:
         self.size = size
         self.step_id = 0
         self._words = _words(address, size // 8)
-        self._count = 0
+        self.count = 0
         self._marks: dict[int, Any] = {}
 
     def take(self, place: int, step_id: int, thread: int, offset: int, count: int) -> None:
         """Belong to a run from now on."""
         words = self._words
-        self.step_id, self._count = step_id, count
+        self.step_id, self.count = step_id, count
         words[layout.PLACE], words[layout.STEP_ID] = place, step_id
         words[layout.THREAD], words[layout.OFFSET] = thread, offset
         words[layout.BEGAN] = words[layout.ENDED] = words[layout.CODE] = 0
@@ -71,10 +71,10 @@ class LiveRun:
 
     def fresh_marks(self) -> Any:
         """An array, all 0, for the clock at the end of each position."""
-        marks = self._marks.get(self._count)
+        marks = self._marks.get(self.count)
         if marks is None:
             first = self.address + 8 * layout.FIRST
-            marks = self._marks[self._count] = _words(first, self._count)
+            marks = self._marks[self.count] = _words(first, self.count)
         self._clear(1)
         return marks
 
@@ -82,12 +82,12 @@ class LiveRun:
         """Arrays, all 0, for thread, start and end of each position."""
         self._clear(3)
         first = self.address + 8 * layout.FIRST
-        threads, starts, ends = (_words(first + 8 * n * self._count, self._count) for n in range(3))
+        threads, starts, ends = (_words(first + 8 * n * self.count, self.count) for n in range(3))
         return threads, starts, ends
 
     def _clear(self, columns: int) -> None:
         self._words[layout.STATE] = layout.FREE
-        ctypes.memset(self.address + 8 * layout.FIRST, 0, 8 * columns * self._count)
+        ctypes.memset(self.address + 8 * layout.FIRST, 0, 8 * columns * self.count)
         self._words[layout.STATE] = layout.UNDER_WAY
 
     def began(self, clock: int) -> None:
@@ -164,9 +164,10 @@ class LiveRuns:
         self._ended[run.step_id] = (run, abandoned)
         self._under_way.discard(run)
 
-    def keeps(self, step_id: int) -> bool:
-        """Whether the file has that run, which ended."""
-        return step_id in self._ended
+    def kept_ops(self, step_id: int) -> int:
+        """How many ops the file has of that run, which ended; 0 where it does not have it."""
+        run, _ = self._ended.get(step_id, (None, False))
+        return run.count if run is not None else 0
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there."""

@@ -7,8 +7,8 @@ Guarantees:
   no run is lost;
 - a run survives the death of the process as soon as it is committed: when the queue before it is
   written, and at most `COMMIT_S` after. `flush` waits for all that was added before. Runs that
-  outlive the process elsewhere until then are gathered first, `GATHERED` of them or for
-  `GATHER_S`: the program has the processor meanwhile;
+  outlive the process elsewhere until then are gathered while the program makes more of them: until
+  it pauses for `PAUSE_S`, but at most `GATHERED`, with `GATHERED_OPS` in all, for `GATHER_S`;
 - runs are numbered in the order in which they were added;
 - a run that cannot be decoded is left out, and a file that cannot be written ends writing; either
   way the program goes on, and `problem` says what happened first. What was committed stays;
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.stored_run import Part, StoredRun
 
-__all__ = ["COMMIT_S", "GATHERED", "GATHER_S", "WAITING", "Store"]
+__all__ = ["COMMIT_S", "GATHERED", "GATHERED_OPS", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
 
+GATHERED: Final = 256
+GATHERED_OPS: Final = 200_000
+GATHER_S: Final = 2.0
+PAUSE_S: Final = 0.1
 WAITING: Final = 64
-"""So many runs are in the queue at most."""
-GATHERED: Final = 32
-GATHER_S: Final = 0.25
+"""So many runs wait to be written at most, beside those that are gathered."""
 COMMIT_S: Final = 0.01
 """So long runs are added before they are committed, where more are waiting."""
 
@@ -54,6 +56,8 @@ class _Waiting(NamedTuple):
     metadata: RunMetadata
     what: str
     graph: Part | None
+    kept_ops: int
+    """How many of its ops outlive the process elsewhere; 0: it is not kept."""
 
 
 class Store:
@@ -87,6 +91,9 @@ class Store:
         self._done = 0
         self._urgent = False
         """Whether something in the queue is not to wait for more."""
+        self._kept_ops = 0
+        self._unkept = 0
+        """Of the runs in the queue, all ops that are kept, and how many runs are not."""
         self._closing = False
         self._process = os.getpid()
         self._opened = self._closed = False
@@ -108,25 +115,37 @@ class Store:
 
     def add(
         self, metadata: RunMetadata, what: str = "", graph: Part | None = None, *,
-        kept: bool = False,
+        kept_ops: int = 0,
     ) -> None:  # fmt: skip
         """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph.
 
-        One that is `kept` outlives the process elsewhere, and may wait for others.
+        One of which so many ops outlive the process elsewhere may wait for others.
         """
         if self._elsewhere:
             return
-        run = _Waiting(metadata.held_now(), what, graph)
+        run = _Waiting(metadata.held_now(), what, graph, kept_ops)
         with self._changed:
-            while len(self._queue) >= WAITING and not self.over:
+            while self._is_full() and not self.over:
                 self._changed.wait()
             if self.over:
                 return
             self._queue.append(run)
             self._added += 1
-            self._urgent |= not kept
-            if self._urgent or len(self._queue) in (1, GATHERED):
+            self._kept_ops += kept_ops
+            self._unkept += not kept_ops
+            self._urgent |= not kept_ops or self._has_gathered()
+            if self._urgent or len(self._queue) == 1:
                 self._changed.notify_all()
+
+    def _has_gathered(self) -> bool:
+        return len(self._queue) >= GATHERED or self._kept_ops >= GATHERED_OPS
+
+    def _is_full(self) -> bool:
+        return (
+            self._unkept >= WAITING
+            or len(self._queue) >= GATHERED + WAITING
+            or self._kept_ops >= 2 * GATHERED_OPS
+        )
 
     def flush(self) -> None:
         """Wait until every run that was added before is committed, or cannot be."""
@@ -211,9 +230,12 @@ class Store:
         """Whether there are runs to write; False at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
-            self._changed.wait_for(
-                lambda: self._urgent or self._closing or len(self._queue) >= GATHERED, GATHER_S
-            )
+            until = time.monotonic() + GATHER_S
+            while not (self._urgent or self._closing) and time.monotonic() < until:
+                before = self._added
+                self._changed.wait(PAUSE_S)
+                if self._added == before:
+                    break
             return bool(self._queue)
 
     def _write_some(self, database: Database, encoder: RunEncoder) -> list[StoredRun | None]:
@@ -223,12 +245,15 @@ class Store:
         database.begin()
         while True:
             with self._changed:
+                full = self._is_full()
                 run = self._queue.popleft()
+                self._kept_ops -= run.kept_ops
+                self._unkept -= not run.kept_ops
                 self._urgent &= bool(self._queue)
-                if len(self._queue) == WAITING - 1:
+                if full:
                     self._changed.notify_all()
             try:
-                encoded = encoder.encode(*run)
+                encoded = encoder.encode(run.metadata, run.what, run.graph)
             except Exception as error:  # noqa: BLE001 - whatever it is, others can be written
                 self._note(f"a run could not be stored: {type(error).__name__}: {error}")
                 taken.append(None)

@@ -19,7 +19,7 @@ from patience import patient
 from stepscope.metadata import OpColumns, RunMetadata
 from stepscope.metadata.stored_run import Part
 from stepscope.store import Store
-from stepscope.store.store import GATHERED, WAITING
+from stepscope.store.store import GATHERED, GATHERED_OPS, WAITING
 
 
 def steps(path: object) -> list[int]:
@@ -310,12 +310,12 @@ def test_runs_that_are_kept_elsewhere_are_gathered(tmp_path):
     commits = []
     with Store(tmp_path, lambda runs: commits.append(len(runs))) as store:
         for number in range(2 * GATHERED):
-            store.add(simple_run(number), kept=True)
+            store.add(simple_run(number), kept_ops=3)
         store.flush()
-        # Whenever the thread looked, it had waited for that many.
+        # Whenever the thread looked, there were many.
         assert sum(commits) == 2 * GATHERED
         assert max(commits) > 1
-        store.add(simple_run(900), kept=True)
+        store.add(simple_run(900), kept_ops=3)
         store.add(simple_run(901))
         store.flush()
     assert steps(tmp_path) == [*range(2 * GATHERED), 900, 901]
@@ -324,5 +324,12 @@ def test_runs_that_are_kept_elsewhere_are_gathered(tmp_path):
 def test_a_run_that_is_kept_elsewhere_waits_for_none_for_long(tmp_path):
     stored = threading.Event()
     with Store(tmp_path, lambda _: stored.set()) as store:
-        store.add(simple_run(1), kept=True)
+        store.add(simple_run(1), kept_ops=3)
         assert stored.wait(patient(60))
+
+
+def test_ops_that_wait_are_bounded_as_runs_are(tmp_path):
+    with Store(tmp_path) as store:
+        for number in range(8):
+            store.add(simple_run(number), kept_ops=GATHERED_OPS)
+    assert steps(tmp_path) == list(range(8))

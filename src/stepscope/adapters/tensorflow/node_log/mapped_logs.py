@@ -22,8 +22,8 @@ from typing import Any, Final
 from stepscope.adapters.tensorflow.node_log.log import NodeLog
 from stepscope.metadata.readers.node_log_file import GRAPHS, SUFFIX
 
-_BYTES: Final = 1 << 24
-"""Room for a quarter of a million executions."""
+_BYTES: Final = 1 << 25
+"""Room for half a million executions: for more than the store gathers."""
 
 
 class MappedLogs:
@@ -34,23 +34,23 @@ class MappedLogs:
         self._library = library
         self._process = os.getpid()
         self._path = Path(f"{store}{SUFFIX}")
-        self._ended: dict[int, NodeLog] = {}
+        self._ended: dict[int, tuple[NodeLog, int]] = {}
         code = library.stepscope_map(os.fsencode(self._path), _BYTES)
         self.problem = os.strerror(code) if code else ""
         """Why they lie on the heap; "" where they do not."""
 
-    def ended(self, step_id: int, log: NodeLog) -> None:
+    def ended(self, step_id: int, log: NodeLog, ops: int) -> None:
         """The run is over, and its log, which was to `stay`, is to be kept until it is stored."""
-        self._ended[step_id] = log
+        self._ended[step_id] = log, ops
 
-    def keeps(self, step_id: int) -> bool:
-        """Whether the file has that run, which ended."""
-        return not self.problem and step_id in self._ended
+    def kept_ops(self, step_id: int) -> int:
+        """How many ops the file has of that run, which ended; 0 where it does not have it."""
+        return 0 if self.problem else self._ended.get(step_id, (None, 0))[1]
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
         for step_id in step_ids:
-            log = self._ended.pop(step_id, None)
+            log, _ = self._ended.pop(step_id, (None, 0))
             if log is not None:
                 log.release()
 

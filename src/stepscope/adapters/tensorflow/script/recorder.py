@@ -132,9 +132,9 @@ class ScriptRecorder:
             self.windows.close()
             self._deliveries.eager_code()
 
-    def keeps(self, step_id: int) -> bool:
-        """Whether the run, which ended, outlives the process."""
-        return self._mapped is not None and self._mapped.keeps(step_id)
+    def kept_ops(self, step_id: int) -> int:
+        """How many ops of the run, which ended, outlive the process; 0 where it does not."""
+        return self._mapped.kept_ops(step_id) if self._mapped is not None else 0
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
@@ -287,7 +287,7 @@ class ScriptRecorder:
             observed.__exit__(None, None, None)
             capture.left = capture_module.clock()
             if kept is not None and self._mapped is not None:
-                self._mapped.ended(observed.step_id, kept)
+                self._mapped.ended(observed.step_id, kept, len(capture.logged().log.rows))
             if deliver_now:
                 self.windows.hand_over(lambda: self._deliveries.run(name, observed, *status))
                 capture.over()
