@@ -10,8 +10,9 @@ Layout of the directory:
 
 Guarantees:
 
-- a run that was handed over is in the store some 10 ms later, whatever becomes of the process then;
-  what the script waits for is to hand it over (see `stepscope.store`);
+- a run that was handed over is read back, whatever becomes of the process: some 10 ms later it is
+  in the store, or it lies in a mapped file until it is, when the script pauses or two seconds later
+  (see `stepscope.store`). What the script waits for is to hand it over;
 - in memory stays nothing of a run that was written;
 - a run that cannot be written is not the script's problem: the script goes on, and `problem` says
   what happened.

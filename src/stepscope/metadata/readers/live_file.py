@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata.graph_facts import GraphFacts
 
-__all__ = ["SUFFIX", "block_size", "content_of_the_dead", "left_behind", "plan_block"]
+__all__ = ["ENGINES", "SUFFIX", "block_size", "content_of_the_dead", "left_behind", "plan_block"]
 
 SUFFIX: Final = "-live"
 """What the file's name has after that of the store."""
@@ -60,6 +60,8 @@ FIRST: Final = 16
 FREE, UNDER_WAY, OVER = range(3)
 _PLAN: Final = struct.Struct("<qqq")
 _ENGINE: Final = "embedded"
+ENGINES: Final = (_ENGINE,)
+"""Whose runs are there."""
 _LOST: Final = "it was lost with the process"
 
 

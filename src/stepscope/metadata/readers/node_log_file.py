@@ -31,13 +31,15 @@ from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
 
-__all__ = ["GRAPHS", "SUFFIX", "graph_facts", "left_behind"]
+__all__ = ["ENGINES", "GRAPHS", "SUFFIX", "graph_facts", "left_behind"]
 
 SUFFIX: Final = "-log"
 """What the file's name has after that of the store."""
 GRAPHS: Final = ".graphs"
 """And that of the facts after it."""
 _ENGINE: Final = "tensorflow"
+ENGINES: Final = ("tensorflow session", "tensorflow function")
+"""Whose runs are there; the file does not say which."""
 _MAGIC: Final = b"stepslog"
 _VERSION: Final = 2
 _HEADER: Final = struct.Struct("8s19qd")

@@ -45,7 +45,7 @@ from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepscope.metadata.run_metadata import RunMetadata
 
@@ -133,9 +133,10 @@ def _not_stored(path: Path, reader: _Reader, last: int) -> Iterator[StoredRun]:
     """The runs that the process had not stored when it died."""
     found: list[tuple[str, RunMetadata]] = []
     if Path(f"{path}{live_file.SUFFIX}").exists():
-        found += [("", run) for run in live_file.left_behind(path, reader.step_ids(embedded=True))]
+        known = reader.step_ids(live_file.ENGINES)
+        found += [("", run) for run in live_file.left_behind(path, known)]
     if Path(f"{path}{node_log_file.SUFFIX}").exists():
-        found += node_log_file.left_behind(path, reader.step_ids(embedded=False))
+        found += node_log_file.left_behind(path, reader.step_ids(node_log_file.ENGINES))
     encoder = RunEncoder()
     for number, (what, run) in enumerate(found, last + 1):
         stored = encoder.encode(run, what)
@@ -230,11 +231,11 @@ class _Reader:
                 raise sqlite3.DatabaseError("its runs are out of order")
             return [self._run(database, row) for row in rows]
 
-    def step_ids(self, *, embedded: bool) -> set[int]:
-        """The steps of all runs of the embedded engine, or of all others: numbered by process."""
+    def step_ids(self, engines: Sequence[str]) -> set[int]:
+        """The steps of all runs of these engines, which number them by process."""
         with _opened(self._path) as database:
-            which = "engine = 'embedded'" if embedded else "engine != 'embedded'"
-            rows = database.execute(f"SELECT step_id FROM runs WHERE {which}")
+            which = ", ".join("?" * len(engines))
+            rows = database.execute(f"SELECT step_id FROM runs WHERE engine IN ({which})", engines)
             return {step_id for (step_id,) in rows}
 
     def _run(self, database: sqlite3.Connection, row: tuple[Any, ...]) -> StoredRun:
