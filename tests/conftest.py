@@ -33,15 +33,18 @@ CAPTURES = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Control-C reaches the tests that send it, also when the suite runs in the background.
+    """Signals reach the tests that send them, also when the suite runs in the background.
 
-    A shell starts background commands with the signal ignored, and children inherit that. Runs on
+    A shell starts background commands with some ignored, and children inherit that. Runs on
     TensorFlow are profiled unless a test says otherwise, whatever this machine has compiled.
     """
     session_outcome.register(config)
     os.environ["STEPSCOPE_EXECUTOR"] = "off"
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture

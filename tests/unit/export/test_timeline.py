@@ -90,7 +90,7 @@ def test_recorded_runs_give_tensorflows_events(tf, path, show_dataflow, show_mem
 @pytest.mark.parametrize(
     "recorded",
     sorted(ARTEFACTS.glob("*/timeline_*.json")),
-    ids=lambda p: f"{p.parent.name}-{p.stem}",
+    ids=lambda p: "-".join(Path(str(p)).with_suffix("").parts[-2:]),
 )
 def test_recorded_runs_give_the_recorded_timelines(recorded):
     data = recorded.with_name("run_metadata.pb").read_bytes()

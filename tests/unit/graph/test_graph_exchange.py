@@ -135,7 +135,7 @@ def test_a_frozen_graph(tf: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(ARTEFACTS.glob("*/graph.pb")), ids=lambda path: path.parent.name
+    "path", sorted(ARTEFACTS.glob("*/graph.pb")), ids=lambda path: Path(str(path)).parent.name
 )
 def test_recorded_graphs_are_imported_whole(path: Path) -> None:
     message = tf1.GraphDef.FromString(path.read_bytes())
