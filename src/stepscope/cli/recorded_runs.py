@@ -58,15 +58,17 @@ _STORE_FILES = re.compile(
 class Add(Protocol):
     """Takes a run that ended."""
 
-    def __call__(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
-        """`label` says what it was, `graph` is what the user built and it was a run of."""
+    def __call__(
+        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept_ops: int = 0
+    ) -> None:
+        """`label` says what it was, `graph` is what the user built and it was a run of.
+
+        `kept_ops` is how many ops of it outlive the process until it is stored.
+        """
 
 
 class KeptElsewhere(Protocol):
     """What keeps TensorFlow's runs, whatever becomes of the process, until they are stored."""
-
-    def kept_ops(self, step_id: int) -> int:
-        """How many ops it has of this run, which ended; 0 where it does not keep it."""
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These are stored, or nobody wants them to be."""
@@ -188,8 +190,10 @@ class RecordedRuns:
         """Whether there is a run that ran out of memory and says who held it."""
         return any(run.out_of_memory is not None for _, run in self.runs)
 
-    def add(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
-        """Hand one run over; `label` says what it was, `graph` what it was a run of."""
+    def add(
+        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept_ops: int = 0
+    ) -> None:
+        """Hand one run over, see `Add`."""
         if self.in_child_process:
             return
         began = time.perf_counter_ns()
@@ -198,7 +202,6 @@ class RecordedRuns:
                 if self.limit_reached:
                     self.skip(metadata)
                     return
-                kept_ops = self._kept_ops(metadata)
                 self._store.add(metadata, label, self._graphs.part_of(graph), kept_ops=kept_ops)
                 self._added += 1
                 self.limit_reached = self._added == self.limit
@@ -206,13 +209,6 @@ class RecordedRuns:
                 self._source.close()
         finally:
             self.writing_ns += time.perf_counter_ns() - began
-
-    def _kept_ops(self, metadata: RunMetadata) -> int:
-        """How many ops of the run outlive the process until it is stored; 0 where it does not."""
-        step_id = metadata.step_id
-        if metadata.engine == "embedded":
-            return self.live.kept_ops(step_id)
-        return max((others.kept_ops(step_id) for others in self._kept_elsewhere), default=0)
 
     def skip(self, metadata: RunMetadata) -> None:
         """A run is not to be recorded."""

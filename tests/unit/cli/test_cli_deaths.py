@@ -151,7 +151,7 @@ def test_a_log_is_kept_until_its_run_is_stored(native, tmp_path):
             log.enter()
             log.leave()
             log.over(failed=step == 2)
-            logs.ended(step, log, 1)
+            logs.ended(step, log)
         assert left_behind(store, ()) == [], "the process lives"
         copy = tmp_path / "copy"
         (tmp_path / "copy-log").write_bytes((tmp_path / "runs-log").read_bytes())

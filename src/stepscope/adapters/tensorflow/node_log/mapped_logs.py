@@ -34,23 +34,19 @@ class MappedLogs:
         self._library = library
         self._process = os.getpid()
         self._path = Path(f"{store}{SUFFIX}")
-        self._ended: dict[int, tuple[NodeLog, int]] = {}
+        self._ended: dict[int, NodeLog] = {}
         code = library.stepscope_map(os.fsencode(self._path), _BYTES)
         self.problem = os.strerror(code) if code else ""
         """Why they lie on the heap; "" where they do not."""
 
-    def ended(self, step_id: int, log: NodeLog, ops: int) -> None:
+    def ended(self, step_id: int, log: NodeLog) -> None:
         """The run is over, and its log, which was to `stay`, is to be kept until it is stored."""
-        self._ended[step_id] = log, ops
-
-    def kept_ops(self, step_id: int) -> int:
-        """How many ops the file has of that run, which ended; 0 where it does not have it."""
-        return 0 if self.problem else self._ended.get(step_id, (None, 0))[1]
+        self._ended[step_id] = log
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
         for step_id in step_ids:
-            log, _ = self._ended.pop(step_id, (None, 0))
+            log = self._ended.pop(step_id, None)
             if log is not None:
                 log.release()
 

@@ -6,7 +6,9 @@ until the end, and is then the last run.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -37,8 +39,13 @@ _NO_ALLOCATIONS: Final = Loss(
 class Add(Protocol):
     """Takes a run that ended."""
 
-    def __call__(self, metadata: RunMetadata, label: str = "", graph: Any = None) -> None:
-        """`label` says what it was; `graph` is the TensorFlow graph it was a run of, if known."""
+    def __call__(
+        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept_ops: int = 0
+    ) -> None:
+        """`label` says what it was; `graph` is the TensorFlow graph it was a run of, if known.
+
+        `kept_ops` is how many ops of it outlive the process until it is stored.
+        """
 
 
 class Deliveries:
@@ -63,11 +70,22 @@ class Deliveries:
         self._eager_status = Status()
         self._eager_out_of_memory: OutOfMemory | None = None
 
-    def run(self, name: str, observed: Any, *ended: Status) -> None:
-        """A run, with how it ended if it did not end well."""
-        recording: Recording = observed.recording()
+    def run(self, name: str, observed: Any, *ended: Status, kept_ops: int = 0) -> None:
+        """A run, with how it ended if it did not end well.
+
+        Of one that outlives the process (`kept_ops`) nothing is worked out before it is stored.
+        """
         self._cost.add(observed.capture.slowed_ns())
-        status = ended[0] if ended else Status()
+        made: Recording | Callable[[], Recording]
+        if kept_ops and not ended:
+            made = functools.partial(self._ended_with, observed, Status())
+        else:
+            made = self._ended_with(observed, ended[0] if ended else Status())
+        self._hand_over(made, name, observed.graph, kept_ops)
+
+    @staticmethod
+    def _ended_with(observed: Any, status: Status) -> Recording:
+        recording: Recording = observed.recording()
         observed.capture.failed = not status.ok
 
         def completeness() -> Completeness:
@@ -77,9 +95,7 @@ class Deliveries:
                 losses = (*losses, Loss("op executions", 0, reason))
             return Completeness(losses)
 
-        self._hand_over(
-            replace(recording, status=status, completeness=completeness), name, observed.graph
-        )
+        return replace(recording, status=status, completeness=completeness)
 
     def native(self, options: Any, run_metadata: Any, status: Status, graph: Any) -> bool:
         """A run that the script had TensorFlow trace, from its metadata; False if it took none."""
@@ -161,11 +177,14 @@ class Deliveries:
             EAGER_CODE,
         )
 
-    def _hand_over(self, recording: Recording, name: str, graph: Any = None) -> None:
+    def _hand_over(
+        self, recording: Recording | Callable[[], Recording], name: str, graph: Any = None,
+        kept_ops: int = 0,
+    ) -> None:  # fmt: skip
         metadata = RunMetadata()
         metadata.record(recording)
         self.given += 1
-        self._add(metadata, name, graph)
+        self._add(metadata, name, graph, kept_ops)
 
 
 def _losses(recording: Recording) -> tuple[Loss, ...]:

@@ -132,10 +132,6 @@ class ScriptRecorder:
             self.windows.close()
             self._deliveries.eager_code()
 
-    def kept_ops(self, step_id: int) -> int:
-        """How many ops of the run, which ended, outlive the process; 0 where it does not."""
-        return self._mapped.kept_ops(step_id) if self._mapped is not None else 0
-
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
         if self._mapped is not None:
@@ -261,7 +257,7 @@ class ScriptRecorder:
             if observed.capture.logs_alone:
                 capture, deliver_now = observed.capture, True
                 self._logged_runs += 1
-                if self._mapped is not None:
+                if self._mapped is not None and not self._mapped.problem:
                     kept = capture.log
                     kept.stay(observed.step_id, name)
             else:
@@ -286,10 +282,14 @@ class ScriptRecorder:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
             capture.left = capture_module.clock()
+            kept_ops = 0
             if kept is not None and self._mapped is not None:
-                self._mapped.ended(observed.step_id, kept, len(capture.logged().log.rows))
+                self._mapped.ended(observed.step_id, kept)
+                kept_ops = len(capture.logged().log.rows)
             if deliver_now:
-                self.windows.hand_over(lambda: self._deliveries.run(name, observed, *status))
+                self.windows.hand_over(
+                    lambda: self._deliveries.run(name, observed, *status, kept_ops=kept_ops)
+                )
                 capture.over()
 
     def _unrecorded(self, name: Callable[[], str], call: Callable[[], Any]) -> Any:
