@@ -296,6 +296,7 @@ _OWN_RUN_METADATA = [
     # Where an event file holds the run.
     ("tag", "string", OWN_FIELDS_START + 16),
     ("global_step", "int64", OWN_FIELDS_START + 17),
+    ("recorder", "string", OWN_FIELDS_START + 18),
 ]
 
 _OWN_CONFIG = [

@@ -146,6 +146,8 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
     if metadata.tag:
         say("tag", f"{metadata.tag}, step {metadata.global_step}")
     say("engine", metadata.engine or "not said in the file")
+    if metadata.recorder:
+        say("recorded by", metadata.recorder)
     say("status", metadata.status.in_words)
     report = metadata.out_of_memory
     if report is not None:

@@ -57,11 +57,13 @@ class Recording:
     engine has nothing of that kind; a `Shared` one may be given to several recordings. `sources`
     maps a node's name to the "file:line" that made it; `peak_bytes` a device to the most bytes that
     were live on it, and "" to the most on all.
+    `recorder` says what saw the ops of an engine that has several means.
     `allocations` are all of them (a FULL_TRACE), `allocation_log` what the options asked to keep.
     `log` is what `ops` are made of, where an executor logged all of the run: to be stored as it is.
     """
 
     engine: str
+    recorder: str = ""
     step_id: int = 0
     status: Status = field(default_factory=Status)
     completeness: Completeness | Callable[[], Completeness] = field(default_factory=Completeness)

@@ -125,6 +125,15 @@ class RunMetadata(MessageBacked):
         return self._held.engine()
 
     @property
+    def recorder(self) -> str:
+        """What saw the ops of a run on TensorFlow; empty where the engine itself did.
+
+        "executor" (ours, compiled), "profiler" (TensorFlow's), "calls" (of eager ops), "step stats"
+        (TensorFlow's own), or several of them.
+        """
+        return self._held.recorder()
+
+    @property
     def step_id(self) -> int:
         """The number the engine gave to the run."""
         return self._held.step_id()

@@ -161,6 +161,7 @@ class State:
 
     def _encode_ours(self, recording: Recording, message: Any) -> None:
         message.engine = recording.engine
+        message.recorder = recording.recorder
         message.step_id = recording.step_id
         extras.encode_status(recording.status, message)
         extras.encode_completeness(self.completeness(), message)
@@ -378,6 +379,13 @@ class State:
         """The engine that ran it, empty where nobody said."""
         engine: str = self._ours("engine", lambda run: run.engine, lambda message: message.engine)
         return engine
+
+    def recorder(self) -> str:
+        """What saw its ops, empty where the engine itself did, or nobody said."""
+        found: str = self._ours(
+            "recorder", lambda run: run.recorder, lambda message: message.recorder
+        )
+        return found
 
     def tag(self) -> str:
         """The tag under which an event file holds the run, empty elsewhere."""

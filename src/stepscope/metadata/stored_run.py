@@ -264,7 +264,8 @@ class RunEncoder:
         if not recording.status.ok or any(one is not None for one in odd):
             return Part(_outcome_bytes(recording, completeness))
         return self._small.of(
-            (completeness.losses, said), lambda: _outcome_bytes(recording, completeness)
+            (recording.recorder, completeness.losses, said),
+            lambda: _outcome_bytes(recording, completeness),
         )
 
     def _add_made(
@@ -331,6 +332,7 @@ def _placements_bytes(placements: Sequence[Any]) -> list[bytes]:
 def _outcome_bytes(recording: Recording, completeness: Completeness) -> bytes:
     """How the run went, for which runs that went well mostly have the same bytes."""
     message = pb.RunMetadataMessage()
+    message.recorder = recording.recorder
     extras.encode_status(recording.status, message)
     extras.encode_completeness(completeness, message)
     if recording.peak_bytes is not None:
@@ -375,6 +377,7 @@ def _from_message(run: StoredRun) -> RunMetadata:
 
 
 class _Outcome(NamedTuple):
+    recorder: str
     status: Status
     completeness: Completeness
     peaks: dict[str, int]
@@ -389,6 +392,7 @@ def _outcome(content: bytes) -> _Outcome:
     if message.HasField("run_options"):
         options = RunOptions.FromString(message.run_options.SerializeToString())
     return _Outcome(
+        message.recorder,
         extras.decode_status(message),
         extras.decode_completeness(message),
         extras.decode_peaks(message),
@@ -415,7 +419,7 @@ def _recording(run: StoredRun) -> Recording:
     if "outcome" in parts:
         ended = parts["outcome"].decoded(_outcome)
     else:
-        ended = _Outcome(_status_alone(run), Completeness(), {}, None, None, None)
+        ended = _Outcome("", _status_alone(run), Completeness(), {}, None, None, None)
 
     logged = None
     if "log" in run.columns and parts.keys() >= _LoggedParts.names:
@@ -436,6 +440,7 @@ def _recording(run: StoredRun) -> Recording:
 
     return Recording(
         engine=run.engine,
+        recorder=ended.recorder,
         step_id=run.step_id,
         status=ended.status,
         completeness=Completeness((*ended.completeness.losses, *run.losses)),

@@ -378,3 +378,15 @@ def test_a_stored_run_is_the_run_that_was_recorded(prepared, tensorflow, tmp_pat
             kept = getattr(again.allocations, column).tolist()
             assert kept == getattr(metadata.allocations, column).tolist()
     assert ("relu" in " ".join(live[0].allocations.name).lower()) == (options is FULL)
+
+
+def test_the_metadata_say_what_recorded_the_run(tensorflow, prepared):
+    function = tensorflow.function(lambda x: x + 1.0)
+    function(1.0)
+    assert traced(function, 1.0).recorder == "executor"
+    assert traced(lambda: tensorflow.constant(1.0) + 1.0).recorder == "calls"
+    build.turn_off()
+    assert traced(function, 1.0).recorder == "profiler"
+    untraced = stepscope.RunMetadata()
+    adapter.run(function, 1.0, options=RunOptions(), run_metadata=untraced)
+    assert untraced.recorder == ""

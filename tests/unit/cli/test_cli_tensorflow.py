@@ -522,7 +522,7 @@ def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "cpu_feature_guard" in done.stderr
     # The level of 2.15's own log cannot be changed once it is loaded.
-    assert ("rofiler" in done.stderr) is HAS_ESTIMATOR
+    assert ("rofiler session" in done.stderr) is HAS_ESTIMATOR
     assert "recording ended after 1 (--limit)" in done.stderr
 
 

@@ -129,6 +129,7 @@ def test_numbers_in_files_out_there_stay():
         "allocations": 15,
         "tag": 16,
         "global_step": 17,
+        "recorder": 18,
         "memory_limit_bytes": 1,
     }
     assert OWN_FIELDS_START == 15000

@@ -165,6 +165,7 @@ def runs(draw: st.DrawFn) -> RunMetadata:
     """A run with any of what a recording may hold."""
     ops = draw(op_columns())
     parts: dict[str, object] = {
+        "recorder": draw(st.sampled_from(["", "executor"])),
         "step_id": draw(st.integers(0, 1 << 62)),
         "status": draw(
             st.sampled_from(

@@ -67,6 +67,7 @@ def ours(run: RunMetadata) -> dict[str, object]:
         "completeness": run.completeness,
         "overhead": run.overhead,
         "engine": run.engine,
+        "recorder": run.recorder,
         "step_id": run.step_id,
         "run_options": run.run_options,
         "placements": run.placements,
@@ -101,9 +102,9 @@ def test_no_field_of_a_recording_is_forgotten():
     # A field that is new here must be stored in `stored_run`, and be among `runs()` above, or, as
     # `log` is, in a test of its own.
     assert {field.name for field in fields(Recording)} == {
-        *("engine", "step_id", "status", "completeness", "overhead", "ops", "peak_bytes"),
+        *("engine", "recorder", "step_id", "status", "completeness", "overhead", "ops"),
         *("allocations", "allocation_log", "out_of_memory", "partition_graphs", "function_graphs"),
-        *("cost_graph", "session_metadata", "placements", "sources", "run_options", "log"),
+        *("cost_graph", "session_metadata", "placements", "sources", "run_options", "log", "peak_bytes"),
     }
 
 

@@ -223,7 +223,8 @@ def _metadata(run: _Run, process: int, known: dict[int, GraphFacts]) -> RunMetad
     metadata = RunMetadata()
     metadata.record(
         Recording(
-            engine=_ENGINE, step_id=run.step_id, status=_status(run, process, names.tolist()),
+            engine=_ENGINE, recorder="executor", step_id=run.step_id,
+            status=_status(run, process, names.tolist()),
             completeness=Completeness(tuple(losses)), ops=lambda: ops,
         )
     )  # fmt: skip

@@ -338,6 +338,11 @@ class CalledOps:
 
     # -- afterwards ----------------------------------------------------------------------------
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there are calls, which need not be decoded for that."""
+        return bool(self._calls or self._decoded)
+
     def calls(self) -> list[Call]:
         """All calls in the order in which they ended."""
         if self._decoded is None:

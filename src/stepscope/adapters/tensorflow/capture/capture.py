@@ -448,6 +448,15 @@ class Capture:
         rows = self.rows(nodes)
         return row_columns(rows, nodes, step_id, numbers, thread_names, outputs=full)
 
+    def recorder(self) -> str:
+        """What saw its ops, as `RunMetadata.recorder` has it."""
+        means = {
+            "executor": self.log is not None,
+            "calls": self.called is not None and self.called.has_any,
+            "profiler": self.batch is not None,
+        }
+        return " and ".join(word for word, used in means.items() if used)
+
     def storable(self, memory: Mapping[str, Any]) -> StorableLog | None:
         """The run as it was logged, where that is all there is; `memory` as a recording has it."""
         logged = self.logged() if self.has_log_alone else None

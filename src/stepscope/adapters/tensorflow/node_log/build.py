@@ -123,13 +123,12 @@ def make_ready(timeout_s: float = 300) -> Prepared:
 def use_or_compile(say: Callable[[str], None], timeout_s: float = 300) -> None:
     """Have all functions and sessions executed by it, compiled now where this machine has none.
 
-    `say` is told a line before that takes its time, and one where it cannot be had, unless it is
-    not wanted.
+    `say` is told a line before that takes its time, and one where it cannot be had.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what is odd is repaired below, or told
         use_if_built(untraced=True, compile_behind=False)
-    if executor_type() or is_switched_off():
+    if executor_type():
         return
     version = versions.tensorflow().__version__
     try:
@@ -137,6 +136,8 @@ def use_or_compile(say: Callable[[str], None], timeout_s: float = 300) -> None:
     except RuntimeError as error:
         problem = str(error)
     else:
+        problem = f"{SWITCH}=off" if is_switched_off() else ""
+    if not problem:
         say(f"compiling the recorder for TensorFlow {version}, once on this machine (10 to 60 s)")
         problem = prepare(timeout_s)
     if problem:

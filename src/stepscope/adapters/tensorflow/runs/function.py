@@ -376,6 +376,7 @@ class Observed:
 
         return Recording(
             engine=self._engine,
+            recorder=capture.recorder() if traced else "",
             step_id=self.step_id,
             status=status,
             completeness=lambda: Completeness(

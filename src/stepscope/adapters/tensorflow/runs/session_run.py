@@ -403,8 +403,10 @@ class SessionRun:
     ) -> Recording:
         """A recording with what is known of the run's graphs; `columns` count if it was traced."""
         traced = self._options.trace_level > 0
+        told = len(self.native.step_stats.dev_stats) > 0
         return Recording(
             engine=self.engine,
+            recorder="" if not traced else "step stats" if told else self.capture.recorder(),
             step_id=self.step_id,
             status=status,
             completeness=completeness,
