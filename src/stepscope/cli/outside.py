@@ -178,6 +178,9 @@ class Parent:
     def _reached_the_script(self, came: signal.struct_siginfo) -> bool:
         """Whether the script's process has got this signal, too, or sent it."""
         if self._witness.saw(came.si_signo):
+            # What waits for us by now came with it, or was one with it for the witness.
+            while signal.sigtimedwait({came.si_signo}, 0) is not None:
+                self._witness.saw(came.si_signo)
             return True
         if came.si_code == _SENT_BY_KERNEL:
             if came.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid():
