@@ -15,6 +15,7 @@ ROOT = HERE.parents[1]
 CASES = {
     "top_op": ["top", "recorded/classify"],
     "top_name": ["top", "recorded/classify", "--by", "name", "--limit", "10"],
+    "top_layer": ["top", "recorded/classify", "--by", "layer", "--apart"],
     "top_distributed": ["top", "data/distributed_ps_worker", "--by", "name"],
     "path": ["path", "recorded/towers"],
     "path_distributed": ["path", "data/distributed_ps_worker", "--limit", "0"],

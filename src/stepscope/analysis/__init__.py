@@ -4,6 +4,7 @@ from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
 from stepscope.analysis.diff import Diff, DiffRow, diff
+from stepscope.analysis.layer_profile import LayerProfile, LayerRow, layer_profile
 from stepscope.analysis.memory import (
     DeviceMemory,
     MemoryProfile,
@@ -31,6 +32,8 @@ __all__ = [
     "Diff",
     "DiffRow",
     "Lane",
+    "LayerProfile",
+    "LayerRow",
     "MemoryProfile",
     "MemoryRow",
     "NamedRun",
@@ -55,6 +58,7 @@ __all__ = [
     "coverage",
     "critical_path",
     "diff",
+    "layer_profile",
     "memory_profile",
     "named_runs",
     "network",

@@ -1,4 +1,4 @@
-"""Where the time went: executions summed by op type, name, scope, device, thread or line."""
+"""Where the time went: executions summed by op type, name, layer, line, device or thread."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepscope.analysis.intervals import self_times
+from stepscope.analysis.layers import Place, layers_of
 from stepscope.analysis.profile_sums import Batch, ProfileSums
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
+from stepscope.analysis.source_functions import SourceFunctions
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.together import decoded_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    Ints: TypeAlias = NDArray[np.int64]
+    from stepscope.metadata import RunMetadata
 
-By: TypeAlias = Literal["op", "name", "scope", "device", "thread", "source"]
+    Ints: TypeAlias = NDArray[np.int64]
+    Groups: TypeAlias = Callable[[RunMetadata], StringColumn]
+
+By: TypeAlias = Literal[
+    "type", "name", "layer", "line", "file", "function", "device", "thread", "scope"
+]
 GROUPINGS: tuple[str, ...] = get_args(By)
+OLDER = {"op": "type", "source": "line"}
+"""What groupings were called before, which is still understood."""
+UNKNOWN = "(unknown)"
 _BATCH = 250_000
 
 
@@ -86,20 +96,27 @@ class OpProfile(Result):
         return len(self.rows)
 
 
-def op_profile(runs: Runs, by: By = "op") -> OpProfile:
+def op_profile(runs: Runs, by: By | str = "type") -> OpProfile:
     """Sum up the executions of one run or of several.
 
-    `by` groups them: "op" (type), "name", "scope" (the name without its last part), "device",
-    "thread" or "source" (the line that made the op). Runs are looked at one after the other, so an
-    iterator that loads them needs memory for a few at a time.
+    `by` groups them: "type" (of op), "name", "layer" (see `analysis.layers`; `layer_profile` has
+    them as a tree), the "line", "file" or "function" of the program that made the op, "device",
+    "thread", or "scope" (the name without its last part). Runs are looked at one after the other,
+    so an iterator that loads them needs memory for a few at a time.
     """
-    if by not in GROUPINGS:
+    chosen: Any = OLDER.get(by, by)
+    if chosen not in GROUPINGS:
         raise ValueError(f"by must be one of {', '.join(GROUPINGS)}; it was {by!r}")
+    return profile_by(runs, chosen, _GROUPS[chosen]())
+
+
+def profile_by(runs: Runs, by: By, groups: Groups) -> OpProfile:
+    """Sum up executions by what `groups` makes of those of a run: a key for each of its rows."""
     sums = ProfileSums()
     count = 0
     not_ok: Counter[str] = Counter()
     for batch in _batches(iter_named_runs(runs)):
-        sums.add(_batch(by, batch, count))
+        sums.add(_batch(groups, batch, count))
         count += len(batch)
         endings = (run.metadata.status for run in batch)
         not_ok.update(status.in_words for status in endings if not status.ok)
@@ -153,14 +170,12 @@ def _batches(runs: Iterator[NamedRun]) -> Iterator[list[NamedRun]]:
         yield batch
 
 
-def _batch(by: By, runs: list[NamedRun], first: int) -> Batch:
+def _batch(groups: Groups, runs: list[NamedRun], first: int) -> Batch:
     columns = [run.metadata.ops for run in runs]
-    types = StringColumn.joined([ops.ops for ops in columns])
-    devices = StringColumn.joined([ops.devices for ops in columns])
     return Batch(
-        keys=_groups(by, runs, types, devices),
-        types=types,
-        devices=devices,
+        keys=StringColumn.joined([groups(run.metadata) for run in runs]),
+        types=StringColumn.joined([ops.ops for ops in columns]),
+        devices=StringColumn.joined([ops.devices for ops in columns]),
         run=np.repeat(np.arange(first, first + len(runs)), [len(ops) for ops in columns]),
         start=_joined([ops.start_ns for ops in columns]),
         end=_joined([ops.end_ns for ops in columns]),
@@ -170,43 +185,69 @@ def _batch(by: By, runs: list[NamedRun], first: int) -> Batch:
     )
 
 
-def _groups(
-    by: By, runs: list[NamedRun], types: StringColumn, devices: StringColumn
-) -> StringColumn:
-    columns = [run.metadata.ops for run in runs]
-    if by == "op":
-        return types
-    if by == "device":
-        return devices
-    if by == "thread":
-        return StringColumn.joined([_threads(ops) for ops in columns])
-    if by == "name":
-        return StringColumn.joined([ops.names for ops in columns])
-    if by == "scope":
-        return StringColumn.joined([_renamed(ops.names, _scope_of) for ops in columns])
-    sources = [run.metadata.sources for run in runs]
-    return StringColumn.joined(
-        [
-            _renamed(ops.names, lambda name, known=known: known.get(name, "(unknown)"))
-            for ops, known in zip(columns, sources, strict=True)
-        ]
-    )
+def _by_scope(run: RunMetadata) -> StringColumn:
+    return _renamed(run.ops.names, lambda name: name.rpartition("/")[0] or "(top)")
 
 
-def _scope_of(name: str) -> str:
-    return name.rpartition("/")[0] or "(top)"
+def _by_line(run: RunMetadata) -> StringColumn:
+    known = run.sources
+    return _renamed(run.ops.names, lambda name: known.get(name) or UNKNOWN)
 
 
-def _threads(ops: Any) -> StringColumn:
+def _by_file(run: RunMetadata) -> StringColumn:
+    known = run.sources
+    return _renamed(run.ops.names, lambda name: known.get(name, "").rpartition(":")[0] or UNKNOWN)
+
+
+def _by_function() -> Groups:
+    functions = SourceFunctions()
+
+    def by_function(run: RunMetadata) -> StringColumn:
+        known, ops = run.sources, run.ops
+        began = int(ops.start_ns.min()) if len(ops) else 0
+        return _renamed(
+            ops.names,
+            lambda name: functions.at(known[name], began) if known.get(name) else UNKNOWN,
+        )
+
+    return by_function
+
+
+def by_place(key: Callable[[Place], str]) -> Groups:
+    """Groups by what `key` makes of an op's layer and phase."""
+
+    def groups(run: RunMetadata) -> StringColumn:
+        places = layers_of(run)
+        keys = StringColumn.of([key(place) for place in places])
+        return StringColumn(keys.codes[run.ops.node], keys.table)
+
+    return groups
+
+
+def _by_thread(run: RunMetadata) -> StringColumn:
+    ops = run.ops
     numbers, codes = np.unique(ops.thread, return_inverse=True)
     names = [
-        "(unknown)" if not number else f"{ops.thread_names.get(number, 'thread')} {number}"
+        UNKNOWN if not number else f"{ops.thread_names.get(number, 'thread')} {number}"
         for number in numbers.tolist()
     ]
     return StringColumn(codes.astype(np.int32), tuple(names))
 
 
-def _renamed(column: StringColumn, rename: Any) -> StringColumn:
+_GROUPS: dict[str, Callable[[], Groups]] = {
+    "type": lambda: lambda run: run.ops.ops,
+    "name": lambda: lambda run: run.ops.names,
+    "layer": lambda: by_place(lambda place: place.layer),
+    "line": lambda: _by_line,
+    "file": lambda: _by_file,
+    "function": _by_function,
+    "device": lambda: lambda run: run.ops.devices,
+    "thread": lambda: _by_thread,
+    "scope": lambda: _by_scope,
+}
+
+
+def _renamed(column: StringColumn, rename: Callable[[str], str]) -> StringColumn:
     """The column with each distinct string replaced; equal results become one."""
     seen: dict[str, int] = {}
     mapping = [seen.setdefault(rename(string), len(seen)) for string in column.table]

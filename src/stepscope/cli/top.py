@@ -2,46 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.analysis.op_profile import GROUPINGS
+from stepscope.analysis.op_profile import GROUPINGS, OLDER
 from stepscope.cli.saved_runs import each_run, every_run_option, runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.tables import ROWS_SHOWN, table_options
+from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stepscope.analysis import LayerProfile, LayerRow, OpProfile
     from stepscope.cli.tables import Choice, Column
 
-_ROWS = {"op": "op type", "name": "op", "source": "line"}
+_ROWS = {"type": "op type", "name": "op"}
+
+
+class _Grouping(click.Choice[str]):
+    """What to sum up by; what it was called before is understood and not listed."""
+
+    def __init__(self) -> None:
+        super().__init__([by for by in GROUPINGS if by != "scope"])
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        value = OLDER.get(value, value)
+        return value if value in GROUPINGS else super().convert(value, param, ctx)
 
 
 @click.command(
     name="top",
-    short_help="Which ops took the time.",
-    epilog="Example: stepscope top stepscope-out --by name --limit 10",
+    short_help="Which ops, layers or lines took the time.",
+    epilog="Example: stepscope top stepscope-out --by layer --depth 2",
 )
 @runs_argument
 @every_run_option
 @click.option(
-    "--by", type=click.Choice(GROUPINGS), default="op", show_default=True, help="What to sum up by."
+    "--by", type=_Grouping(), default="type", show_default=True, help="What to sum up by."
 )
+@click.option(
+    "--depth", type=click.IntRange(min=1), metavar="N",
+    help="With --by layer, so many levels of the tree.  [default: all]",
+)  # fmt: skip
+@click.option(
+    "--apart", is_flag=True,
+    help="With --by layer, forward, backward and optimizer of each apart, however narrow it is.",
+)  # fmt: skip
 @table_options
-def command(path: Path, number: int | None, by: Any, choice: Choice) -> None:
+def command(
+    path: Path, number: int | None, by: Any, depth: int | None, apart: bool, choice: Choice
+) -> None:
     """Which ops took the time, over all runs in PATH.
 
     "self" leaves out what ran nested inside an op; "busy" is the time in which at least one of
     them was running, which is less than the total where they ran side by side.
-    """
-    from stepscope.analysis import op_profile
-    from stepscope.cli import tables, terminal, wording
 
+    A layer is a layer of Keras or a scope of names, with all that is below it: its forward and
+    backward ops, and those of the optimizer that update its variables. Ops outside of any are
+    known by the line that made them. A line, file or function is of the program, where an op was
+    made.
+    """
+    from stepscope.analysis import layer_profile, op_profile
+    from stepscope.cli import tables
+
+    if by == "layer":
+        tree = layer_profile(each_run(path, number), depth)
+        columns = _layer_columns(tree, apart, flat=choice.sort is not None or bool(choice.pattern))
+        if not tables.write_for_programs(tree, tree.rows, columns, choice):
+            _show(tree, _largest(tree.rows, choice), columns, choice, "layer")
+        return
+    if depth is not None or apart:
+        raise StepscopeError("--depth and --apart are for --by layer")
     profile = op_profile(each_run(path, number), by)
     columns = _columns(by)
-    if tables.write_for_programs(profile, profile.rows, columns, choice):
-        return
+    if not tables.write_for_programs(profile, profile.rows, columns, choice):
+        _show(profile, profile.rows, columns, choice, _ROWS.get(by, by))
+
+
+def _show(
+    profile: OpProfile | LayerProfile, rows: Any, columns: list[Column], choice: Choice, what: str
+) -> None:
+    from stepscope.cli import tables, terminal, wording
+
     ran, ops = wording.number(profile.runs, "run"), wording.number(profile.calls, "op")
     times = f"{wording.time(profile.self_ns)} of work in {wording.time(profile.covered_ns)}"
     at_once = f" ({profile.parallelism:.2f} at once)" if profile.covered_ns else ""
@@ -51,13 +95,32 @@ def command(path: Path, number: int | None, by: Any, choice: Choice) -> None:
         which = "" if profile.runs == 1 else f"{count:,} of {ran}: "
         screen.print(f"{which}status {ending}; not every op may be here", style="yellow")
     screen.print()
-    tables.show_table(profile.rows, columns, choice, bar="share", what=_ROWS.get(by, by))
+    tables.show_table(rows, columns, choice, bar="share", what=what)
+    left = len(profile.rows) - len(rows)
+    if left:
+        screen.print(
+            f"and {wording.number(left, 'smaller layer')} (--limit 0 shows all)", style="dim"
+        )
+
+
+def _largest(rows: tuple[LayerRow, ...], choice: Choice) -> tuple[LayerRow, ...]:
+    """As many rows as there is to show, the largest, in the order of the tree."""
+    count = ROWS_SHOWN if choice.limit is None else choice.limit
+    if choice.sort is not None or choice.pattern or not count or len(rows) <= count:
+        return rows
+    order = sorted(range(len(rows)), key=lambda i: (-rows[i].self_ns, i))
+    return tuple(rows[i] for i in sorted(order[:count]))
 
 
 def _columns(by: str) -> list[Column]:
     from stepscope.cli import tables, wording
 
-    shortened = {"device": wording.device, "source": wording.place}
+    shortened = {
+        "device": wording.device,
+        "line": wording.place,
+        "function": wording.place,
+        "file": wording.file,
+    }
     return [
         tables.Column("key", by, shortened.get(by, str), style="bold"),
         *([tables.Column("op", "op", rank=2)] if by == "name" else []),
@@ -73,6 +136,33 @@ def _columns(by: str) -> list[Column]:
         tables.time_column("p90_ns", "p90/run", rank=6),
         tables.size_column("bytes", "output", rank=1),
     ]
+
+
+def _layer_columns(tree: LayerProfile, apart: bool, *, flat: bool) -> list[Column]:
+    from stepscope.cli import tables
+
+    rank = 0 if apart else 1
+    named = tables.Column("key", "layer", style="bold")
+    phases = [
+        tables.time_column(f"{phase}_ns", phase, rank=rank)
+        for phase in ("forward", "backward", "optimizer")
+        if apart or any(getattr(row, f"{phase}_ns") for row in tree.rows)
+    ]
+    return [
+        named if flat else replace(named, text=_indented),
+        tables.count_column("calls", "calls"),
+        tables.time_column("self_ns", "self"),
+        tables.share_column("share", "share"),
+        *phases,
+        tables.time_column("own_ns", "own", rank=2),
+        tables.size_column("bytes", "output", rank=3),
+    ]
+
+
+def _indented(path: str) -> str:
+    """The last part of a path, as far in as there are others before it."""
+    *above, name = path.split("/")
+    return "  " * len(above) + name
 
 
 def _device(name: str) -> str:

@@ -39,12 +39,17 @@ def count(value: int) -> str:
 
 def place(source: str) -> str:
     """A source line, its path relative to here where it lies below."""
-    file, colon, line = source.rpartition(":")
-    if not colon or not Path(file).is_absolute():
-        return readable.plain(source)
+    path, colon, line = source.rpartition(":")
+    return f"{file(path)}:{readable.plain(line)}" if colon else readable.plain(source)
+
+
+def file(path: str) -> str:
+    """A file, relative to here where it lies below."""
+    if not Path(path).is_absolute():
+        return readable.plain(path)
     try:
-        near = os.path.relpath(file)
+        near = os.path.relpath(path)
     except (OSError, ValueError):
         # The directory that we are in was removed, or this is no path.
         near = ".."
-    return readable.plain(source if near.startswith("..") else f"{near}:{line}")
+    return readable.plain(path if near.startswith("..") else near)

@@ -29,7 +29,7 @@ def test_the_script_is_one_of_that_shell(shell, command, tmp_path):
     [
         ("stepscope to", "top"),
         ("stepscope top --li", "--limit"),
-        ("stepscope top x --by so", "source"),
+        ("stepscope top x --by la", "layer"),
     ],
 )
 def test_bash_completes(words, wanted, tmp_path):

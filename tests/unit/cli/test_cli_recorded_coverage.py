@@ -60,6 +60,22 @@ with tf.Session() as session:
 """
 
 
+LOSS, NONE = "sparse_categorical_crossentropy", "(no layer)"
+LAYERS = (
+    "sequential: dense dropout dense_1",
+    "sequential_1: lstm lstm/lstm_cell dense_2",
+    "sequential_2: functional_2 functional_2/layer_normalization functional_2/layer_normalization_1"
+    " functional_2/multi_head_attention functional_2/multi_head_attention/key"
+    " functional_2/multi_head_attention/value functional_2/multi_head_attention/query"
+    " functional_2/multi_head_attention/attention_output functional_2/dense_3"
+    " functional_2/global_average_pooling1d dense_4",
+    "sequential_3: functional_4 functional_4/conv2d functional_4/batch_normalization"
+    " functional_4/re_lu global_average_pooling2d dense_5",
+    "sequential_4: conv2d_1 max_pooling2d flatten dense_6",
+)
+"""Of each model, as `model.summary()` has them."""
+
+
 def unknown(command, number):
     """The states of the nodes of one run, and the names of those that nothing explains."""
     code, out, err = command("coverage", "out", "--run", str(number), "--json")
@@ -79,9 +95,31 @@ def test_every_node_of_a_keras_step_is_accounted_for(
     assert done.returncode == 0, done.stderr
     # Two steps of each model, and the eager code around them.
     assert len(load(tmp_path / "out")) == 11
-    for number in range(1, 10, 2):
+    for number, layers in zip(range(1, 10, 2), LAYERS, strict=True):
         share, names = unknown(command, number)
         assert share <= 0.01, (number, names)
+        every_op_has_a_layer_and_a_line(command, number, layers)
+
+
+def every_op_has_a_layer_and_a_line(command, number, layers):
+    """All is in the layers of the model, by the names that Keras gave them, and has a line."""
+    run = ("top", "out", "--run", str(number), "--json", "--by")
+    by_type, by_layer, by_line = (
+        json.loads(command(*run, by)[1]) for by in ("type", "layer", "line")
+    )
+    assert by_layer["named"] > 0.99
+    assert sum(row["self_ns"] for row in by_layer["rows"] if not row["depth"]) == by_type["self_ns"]
+    found = {row["key"]: row for row in by_layer["rows"]}
+    model, _, parts = layers.partition(": ")
+    named = {model, *(f"{model}/{part}" for part in parts.split())}
+    assert set(found) == {*named, "input", "loss", f"loss/{LOSS}", "metrics", "optimizer", NONE}
+    for name in named:
+        if any(kind in name for kind in ("dense", "conv2d", "norm", "query", "lstm")):
+            ran = [found[name][f"{phase}_ns"] > 0 for phase in ("forward", "backward")]
+            updated = found[name]["optimizer_ns"] > 0 or name.endswith("_cell")
+            assert (ran, updated) == ([True, True], True), name
+    lines = {row["key"]: row["calls"] for row in by_line["rows"]}
+    assert lines.get("(unknown)", 0) <= 0.05 * by_line["calls"]
 
 
 def test_every_node_of_a_session_is_accounted_for(stepscope, script, command, tensorflow):

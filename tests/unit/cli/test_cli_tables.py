@@ -161,7 +161,7 @@ def test_wrong_wishes_are_explained(command, saved):
         assert (code, out) == (2, "")
         assert "there is no column 'colour'" in err
     code, _, err = command("top", saved, "--sort", "colour")
-    assert "there is no column 'colour'; there are op, " in err
+    assert "there is no column 'colour'; there are type, " in err
     code, out, err = command("top", saved, "--filter", "(")
     assert (code, out) == (2, "")
     assert "no regular expression" in err

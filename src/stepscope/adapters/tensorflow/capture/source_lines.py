@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stepscope.adapters.tensorflow import versions
 
-_LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_estimator")
+_LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_estimator", "optree", "wrapt")
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
