@@ -20,6 +20,7 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from typing import Any
 import stepscope
 from patience import FACTOR, patient
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 LATEST_MS = 10 * FACTOR
 HOW = ("kill", "segv", "abort", "exit", "term", "memory")
 ENGINES = ("embedded", "function", "session", "keras")
@@ -184,8 +186,13 @@ class Left:
         return [run for run in self.runs if run.status.ok and not run.engine.endswith("eager")]
 
 
-def die(death: Death, folder: Path) -> Left:
-    """Have the script die, in a directory of its own; what it left."""
+def new_process(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """A command with all of its start; `started_python.run` begins where most of it is over."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def die(death: Death, folder: Path, run: Run = new_process) -> Left:
+    """Have the script die, in a directory of its own and run so; what it left."""
     chance = random.Random(str(death))
     op = f"stuck_{chance.randrange(12)}" if death.stuck else ""
     (folder / "program.py").write_text(_BEGINNING + _PROGRAMS[death.engine])
@@ -195,11 +202,10 @@ def die(death: Death, folder: Path) -> Left:
     # Tests have it off, users on.
     surroundings = {k: v for k, v in os.environ.items() if k != "STEPSCOPE_EXECUTOR"}
     surroundings["COLUMNS"] = "200"
-    done = subprocess.run(
+    done = run(
         [sys.executable, "-m", "stepscope", "run", "--engine", engine, "--out", "out",
          "program.py", death.how, *moment],
-        cwd=folder, env=surroundings, capture_output=True, text=True,
-        timeout=patient(120), check=False,
+        cwd=folder, env=surroundings, timeout=patient(120),
     )  # fmt: skip
     records = list(struct.iter_unpack("qq", (folder / "acknowledged").read_bytes()))
     (died,) = (at for number, at in records if number < 0)

@@ -6,13 +6,13 @@ To accept a change: STEPSCOPE_ACCEPT=1 pytest tests/golden, then look at the dif
 import io
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+import started_python
 from patience import patient
 from stepscope.analysis import OpProfile, OpRow
 from stepscope.cli import report
@@ -134,12 +134,10 @@ def masked(text):
 def test_the_demo(tmp_path, width):
     (tmp_path / "demo.py").write_text(DEMO.read_text())
     options = ["--top", "50", "--out", "out"]
-    done = subprocess.run(
+    done = started_python.run(
         [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", *options, "demo.py"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": str(width)},
-        capture_output=True,
-        text=True,
         timeout=patient(120),
         check=True,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import pickle
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import started_python
 import stepscope
+from patience import patient
 from stepscope import errors
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import support, versions
@@ -243,11 +244,13 @@ print(list(outcomes(Session(graph=graph), [False] * 8 + [True])))
 
 def test_the_disk_usage_of_the_debugger_is_reset(tensorflow, tmp_path):
     """TensorFlow has one limit per process, read when it first writes: 400 bytes a run here."""
-    done = subprocess.run(
+    done = started_python.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],
+        cwd=tmp_path,
         env={**os.environ, "TFDBG_DISK_BYTES_LIMIT": "2000"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        timeout=patient(120),
+        check=True,
+    )
     always, never = map(ast.literal_eval, done.stdout.splitlines())
     assert always == [("OK", False)] * 8
     assert never[0] == ("OK", False)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import started_python
+from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log import build, library_cache, shipped
 from stepscope.adapters.tensorflow.node_log.library_cache import Found, LibraryCache, OddCacheError
@@ -315,11 +317,12 @@ PROGRAM = """
 
 
 def in_a_process(cache):
-    return subprocess.run(
+    return started_python.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+        cwd=cache.folder,
         env={**os.environ, "XDG_CACHE_HOME": str(cache.folder.parent), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True, text=True, timeout=250, check=False,
-    )  # fmt: skip
+        timeout=patient(250),
+    )
 
 
 @pytest.mark.parametrize("damage", ["", "cut"])

@@ -1,12 +1,12 @@
 """Running the command as users do: a process of its own, in a directory of its own."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import started_python
 from patience import patient
 from stepscope.cli.command_line import run_command_line
 
@@ -18,12 +18,10 @@ def stepscope(tmp_path):
     def run(*arguments, columns=120, timeout=120, **options):
         environment = {**os.environ, "COLUMNS": str(columns), "PYTHONWARNINGS": "error"}
         environment.pop("FORCE_COLOR", None)
-        return subprocess.run(
+        return started_python.run(
             [sys.executable, "-m", "stepscope", *map(str, arguments)],
             cwd=tmp_path,
             env=environment,
-            capture_output=True,
-            text=True,
             timeout=patient(timeout),
             **options,
         )

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import ExitStack
 
 import pytest
 
+import started_python
 from patience import patient
 from stepscope.analysis import WorkerRuns, network, workers_at
 from stepscope.metadata import load
@@ -135,12 +135,13 @@ class Launched:
         script.write_text(text.format(steps=STEPS, killed=LAST_OF_KILLED, folder=self.folder))
         for job, index in tasks:
             config = {"cluster": cluster, "task": {"type": job, "index": index}}
-            self._processes[f"{name} {job}:{index}"] = subprocess.Popen(
+            self._processes[f"{name} {job}:{index}"] = started_python.start(
                 [sys.executable, "-m", "stepscope", "run", "--out",
                  str(self.folder / name / f"{job}{index}"), str(script)],
+                cwd=self.folder,
                 env={**os.environ, "TF_CONFIG": json.dumps(config), "TF_CPP_MIN_LOG_LEVEL": "3",
                      "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                outputs=1,
             )  # fmt: skip
 
     def wait(self, *terminated):
@@ -148,13 +149,12 @@ class Launched:
         try:
             for name, process in self._processes.items():
                 if name in terminated:
-                    process.terminate()
-                self._said[name] = process.communicate(timeout=patient(100))[0]
-                self.codes[name] = process.returncode
+                    process.send_signal(signal.SIGTERM)
+                (self._said[name],) = process.communicate(patient(100))
+                self.codes[name] = process.wait()
         finally:
             for process in self._processes.values():
-                process.kill()
-                process.communicate()
+                process.send_signal(signal.SIGKILL)
 
     def ended(self, **others):
         """Check that all ended well but for those that were killed."""

@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 
 import pytest
 
+import started_python
 from patience import patient
 from stepscope.metadata import load
 
@@ -84,14 +84,11 @@ def test_demo(stepscope, examples, tmp_path):
 )
 def test_the_same_programs_run_on_tensorflow(tf, examples, tmp_path, program):
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
+    done = started_python.run(
         [sys.executable, examples / program],
         cwd=tmp_path,
         env={**os.environ, **quiet},
-        capture_output=True,
-        text=True,
         timeout=patient(120),
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
@@ -99,14 +96,11 @@ def test_the_same_programs_run_on_tensorflow(tf, examples, tmp_path, program):
 
 def on_tensorflow(command, directory):
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "COLUMNS": "120"}
-    done = subprocess.run(
+    done = started_python.run(
         [sys.executable, *map(str, command)],
         cwd=directory,
         env={**os.environ, **quiet, "TF_ENABLE_ONEDNN_OPTS": "0"},
-        capture_output=True,
-        text=True,
         timeout=patient(120),
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done

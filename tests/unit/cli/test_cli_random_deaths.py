@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import started_python
 from deaths import HOW, Death, check, die
 
 AT_ONCE = 3
@@ -34,7 +35,10 @@ def left(request, tmp_path_factory):
         if item.module is request.module
     }
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = {death: pool.submit(die, death, folder) for death, folder in wanted.items()}
+        begun = {
+            death: pool.submit(die, death, folder, started_python.run)
+            for death, folder in wanted.items()
+        }
         yield lambda death: begun[death].result()
         for waiting in begun.values():
             waiting.cancel()

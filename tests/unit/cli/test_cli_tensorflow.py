@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import started_python
 import stepscope
 from patience import patient
 from stepscope.metadata import iter_runs, load
@@ -274,14 +275,11 @@ class Ran:
 
 
 def execute(command, directory):
-    return subprocess.run(
+    return started_python.run(
         [sys.executable, *map(str, command)],
         cwd=directory,
         env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        text=True,
         timeout=patient(120),
-        check=False,
     )
 
 

@@ -5,7 +5,6 @@ All of them run in one process per engine, which `stepscope run` starts.
 
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import started_python
 from patience import patient
 
 HERE = Path(__file__).parent
@@ -39,14 +39,11 @@ def outputs(tmp_path_factory):
             programs = [*(EXAMPLES / f"{name}.py" for name in PROGRAMS), HERE / "flags_program.py"]
             options = ["--engine", engine, "--tf1", "--limit", "0"]
             driver = [HERE / "run_examples.py", "printed", *programs]
-            done = subprocess.run(
+            done = started_python.run(
                 [sys.executable, "-m", "stepscope", "run", *options, *map(str, driver)],
                 cwd=directory,
                 env={**os.environ, **QUIET},
-                capture_output=True,
-                text=True,
                 timeout=patient(180),
-                check=False,
             )
             assert done.returncode == 0, done.stderr
             assert f"engine: {engine}" in done.stderr
