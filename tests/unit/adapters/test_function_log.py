@@ -1,7 +1,6 @@
 """What nodes of functions did, from our own executor; and which calls that does not see."""
 
 import os
-import subprocess
 import sys
 import textwrap
 import threading
@@ -11,8 +10,10 @@ import numpy as np
 import pytest
 from output_shapes import shapes_of
 
+import started_python
 import stepscope
 from patience import patient
+from ready_compiler import ReadyCompiler
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.node_log import build
@@ -304,12 +305,13 @@ AUTOMATIC = """
 
 
 @pytest.mark.parametrize("switch", ["", "off"])
-def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch):
-    done = subprocess.run(
+def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch, tmp_path):
+    done = started_python.run(
         [sys.executable, "-c", textwrap.dedent(AUTOMATIC)],
+        cwd=tmp_path,
         env=os.environ | {build.SWITCH: switch},
-        capture_output=True, text=True, timeout=patient(100), check=False,
-    )  # fmt: skip
+        timeout=patient(100),
+    )
     assert done.returncode == 0, done.stderr
     # The first run of a function is profiled: it may be warm, and is not to be made ready anew.
     assert done.stdout.strip() == str([False, switch != "off", switch != "off"])
@@ -341,17 +343,20 @@ BEHIND = """
 """
 
 
-@pytest.mark.timeout(600)
 def test_a_library_that_arrives_later_serves_new_functions(compiled, tmp_path):
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), build.SWITCH: ""}
+    compiler = ReadyCompiler(tmp_path)
+    environment = os.environ | {
+        "XDG_CACHE_HOME": str(tmp_path), build.SWITCH: "", "CXX": str(compiler.path)
+    }  # fmt: skip
     # In the second program it is there from the start.
     for expected in ("1 False True", "0 True True"):
-        done = subprocess.run(
+        done = started_python.run(
             [sys.executable, "-c", textwrap.dedent(BEHIND)],
-            env=environment, capture_output=True, text=True, timeout=patient(250), check=False,
+            cwd=tmp_path, env=environment, timeout=patient(250),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == expected
+    assert compiler.calls == 1
 
 
 @pytest.mark.parametrize("options", [SOFTWARE, FULL], ids=["software", "full"])
