@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepscope.cli.saved_graphs import GRAPH_FILE, METADATA_FILE, SavedGraphs
 from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
+from stepscope.metadata.program_notes import STOPPED, Note
 from stepscope.metadata.readers.store_file import SUFFIX, stored_runs
 from stepscope.metadata.stored_run import decoded_run
-from stepscope.store import LiveRuns, Store
+from stepscope.store import LiveRuns, Store, add_note_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,6 +99,9 @@ class RecordedRuns:
         self.limit_reached = False
         self.writing_ns = 0
         """How long the script waited for runs to be handed over so far."""
+        self.unrecorded_ns = 0
+        """How long runs took that were not to be recorded, as far as they were handed over."""
+        self._last_notes: list[Callable[[], Note]] = []
         self._added = 0
         self._problem: str | None = None
         self._runs: list[tuple[str, RunMetadata]] | None = None
@@ -136,12 +140,26 @@ class RecordedRuns:
         self._source.close()
         if self.in_child_process:
             return
+        for last in self._last_notes:
+            self.note(last())
+        self._last_notes.clear()
         self._store.close()
         self.live.close()
         for others in self._kept_elsewhere:
             others.close()
         if self._worker is not None:
             self._worker.ended()
+
+    def note(self, note: Note) -> None:
+        """Write down what the program did beside its runs. From any thread; it does not wait."""
+        if self._store.closed:
+            add_note_to(self._store.path, note)
+        else:
+            self._store.note(note)
+
+    def note_at_the_end(self, last: Callable[[], Note]) -> None:
+        """Write down what this gives when no more runs are taken."""
+        self._last_notes.append(last)
 
     @property
     def in_child_process(self) -> bool:
@@ -206,12 +224,16 @@ class RecordedRuns:
                 self._added += 1
                 self.limit_reached = self._added == self.limit
             if self.limit_reached or self._store.over:
+                self.note(Note(STOPPED, time.time_ns()))
                 self._source.close()
         finally:
             self.writing_ns += time.perf_counter_ns() - began
 
     def skip(self, metadata: RunMetadata) -> None:
         """A run is not to be recorded."""
+        recording = metadata.recorded()
+        if recording is not None and recording.call is not None:
+            self.unrecorded_ns += recording.call.ended_ns - recording.call.started_ns
         self._stored([metadata])
 
     def _stored(self, runs: Sequence[RunMetadata | StoredRun]) -> None:

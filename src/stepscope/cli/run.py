@@ -17,6 +17,7 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
+    from stepscope.cli.program_course import ProgramCourse
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.script_engines import ScriptEngine
 
@@ -164,9 +165,10 @@ def command(
             return _stand_outside(side, shown, directory, trace, top)
         notes = side
 
-    from stepscope.cli import script_engines
+    from stepscope.cli import import_times, script_engines
     from stepscope.cli.command_line import LOADING_NS
     from stepscope.cli.program import Module, Script
+    from stepscope.cli.program_course import ProgramCourse
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.termination import Termination
 
@@ -179,12 +181,17 @@ def command(
         chosen.follow_memory(memory_limit)
     # What comes next loads the engine, which the script needs in any case.
     waiting = Waiting(began, time.perf_counter_ns() - began)
+    course = ProgramCourse(runs, chosen, shown, began)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     if notes is not None:
         notes.recording()
         Termination(runs.stop).install()
+    course.begins(import_times.watch(runs.note))
     status = found.run(arguments, chosen.failed)
-    finish = functools.partial(_finish, runs, chosen, shown, trace, top, status, waiting, notes)
+    course.ended()
+    finish = functools.partial(
+        _finish, runs, chosen, shown, trace, top, status, waiting, notes, course
+    )
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
@@ -239,12 +246,13 @@ class Waiting(NamedTuple):
 
 def _finish(
     runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any,
-    waiting: Waiting, notes: outside.Notes | None,
+    waiting: Waiting, notes: outside.Notes | None, course: ProgramCourse,
 ) -> bool:  # fmt: skip
     """Write what is written at the end, and show the report; False where something failed.
 
     `status` is the script's exit status, `notes` what the process outside is told.
     """
+    course.report_begins()
     from stepscope.analysis import op_profile
     from stepscope.cli import report, terminal, wording
 
@@ -262,6 +270,7 @@ def _finish(
             notes.reported()
     now = time.perf_counter_ns()
     cost = waiting.before_ns + engine.cost_ns(runs) + now - ended
+    course.reported(cost)
     console = terminal.console(stderr=True)
     terminal.flush()
     report.show(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.cli import script_data, wording
 from stepscope.cli.program_imports import version_1_use
 from stepscope.errors import StepscopeError
+from stepscope.metadata.program_notes import PLAN, Note
 from stepscope.scheduling import Action
 
 if TYPE_CHECKING:
@@ -58,6 +60,10 @@ class ScriptEngine(ABC):
     def cost_ns(self, runs: RecordedRuns) -> int:
         """What the script waited for so far because its runs are recorded."""
         return sum(run.overhead.ns for _, run in runs.runs) + runs.writing_ns
+
+    def costs(self, runs: RecordedRuns) -> dict[str, int]:
+        """The same by where the main thread waited, as a note of kind "cost" has it."""
+        return {"around_ns": runs.writing_ns, "inside_ns": 0, "unrecorded_ns": runs.unrecorded_ns}
 
     def losses(self) -> list[str]:
         """What was not recorded and belongs to no recorded run."""
@@ -140,7 +146,13 @@ class Embedded(ScriptEngine):
                 else:
                     runs.skip(metadata)
 
-            return recording(maybe, level, runs.live)
+            def planned(nodes: int, ns: int) -> None:
+                ended = time.time_ns()
+                thread = threading.get_native_id()
+                what = wording.number(nodes, "node")
+                runs.note(Note(PLAN, ended - ns, ended, thread, what, details={"nodes": nodes}))
+
+            return recording(maybe, level, runs.live, planned)
 
         if self._in_tensorflows_place:
             shim.install()
@@ -200,7 +212,7 @@ class TensorFlow(ScriptEngine):
         def source(add: Any) -> Iterator[None]:
             recorder = ScriptRecorder(
                 add, level, schedule, runs.limit, memory=self._memory, say=_say,
-                store=runs.file,
+                store=runs.file, note=runs.note,
             )  # fmt: skip
             self._recorder = recorder
             runs.also_kept_by(recorder)
@@ -244,6 +256,19 @@ class TensorFlow(ScriptEngine):
     def cost_ns(self, runs: RecordedRuns) -> int:
         del runs  # writing them is part of what the recorder measured
         return self._recorder.cost.ns if self._recorder is not None else 0
+
+    def costs(self, runs: RecordedRuns) -> dict[str, int]:
+        recorder = self._recorder
+        if recorder is None:
+            return super().costs(runs)
+        cost = recorder.cost
+        return {
+            "around_ns": cost.main_ns - cost.inside_ns,
+            "before_ns": recorder.cost_before_ns,
+            "inside_ns": cost.inside_ns,
+            "unrecorded_ns": recorder.unrecorded_ns,
+            "input_ns": recorder.input_ns,
+        }
 
     def losses(self) -> list[str]:
         if self._recorder is None:
@@ -303,6 +328,10 @@ class Whichever(ScriptEngine):
             return self._embedded.cost_ns(runs)
         beside = (run.overhead.ns for _, run in runs.runs if run.engine == "embedded")
         return self._tensorflow.cost_ns(runs) + sum(beside)
+
+    def costs(self, runs: RecordedRuns) -> dict[str, int]:
+        used = self._tensorflow if self._tensorflow.made() else self._embedded
+        return used.costs(runs)
 
     def losses(self) -> list[str]:
         unheeded = []

@@ -5,7 +5,8 @@ determines) and `columns` (what a run adds), `memory`, `allocations` and `string
 `outcome` (status, losses, overhead, placements), `out_of_memory`, `memory_advice`,
 `allocation_log` and `allocation_sampling` (the memory reports),
 `recording` and `targets` (what an engine hands over, and where it goes), `packing`,
-`stored_columns` and `stored_run` (a run as a store keeps it), `encode`, `decode`,
+`stored_columns` and `stored_run` (a run as a store keeps it), `program_notes` (what a program did
+beside its runs), `encode`, `decode`,
 `allocation_codec`, `out_of_memory_codec`, `labels` and `extras` (to and from messages), `readers`
 (one file per format that `load` reads), `dtype_names` and `readable` (for people).
 """
@@ -25,7 +26,8 @@ from stepscope.metadata.outcome import (
     Placement,
     Status,
 )
-from stepscope.metadata.readers import LoadedRun, iter_runs, load
+from stepscope.metadata.program_notes import CallTime, Note
+from stepscope.metadata.readers import LoadedRun, Program, iter_runs, load, programs
 from stepscope.metadata.recording import Recording, Shared
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
@@ -34,16 +36,19 @@ from stepscope.metadata.targets import RunMetadataTarget, as_run_metadata_target
 __all__ = [
     "MEMORY_OF_KERNELS",
     "AllocationColumns",
+    "CallTime",
     "Completeness",
     "GraphFacts",
     "InFlight",
     "LoadedRun",
     "Loss",
     "MemoryColumns",
+    "Note",
     "OpColumns",
     "OutOfMemory",
     "Overhead",
     "Placement",
+    "Program",
     "Recording",
     "RunMetadata",
     "RunMetadataTarget",
@@ -55,4 +60,5 @@ __all__ = [
     "extract_allocation_log",
     "iter_runs",
     "load",
+    "programs",
 ]

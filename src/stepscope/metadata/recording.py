@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Placement
+    from stepscope.metadata.program_notes import CallTime
     from stepscope.metadata.stored_log import StorableLog
     from stepscope.options import RunOptions
 
@@ -60,6 +61,7 @@ class Recording:
     `recorder` says what saw the ops of an engine that has several means.
     `allocations` are all of them (a FULL_TRACE), `allocation_log` what the options asked to keep.
     `log` is what `ops` are made of, where an executor logged all of the run: to be stored as it is.
+    `call` is when the program called the run, as far as its engine knows.
     """
 
     engine: str
@@ -81,3 +83,4 @@ class Recording:
     sources: Callable[[], Mapping[str, str]] | None = None
     run_options: RunOptions | None = None
     log: StorableLog | None = None
+    call: CallTime | None = None

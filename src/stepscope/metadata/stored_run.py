@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -31,6 +32,7 @@ from stepscope.metadata.logged_nodes import LoggedNodes, ended
 from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 from stepscope.metadata.outcome import Completeness, Loss, Overhead, Status
 from stepscope.metadata.packing import Packed, pack
+from stepscope.metadata.program_notes import CallTime
 from stepscope.metadata.recording import Recording, Shared
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.options import RunOptions
@@ -49,6 +51,7 @@ _GRAPH_LISTS: Final = ("partition_graphs", "function_graphs")
 _MESSAGE: Final = "message"
 _KEPT_SHARED: Final = 64
 _NO_NUMBERS: Final = np.empty(0, np.uint32)
+_CALL: Final = struct.Struct("<3q")
 
 
 class Part:
@@ -104,6 +107,18 @@ class StoredRun:
     def name(self) -> str:
         """What to call it: its number, and what ran."""
         return f"run_{self.number:06d} {self.what}".rstrip()
+
+    @property
+    def call(self) -> CallTime | None:
+        """When the program called it; None where that was not noted."""
+        noted = self.columns.get("call", b"")
+        return CallTime(*_CALL.unpack(noted)) if len(noted) == _CALL.size else None
+
+    @property
+    def graph_key(self) -> str:
+        """The same for runs of the same graph, as their engine executed it."""
+        executed = (*self.parts.get("graphs", ()), *self.parts.get("facts", ()))
+        return " ".join(part.digest.hex() for part in executed)
 
 
 # -- to a store --------------------------------------------------------------------------------
@@ -211,6 +226,8 @@ class RunEncoder:
         self._add_made(run, "sources", recording.sources, _sources_bytes)
         self._add_made(run, "placements", recording.placements, _placements_bytes)
         run.parts["outcome"] = (self._outcome_part(recording),)
+        if recording.call is not None:
+            run.columns["call"] = _CALL.pack(*recording.call)
 
     def _encode_ops(self, ops: OpColumns, run: StoredRun) -> None:
         if not len(ops):
@@ -461,6 +478,7 @@ def _recording(run: StoredRun) -> Recording:
         ),
         sources=lambda: parts["sources"].decoded(_sources) if "sources" in parts else {},
         run_options=ended.run_options,
+        call=run.call,
     )
 
 

@@ -8,6 +8,7 @@ combination of fed shapes. A program fed ever new shapes does not grow without b
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,7 @@ from stepscope.graph import Operation, Tensor, TensorShape
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import Shared
 from stepscope.ops.resources import ResourceStore
+from stepscope.runtime import observers
 from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.blas_threads import BLAS
 from stepscope.runtime.exec_graph import ExecGraph
@@ -87,7 +89,9 @@ class CompiledPlan:
         if self._program is None:
             with self._lock:
                 if self._program is None:
+                    began = time.perf_counter_ns()
                     self._program = Program(self.plan, self.memory, self._allocator)
+                    observers.planned(len(self.plan.nodes), time.perf_counter_ns() - began)
         return self._program
 
     def memory(self) -> MemoryTable:
@@ -202,8 +206,10 @@ class CompiledRun:
                     [t.shape for t in self.graph.args] if generic else [TensorShape(s) for s in key]
                 )
                 fed = dict(zip(self.graph.args.values(), shapes, strict=True))
+                began = time.perf_counter_ns()
                 plan = CompiledPlan(Plan(self.graph, fed, self._resources), self._allocator)
                 self._plans[wanted] = plan
+                observers.planned(len(plan.plan.nodes), time.perf_counter_ns() - began)
                 if self._all_static:
                     self._only = plan
             return plan

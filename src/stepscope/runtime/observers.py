@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stepscope.metadata import GraphFacts
 
 Callback: TypeAlias = Callable[[RunMetadata, Graph], None]
+Planned: TypeAlias = Callable[[int, int], None]
+"""Told, on the thread of a run that had to be planned first, for how many nodes and how long."""
 
 
 class LiveRun(Protocol):
@@ -57,12 +59,13 @@ class LiveLog(Protocol):
 class Observer:
     """Who wants each run's metadata and graph, and at what trace level at least.
 
-    `live`, if given, is told what a run is executing while it does.
+    `live`, if given, is told what a run is executing while it does, `planned` of each plan made.
     """
 
     callback: Callback
     trace_level: int
     live: LiveLog | None = None
+    planned: Planned | None = None
 
 
 _lock = threading.Lock()
@@ -71,15 +74,18 @@ current: tuple[Observer, ...] = ()
 
 
 @contextmanager
-def recording(callback: Callback, trace_level: int, live: LiveLog | None = None) -> Iterator[None]:
+def recording(
+    callback: Callback, trace_level: int, live: LiveLog | None = None,
+    planned: Planned | None = None,
+) -> Iterator[None]:  # fmt: skip
     """While active, every run is traced at least at this level and handed over: its metadata
     and its session's graph.
 
     Failed runs too. The callback runs on the thread of the run, after the run. What runs are
-    executing is written to `live`, if given.
+    executing is written to `live`, and `planned` is told of each plan, if given.
     """
     global current
-    observer = Observer(callback, trace_level, live)
+    observer = Observer(callback, trace_level, live, planned)
     with _lock:
         current = (*current, observer)
     try:
@@ -99,6 +105,13 @@ def show(observer: Observer, metadata: RunMetadata, graph: Graph) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def planned(nodes: int, ns: int) -> None:
+    """A plan was made just now, which took so long."""
+    for observer in current:
+        if observer.planned is not None:
+            observer.planned(nodes, ns)
 
 
 def _drop(observer: Observer) -> None:

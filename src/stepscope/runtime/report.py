@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from stepscope.errors import OpError, code_name
-from stepscope.metadata import Completeness, InFlight, Loss, Overhead, Recording, Status
+from stepscope.metadata import CallTime, Completeness, InFlight, Loss, Overhead, Recording, Status
 from stepscope.metadata.allocation_log import LogSettings
 from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import ResolvedRunOptions, RunOptions
@@ -131,12 +131,20 @@ class RunReport:
                 compiled.placements if compiled is not None and trace is not None else None
             ),
             run_options=self.asked.given,
+            call=self._call(),
             sources=(
                 compiled.sources
                 if compiled is not None and (trace is not None or memory is not None)
                 else None
             ),
         )
+
+    def _call(self) -> CallTime | None:
+        trace = self.recorded.trace
+        if trace is None:
+            return None
+        offset = trace.offset
+        return CallTime(self.asked.entered + offset, self.ended + offset, trace.thread)
 
     def _overhead(self, trace: Trace) -> Overhead:
         """What recording cost, from the events recorded and what one costs in this process."""

@@ -251,10 +251,12 @@ class BaseSession:
             change_count = self._graph.change_count
             compiled = self._compiled.get(key)
             if compiled is None or compiled.change_count != change_count:
+                began = clock()
                 compiled = CompiledRun(
                     spec, tensors, self._placer, self._resources, change_count, self._allocator
                 )
                 self._compiled[key] = compiled
+                observers.planned(len(compiled.graph.nodes), clock() - began)
                 if self._settings.log_placement:
                     self._log_placement(compiled)
             return compiled

@@ -6,7 +6,8 @@ in it is `stepscope.metadata.stored_run`, what the file looks like and how it is
 `stepscope.metadata.readers.store_file`.
 """
 
+from stepscope.store.database import add_note_to
 from stepscope.store.live_runs import LiveRuns
 from stepscope.store.store import Store
 
-__all__ = ["LiveRuns", "Store"]
+__all__ = ["LiveRuns", "Store", "add_note_to"]

@@ -17,6 +17,7 @@ fork of its process: SQLite would take the fork's end for the end of all users o
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import zlib
@@ -29,9 +30,10 @@ from stepscope.metadata.readers.store_file import APPLICATION_ID, SUFFIX, VERSIO
 from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
+    from stepscope.metadata.program_notes import Note
     from stepscope.metadata.stored_run import Part, StoredRun
 
-__all__ = ["Database"]
+__all__ = ["Database", "add_note_to"]
 
 _TABLES: Final = """
 CREATE TABLE parts (
@@ -42,6 +44,11 @@ CREATE TABLE runs (
     step_id INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,
     ops INTEGER NOT NULL, overhead_ns INTEGER NOT NULL, overhead_fraction REAL NOT NULL,
     parts TEXT NOT NULL, columns TEXT NOT NULL, content BLOB NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE notes (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, started_ns INTEGER NOT NULL,
+    ended_ns INTEGER NOT NULL, thread INTEGER NOT NULL, what TEXT NOT NULL, place TEXT NOT NULL,
+    details TEXT NOT NULL, checksum INTEGER NOT NULL
 );
 """
 _PAGE: Final = 8192
@@ -99,6 +106,10 @@ class Database:
         )
         self.runs += 1
 
+    def add_note(self, note: Note) -> None:
+        """Add a note of what the program did beside its runs."""
+        _insert_note(self._file, note)
+
     def _id(self, part: Part) -> int:
         known = self._known.get(part.digest)
         if known is not None:
@@ -140,6 +151,35 @@ class Database:
         self._file.close()
         if not self.runs:
             self.path.unlink(missing_ok=True)
+
+
+def add_note_to(path: Path, note: Note) -> None:
+    """Add a note to a store that is closed; nothing where that fails, or there is no store."""
+    if not path.is_file():
+        return
+    with contextlib.suppress(sqlite3.Error):
+        file = sqlite3.connect(path, isolation_level=None)
+        try:
+            file.execute("PRAGMA synchronous = OFF")
+            _insert_note(file, note)
+        finally:
+            file.close()
+
+
+def _insert_note(file: sqlite3.Connection, note: Note) -> None:
+    values = (
+        note.kind,
+        note.started_ns,
+        note.ended_ns,
+        note.thread,
+        writable(note.what),
+        writable(note.where),
+        # Python's own takes any text, also what is no UTF-8.
+        json.dumps(note.details, default=str),
+    )
+    file.execute(
+        "INSERT INTO notes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", (*values, checksum_of(values))
+    )
 
 
 def _new_file(directory: Path) -> Path:

@@ -10,6 +10,7 @@ Guarantees:
   outlive the process elsewhere until then are gathered while the program makes more of them: until
   it pauses for `PAUSE_S`, but at most `GATHERED`, with `GATHERED_OPS` in all, for `GATHER_S`;
 - runs are numbered in the order in which they were added;
+- a note of what the program did beside its runs is written at once, with the runs that wait;
 - a run that cannot be decoded is left out, and a file that cannot be written ends writing; either
   way the program goes on, and `problem` says what happened first. What was committed stays;
 - in a fork of the process a store takes nothing, and leaves the file to its parent.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stepscope.metadata import RunMetadata
+    from stepscope.metadata.program_notes import Note
     from stepscope.metadata.stored_run import Part, StoredRun
 
 __all__ = ["COMMIT_S", "GATHERED", "GATHERED_OPS", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
@@ -86,6 +88,7 @@ class Store:
         """How many runs are committed."""
         self._directory = directory.absolute()
         self._queue: deque[_Waiting] = deque()
+        self._notes: deque[Note] = deque()
         self._changed = threading.Condition()
         self._added = 0
         self._done = 0
@@ -137,6 +140,16 @@ class Store:
             if self._urgent or len(self._queue) == 1:
                 self._changed.notify_all()
 
+    def note(self, note: Note) -> None:
+        """Take a note of what the program did beside its runs. It is never waited for."""
+        if self._elsewhere:
+            return
+        with self._changed:
+            if not self.over:
+                self._notes.append(note)
+                self._urgent = True
+                self._changed.notify_all()
+
     def _has_gathered(self) -> bool:
         return len(self._queue) >= GATHERED or self._kept_ops >= GATHERED_OPS
 
@@ -169,6 +182,11 @@ class Store:
             self._changed.wait_for(lambda: self._closed)
         self._thread.join()
         _open_stores.discard(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is whole, in one file."""
+        return self._closed
 
     @property
     def over(self) -> bool:
@@ -227,24 +245,29 @@ class Store:
                 self._committed([run for run in taken if run is not None])
 
     def _wait_for_runs(self) -> bool:
-        """Whether there are runs to write; False at the end."""
+        """Whether there are runs or notes to write; False at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
+            self._changed.wait_for(lambda: self._queue or self._notes or self._closing)
             until = time.monotonic() + GATHER_S
             while not (self._urgent or self._closing) and time.monotonic() < until:
                 before = self._added
                 self._changed.wait(PAUSE_S)
                 if self._added == before:
                     break
-            return bool(self._queue)
+            return bool(self._queue or self._notes)
 
     def _write_some(self, database: Database, encoder: RunEncoder) -> list[StoredRun | None]:
         """Write and commit what is in the queue, for as long as a commit may wait."""
         until = time.monotonic() + COMMIT_S
         taken: list[StoredRun | None] = []
         database.begin()
+        while self._notes:
+            database.add_note(self._notes.popleft())
         while True:
             with self._changed:
+                if not self._queue:
+                    self._urgent = False
+                    break
                 full = self._is_full()
                 run = self._queue.popleft()
                 self._kept_ops -= run.kept_ops

@@ -184,7 +184,7 @@ def test_a_later_version_is_refused(stored):
     with pytest.raises(UnreadableFileError) as refused:
         stepscope.load(stored)
     assert str(refused.value) == (
-        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 2: "
+        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 3: "
         "pip install --upgrade stepscope"
     )
 

@@ -100,9 +100,10 @@ def test_a_run_that_is_a_message_comes_back(metadata):
 
 def test_no_field_of_a_recording_is_forgotten():
     # A field that is new here must be stored in `stored_run`, and be among `runs()` above, or, as
-    # `log` is, in a test of its own.
+    # `log` and `call` are, in a test of its own.
     assert {field.name for field in fields(Recording)} == {
         *("engine", "recorder", "step_id", "status", "completeness", "overhead", "ops", "log"),
+        "call",
         *("allocations", "allocation_log", "out_of_memory", "partition_graphs", "function_graphs"),
         *("cost_graph", "session_metadata", "placements", "sources", "run_options", "peak_bytes"),
     }

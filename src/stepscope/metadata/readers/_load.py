@@ -25,7 +25,7 @@ from stepscope.metadata.strings import writable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["READERS", "LoadedRun", "Reader", "iter_runs", "load", "stored_graph"]
+__all__ = ["READERS", "LoadedRun", "Reader", "files_below", "iter_runs", "load", "stored_graph"]
 
 
 class Reader(Protocol):
@@ -243,6 +243,11 @@ def _unread(reason: str) -> RunMetadata:
     status = Status("DATA_LOSS", reason)
     metadata.record(Recording(engine="", status=status, completeness=Completeness((loss,))))
     return metadata
+
+
+def files_below(directory: Path) -> list[Path]:
+    """The files at any depth that are not hidden, in their natural order."""
+    return _files_below(directory)[0]
 
 
 def _files_below(directory: Path) -> tuple[list[Path], list[OSError]]:

@@ -1,6 +1,6 @@
 """`*.stepscope`: a store of runs, an SQLite database that `stepscope.store` writes.
 
-Tables (versions 1 and 2):
+Tables (versions 1 to 3):
 
     parts   id, digest, size, content: what runs share, each once. `content` is compressed with
             zlib where it is shorter than `size`.
@@ -9,6 +9,9 @@ Tables (versions 1 and 2):
             parts: JSON, the ids of its parts by what they are;
             columns: JSON, the lengths of the packed columns in `content` by what they are;
             checksum: CRC-32 of all of them (`checksum_of`).
+    notes   (from version 3 on) number, kind, started_ns, ended_ns, thread, what, place;
+            details: JSON; checksum, as above: what the program did beside its runs
+            (`stepscope.metadata.program_notes`).
 
 Guarantees:
 
@@ -26,6 +29,7 @@ Guarantees:
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import sqlite3
 import tempfile
@@ -40,6 +44,7 @@ import orjson
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.outcome import Loss, Overhead
+from stepscope.metadata.program_notes import Note
 from stepscope.metadata.readers import live_file, node_log_file
 from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
@@ -56,6 +61,7 @@ __all__ = [
     "VERSION",
     "checksum_of",
     "is_store",
+    "notes",
     "stored_runs",
     "user_graph",
 ]
@@ -64,8 +70,10 @@ NAME = "a store of Stepscope's"
 SUFFIX: Final = ".stepscope"
 APPLICATION_ID: Final = 0x53537470
 """SQLite's field for whose database a file is: "SStp"."""
-VERSION: Final = 2
-"""From 2 on runs may be stored as an executor logged them. What reads it reads 1 as well."""
+VERSION: Final = 3
+"""From 2 on runs may be stored as an executor logged them, from 3 on there are notes. What reads it
+reads those before as well."""
+_WITH_NOTES: Final = 3
 
 _SQLITE: Final = b"SQLite format 3\x00"
 _AT_ONCE: Final = 64
@@ -144,6 +152,26 @@ def _not_stored(path: Path, reader: _Reader, last: int) -> Iterator[StoredRun]:
         yield stored
 
 
+def notes(path: Path) -> list[Note] | None:
+    """The notes in the store, in the order in which they were written; damaged ones are left out.
+
+    None where it was written by a Stepscope that made none.
+    """
+    if _Reader(path).version < _WITH_NOTES:
+        return None
+    with contextlib.suppress(sqlite3.DatabaseError), _opened(path) as database:
+        rows = database.execute(
+            "SELECT kind, started_ns, ended_ns, thread, what, place, details, checksum FROM notes"
+            " ORDER BY number"
+        ).fetchall()
+        return [
+            Note(kind, started, ended, thread, what, where, json.loads(details))
+            for kind, started, ended, thread, what, where, details, checksum in rows
+            if checksum_of((kind, started, ended, thread, what, where, details)) == checksum
+        ]
+    return []
+
+
 def user_graph(path: Path, number: int) -> bytes | None:
     """The graph, a GraphDef's bytes, that the run of a number was a run of; None without one."""
     found = _Reader(path).after(number - 1, 1)
@@ -206,7 +234,8 @@ class _Reader:
                 if version or owner
                 else f"{path}: a store in which nothing was written; its recording did not begin"
             )
-        if version not in (1, VERSION):
+        self.version: int = version
+        if not 1 <= version <= VERSION:
             raise UnreadableFileError(
                 f"{path}: is a store of version {version}, of a later Stepscope; this one reads "
                 f"version {VERSION}: pip install --upgrade stepscope"
@@ -332,17 +361,25 @@ def _connected(path: Path, how: str = "mode=ro") -> sqlite3.Connection:
     database.text_factory = lambda text: text.decode(errors="surrogateescape")
     try:
         try:
-            database.execute("SELECT 1 FROM sqlite_master").fetchone()
+            _look_at_tables(database)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
             # Of a file that is cut SQLite reads nothing, unless it is told that it is for repair.
             database.execute("PRAGMA writable_schema = ON")
-            database.execute("SELECT 1 FROM sqlite_master").fetchone()
+            _look_at_tables(database)
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _look_at_tables(database: sqlite3.Connection) -> None:
+    try:
+        database.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except UnicodeDecodeError as error:
+        # SQLite quotes what it does not understand, which need not be text.
+        raise sqlite3.DatabaseError("what its tables are called is damaged") from error
 
 
 def _has_content(path: Path) -> bool:

@@ -21,7 +21,7 @@ from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
 from stepscope.adapters.tensorflow.capture.row_columns import row_columns
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedRun, NodeLog
-from stepscope.metadata import Loss, OpColumns, Overhead
+from stepscope.metadata import CallTime, Loss, OpColumns, Overhead
 from stepscope.metadata.stored_log import StorableLog
 from stepscope.metadata.xplane import COMPILED
 
@@ -489,6 +489,13 @@ class Capture:
         return numbers, names
 
     # -- what it cost --------------------------------------------------------------------------
+
+    def call(self) -> CallTime | None:
+        """When the run itself was called, and was over; None of one that was not entered."""
+        if not self.started or not self.ended:
+            return None
+        offset = time.time_ns() - clock()
+        return CallTime(self.started + offset, self.ended + offset, self.thread)
 
     def over(self) -> None:
         """The caller has control again: what it waited for is known from now on."""

@@ -401,6 +401,7 @@ class Observed:
             sources=sources if traced else None,
             log=capture.storable(memory) if traced else None,
             run_options=self._asked,
+            call=capture.call(),
             **memory,
         )
 

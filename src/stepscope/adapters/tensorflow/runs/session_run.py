@@ -422,6 +422,7 @@ class SessionRun:
             sources=self._once("sources", self._sources) if traced else None,
             log=self.capture.storable(memory) if traced else None,
             run_options=self._asked,
+            call=self.capture.call(),
             **memory,
         )
 

@@ -33,13 +33,22 @@ class ScriptCost:
     def __init__(self) -> None:
         self.ns = 0
         """What it came to so far."""
+        self.main_ns = 0
+        """What of it the main thread waited for."""
+        self.inside_ns = 0
+        """What of that was inside of runs, by which they were slowed down."""
+        self._main: Final = threading.main_thread().ident
         self.here: Final = _Here()
         self._lock = threading.Lock()
 
-    def add(self, ns: int) -> None:
-        """That much more."""
+    def add(self, ns: int, *, inside: bool = False) -> None:
+        """That much more, `inside` of a run or around it."""
+        main = threading.get_ident() == self._main
         with self._lock:
             self.ns += ns
+            if main:
+                self.main_ns += ns
+                self.inside_ns += ns if inside else 0
 
     def ours(self) -> _Ours:
         """While inside, the thread waits for us. Inside another `ours` it changes nothing."""

@@ -75,7 +75,7 @@ class Deliveries:
 
         Of one that outlives the process (`kept_ops`) nothing is worked out before it is stored.
         """
-        self._cost.add(observed.capture.slowed_ns())
+        self._cost.add(observed.capture.slowed_ns(), inside=True)
         made: Recording | Callable[[], Recording]
         if kept_ops and not ended:
             made = functools.partial(self._ended_with, observed, Status())
@@ -147,7 +147,7 @@ class Deliveries:
         for loss in _losses(recording):
             self._eager_losses[loss.what, loss.reason] += loss.count
         self._eager_cost += observed.capture.overhead().ns
-        self._cost.add(observed.capture.slowed_ns())
+        self._cost.add(observed.capture.slowed_ns(), inside=True)
         columns = recording.ops() if recording.ops is not None else None
         if columns is not None and len(columns):
             self._eager.append(columns)

@@ -16,11 +16,12 @@ def function_name(function: Any) -> str:
     """The name of a `tf.function`; `train_step` and its like for the functions Keras makes."""
     name = _known.get(function)
     if name is None:
-        name = _known[function] = _keras_step(function.python_function) or str(function._name)
+        name = _known[function] = keras_step(function.python_function) or str(function._name)
     return name
 
 
-def _keras_step(python_function: Any) -> str:
+def keras_step(python_function: Any) -> str:
+    """What a function that Keras made does, `train_step` and its like; "" of any other."""
     module = str(getattr(python_function, "__module__", ""))
     if module.partition(".")[0] not in ("keras", "tf_keras"):
         return ""

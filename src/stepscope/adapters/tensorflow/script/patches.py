@@ -1,8 +1,9 @@
 """Making TensorFlow tell a `ScriptRecorder` of its runs, from the moment a script imports it.
 
 What is replaced, once TensorFlow is loaded: `BaseSession.run` and session callables, the call of
-functions, entering and leaving gradient tapes, the first initialization of the eager context, the
-profiler session that `tf.profiler` uses, `Server.join`, and `Thread.start`. Nothing of it is put
+functions, building their graphs, entering and leaving gradient tapes, taking elements of datasets,
+the first initialization of the eager context, the profiler session that `tf.profiler` uses,
+`Server.join`, and `Thread.start`. Nothing of it is put
 back: the process is the script's.
 """
 
@@ -16,6 +17,7 @@ import logging
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -68,12 +70,15 @@ def install(
     builtins.__import__ = importing
 
     def loaded() -> None:
-        importing.active = as_tensorflow1()
-        if importing.active:
-            _disable_version_2()
-        elif builtins.__import__ is importing:
-            builtins.__import__ = importing.original
-        _patch(recorder)
+        began = time.time_ns()
+        with recorder.cost.ours():
+            importing.active = as_tensorflow1()
+            if importing.active:
+                _disable_version_2()
+            elif builtins.__import__ is importing:
+                builtins.__import__ = importing.original
+            _patch(recorder)
+        recorder.prepared(began)
 
     sys.meta_path.insert(0, _Finder(loaded))
 
@@ -170,6 +175,7 @@ def _patch(recorder: ScriptRecorder) -> None:
     _patch_sessions(recorder)
     _patch_functions(recorder)
     _patch_eager(recorder)
+    _patch_iterators(recorder)
     _patch_profiler(recorder)
     _patch_servers(recorder)
     versions.hide_frames(_files_around_script() | files_of(adapter))
@@ -299,6 +305,26 @@ def _patch_eager(recorder: ScriptRecorder) -> None:
         start(self)
 
     threading.Thread.start = started  # type: ignore[method-assign]
+
+
+def _patch_iterators(recorder: ScriptRecorder) -> None:
+    kind = versions.iterator_class()
+    if kind is None:
+        return
+    native = kind._next_internal
+    here, main, clock = recorder.here, threading.main_thread().ident, time.perf_counter_ns
+
+    @functools.wraps(native)
+    def next_internal(self: Any) -> Any:
+        if here.depth or threading.get_ident() != main:
+            return native(self)
+        began = clock()
+        try:
+            return native(self)
+        finally:
+            recorder.input_ns += clock() - began
+
+    kind._next_internal = next_internal
 
 
 def _patch_servers(recorder: ScriptRecorder) -> None:

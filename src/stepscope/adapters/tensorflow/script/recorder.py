@@ -31,6 +31,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -49,9 +50,11 @@ from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Deliveries
 from stepscope.adapters.tensorflow.script.served import serve
+from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
 from stepscope.adapters.tensorflow.script.windows import LentProfiler, WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
-from stepscope.metadata import Recording, Status
+from stepscope.metadata import Note, Recording, Status
+from stepscope.metadata.program_notes import RECORDING, STOPPED
 from stepscope.scheduling import Action, Schedule
 
 TAPE: Final = "gradient tape"
@@ -74,14 +77,23 @@ class ScriptRecorder:
         self, add: Add, trace_level: int, schedule: Schedule | None = None,
         limit: int | None = None, *, memory: bool = False,
         say: Callable[[str], None] | None = None, store: Path | None = None,
+        note: Callable[[Note], None] | None = None,
     ) -> None:  # fmt: skip
         """`add` is given each recorded run and its name; after `limit` runs there are no more.
 
         With `memory`, allocations are followed from the start, also between runs. `say` is told a
         line if our executor has to be compiled first, or cannot be; without it, one that is there
         is used. Beside `store` lies what is known of runs until they are stored, should the process
-        die; `stored` and `close` are to be called then.
+        die; `stored` and `close` are to be called then. `note` is given what is noted beside runs.
         """
+        self._note = note
+        self._sees_building = True
+        self.unrecorded_ns = 0
+        """How long the main thread was in runs that nobody asked to be recorded."""
+        self.cost_before_ns = 0
+        """What the main thread had waited for when the first run began."""
+        self.input_ns = 0
+        """How long it waited outside of runs for elements of datasets."""
         self._store = store
         self._mapped: MappedLogs | None = None
         self._say = say
@@ -124,6 +136,8 @@ class ScriptRecorder:
 
     def stop(self) -> None:
         """Record no more, and hand over what there is; the last time from the main thread."""
+        if self.active and self._note is not None:
+            self._note(Note(STOPPED, time.time_ns()))
         self.active = False
         if threading.current_thread() is not self._main:
             return
@@ -304,6 +318,8 @@ class ScriptRecorder:
         with prepares or nullcontext(), self.cost.theirs():
             result = call()
         took = capture_module.clock() - began
+        if threading.current_thread() is self._main:
+            self.unrecorded_ns += took
         if prepares is None:
             self._plain_ns[name()] = took
         elif anew:
@@ -355,6 +371,8 @@ class ScriptRecorder:
     def _next_wanted(self) -> bool:
         """Number the run that begins; whether it is to be recorded."""
         number = next(self._numbers)
+        if not number:
+            self.cost_before_ns = self.cost.main_ns
         self.runs = number + 1
         wanted = self._last_wanted = self._wants(number)
         if not wanted:
@@ -417,6 +435,8 @@ class ScriptRecorder:
     def loaded(self) -> None:
         """TensorFlow is imported, and nothing is allocated yet."""
         self._loaded_at = capture_module.clock()
+        if self._note is not None:
+            self._sees_building = TraceNotes(self._note, self.cost).watch()
         if self._memory:
             self.windows.keep_open()
         elif self._options.trace_level:
@@ -428,6 +448,12 @@ class ScriptRecorder:
             self.logs_nodes = build.executor_type() != ""
             if self.logs_nodes and self._store is not None:
                 self._mapped = MappedLogs(build.library(), self._store)
+
+    def prepared(self, since_ns: int) -> None:
+        """The import of TensorFlow took longer because of us, since then by the wall clock."""
+        if self._note is not None:
+            now, thread = time.time_ns(), threading.get_native_id()
+            self._note(Note(RECORDING, since_ns, now, thread, "making TensorFlow ready"))
 
     def _logs(self) -> bool:
         """Whether a log is all that is needed: accelerators are seen by the profiler alone."""
@@ -488,9 +514,11 @@ class ScriptRecorder:
 
     def losses(self) -> list[str]:
         """What was left out of the recording and belongs to no run."""
+        found = [] if self._sees_building else [NOT_SEEN]
         if not self._gaps_left_out:
-            return []
+            return found
         return [
+            *found,
             f"eager code between runs, {self._gaps_left_out:,} times: only TensorFlow's profiler "
             "sees it, which would have slowed the script down (STEPSCOPE_EXECUTOR=off records it)",
         ]

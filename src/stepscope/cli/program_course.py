@@ -1,0 +1,83 @@
+"""The course of a recorded program, noted in its store: when it began and ended, what we cost it.
+
+As it comes to it: that the process and the script began is there after any death.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from stepscope.metadata.program_notes import COST, IMPORT, PROCESS, RECORDING, SCRIPT, Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepscope.cli.recorded_runs import RecordedRuns
+    from stepscope.cli.script_engines import ScriptEngine
+
+__all__ = ["ProgramCourse"]
+
+
+class ProgramCourse:
+    """To be told how far the program is, by its main thread."""
+
+    def __init__(self, runs: RecordedRuns, engine: ScriptEngine, script: str, began: int) -> None:
+        """The engine is about to be loaded; `began` is when the command did, by the clock."""
+        self._runs = runs
+        self._engine = engine
+        self._script = script
+        self._thread = threading.get_native_id()
+        now = time.time_ns()
+        self._process_ns = now - (time.perf_counter_ns() - began)
+        self._ready_ns = now
+        self._script_ns = 0
+        self._over_ns = 0
+        self._note(PROCESS, self._process_ns)
+        self._note(RECORDING, self._process_ns, now, "starting")
+        runs.note_at_the_end(self._costs)
+
+    def begins(self, no_more_imports: Callable[[], None]) -> None:
+        """The engine is loaded, and the script is about to begin.
+
+        Its imports are noted until `no_more_imports` is called.
+        """
+        from stepscope.cli.script_engines import Embedded
+
+        self._no_more_imports = no_more_imports
+        self._script_ns = time.time_ns()
+        needed = isinstance(self._engine, Embedded)
+        what = "stepscope" if needed else "loading the recorder"
+        self._note(IMPORT if needed else RECORDING, self._ready_ns, self._script_ns, what)
+        self._note(SCRIPT, self._script_ns)
+
+    def ended(self) -> None:
+        """The script's main module came to its end; others of its threads may go on."""
+        self._note(SCRIPT, self._script_ns, time.time_ns())
+
+    def report_begins(self) -> None:
+        """All that the script did is done."""
+        self._over_ns = time.time_ns()
+        self._no_more_imports()
+
+    def reported(self, cost_ns: int) -> None:
+        """The report is made; `cost_ns` is what it says that recording cost. The store is whole."""
+        if not self._runs.runs:
+            return
+        now = time.time_ns()
+        self._note(RECORDING, self._over_ns, now, "writing and reporting")
+        self._runs.note(self._costs(cost_ns))
+        self._note(PROCESS, self._process_ns, now)
+
+    def _costs(self, total_ns: int = 0) -> Note:
+        details = self._engine.costs(self._runs)
+        if total_ns:
+            details["total_ns"] = total_ns
+        return Note(COST, self._process_ns, time.time_ns(), self._thread, details=details)
+
+    def _note(self, kind: str, started: int, ended: int = 0, what: str = "") -> None:
+        details = {"process": os.getpid()} if kind == PROCESS else {}
+        shown = what or self._script
+        self._runs.note(Note(kind, started, ended, self._thread, shown, details=details))
