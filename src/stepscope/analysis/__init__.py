@@ -1,5 +1,6 @@
 """Functions over the model: they take runs and return values, and never print, draw or write."""
 
+from stepscope.analysis.account import Account, AccountRow, account
 from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
@@ -18,12 +19,15 @@ from stepscope.analysis.op_profile import OpProfile, OpRow, op_profile
 from stepscope.analysis.parallelism import Lane, Parallelism, Wait, parallelism
 from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, placement
 from stepscope.analysis.result import Result
+from stepscope.analysis.retraces import Retrace, Retraces, retraces
 from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.analysis.straggler import Straggler
 from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
 
 __all__ = [
     "Absence",
+    "Account",
+    "AccountRow",
     "Clocks",
     "Coverage",
     "CoverageRow",
@@ -47,6 +51,8 @@ __all__ = [
     "PlacedOp",
     "PlacementReport",
     "Result",
+    "Retrace",
+    "Retraces",
     "Saving",
     "Straggler",
     "TaskClock",
@@ -54,6 +60,7 @@ __all__ = [
     "Wait",
     "Worker",
     "WorkerRuns",
+    "account",
     "clocks",
     "coverage",
     "critical_path",
@@ -66,5 +73,6 @@ __all__ = [
     "op_profile",
     "parallelism",
     "placement",
+    "retraces",
     "workers_at",
 ]

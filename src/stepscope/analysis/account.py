@@ -1,0 +1,473 @@
+"""Where the wall clock of a whole program went, in parts that sum to it.
+
+The account is of the program's main thread. What it did there nests: a function is traced inside a
+run, a module imported inside a trace. Each moment belongs to the innermost of these, so that none
+is counted twice; what belongs to nothing is Python, by construction.
+
+    >>> spans = [Span(0, 10, "run"), Span(2, 6, "trace"), Span(3, 4, "import")]
+    >>> [(part.label, part.ns) for part in exclusive(spans, 0, 12)]
+    [('run', 6), ('trace', 3), ('import', 1), ('', 2)]
+
+What our recording cost is known as sums, not as moments: it is taken from the parts it lies in.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from stepscope.analysis.intervals import merged
+from stepscope.analysis.result import Result
+from stepscope.errors import UnreadableFileError
+from stepscope.metadata import Program, programs
+from stepscope.metadata.program_notes import (
+    COST,
+    IMPORT,
+    PLAN,
+    PROCESS,
+    RECORDING,
+    SCRIPT,
+    STOPPED,
+    TRACE,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepscope.metadata import OpColumns
+    from stepscope.metadata.readers.programs import ProgramRun
+
+    Ints = NDArray[np.int64]
+
+__all__ = ["PARTS", "STEPS", "Account", "AccountRow", "account", "one_program"]
+
+PARTS: Final = {
+    "imports": "importing modules",
+    "tracing": "tracing functions",
+    "planning": "planning runs",
+    "first_runs": "first runs, of each kind",
+    "computing": "steps: computing",
+    "threads": "steps: waiting for a thread",
+    "input": "steps: waiting for input",
+    "transfers": "steps: waiting for transfers",
+    "python_ops": "steps: Python in ops",
+    "calling": "steps: calling the engine",
+    "unrecorded": "runs not recorded",
+    "eager": "eager ops between steps",
+    "before": "Python before the first run",
+    "between": "Python between steps",
+    "after": "Python after the last run",
+    "recording": "Stepscope's recording",
+}
+"""What there is, by its key, and what people call it."""
+STEPS: Final = ("computing", "threads", "input", "transfers", "python_ops", "calling")
+"""The parts of the steps that were not the first of their kind."""
+_OF_NOTES: Final = {
+    IMPORT: "imports", TRACE: "tracing", PLAN: "planning", RECORDING: "recording",
+}  # fmt: skip
+_EAGER: Final = "tensorflow eager"
+_SERVER: Final = "tensorflow server"
+_INPUT: Final = frozenset({
+    "IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional",
+    "MultiDeviceIteratorGetNextFromShard", "QueueDequeue", "QueueDequeueV2", "QueueDequeueMany",
+    "QueueDequeueManyV2", "QueueDequeueUpTo", "QueueDequeueUpToV2", "ReaderRead", "ReaderReadV2",
+    "ReaderReadUpTo", "ReaderReadUpToV2", "Unstage", "MapUnstage", "OrderedMapUnstage",
+})  # fmt: skip
+_TRANSFERS: Final = frozenset({
+    "_Send", "_Recv", "_HostSend", "_HostRecv", "RecvTensor", "SendTensor", "MEMCPYHtoD",
+    "MEMCPYDtoH", "MEMCPYDtoD", "MEMCPYPtoP",
+})  # fmt: skip
+_PYTHON: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+_CALLS: Final = frozenset({
+    "PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
+    "Case", "StatelessCase", "RemoteCall",
+})  # fmt: skip
+"""What these execute has rows of its own."""
+_CATEGORIES: Final = ("computing", "python_ops", "transfers", "input")
+"""Where ops of several ran at once, the time is the first one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """One part of the time. `key` is one of `PARTS`; `count` is how many imports, traces or runs it
+    is made of, 0 where it is of none; `mostly` names the largest of them, `where` its line.
+    """
+
+    part: str
+    key: str
+    ns: int
+    share: float
+    count: int
+    mostly: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Account(Result):
+    """The wall clock of a program: `rows` sum to `whole_ns`.
+
+    `runs` is how many recorded runs the main thread made, `first_runs` of them the first of their
+    kind. Runs of other threads went on meanwhile: `other_runs` of them took `other_ns` in all.
+    `ended` is False of a program that is still going, or died: the account ends with what it noted
+    last.
+    """
+
+    rows: tuple[AccountRow, ...]
+    program: str
+    whole_ns: int
+    runs: int
+    first_runs: int
+    other_runs: int
+    other_ns: int
+    ended: bool
+
+    def ns(self, *keys: str) -> int:
+        """What these parts come to.
+
+        >>> Account((AccountRow("steps", "computing", 5, 1.0, 1),), "", 5, 1, 0, 0, 0, True).ns(
+        ...     *STEPS
+        ... )
+        5
+        """
+        return sum(row.ns for row in self.rows if row.key in keys)
+
+
+def one_program(source: str | os.PathLike[str] | Program) -> Program:
+    """The program that was recorded there; an error that names them where there are several."""
+    if isinstance(source, Program):
+        return source
+    found = programs(source)
+    if len(found) > 1:
+        names = ", ".join(str(program.path) for program in found[:5])
+        raise UnreadableFileError(
+            f"{os.fspath(source)}: holds {len(found)} programs; name one of them: {names}"
+        )
+    return found[0]
+
+
+def account(source: str | os.PathLike[str] | Program) -> Account:
+    """Where the time of the program went that `stepscope run` recorded at a path.
+
+    `UnreadableFileError` where the record has no program in it, which says how to record one.
+    """
+    program = one_program(source)
+    return _Accounting(program).account()
+
+
+# -- moments -----------------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """Something that the thread did; `run` is the place of the run that it was, -1 of none."""
+
+    start: int
+    end: int
+    label: str
+    run: int = -1
+
+
+class Piece(NamedTuple):
+    """What a span had for itself: all of it, without the spans inside."""
+
+    label: str
+    ns: int
+    run: int
+    start: int
+
+
+def exclusive(spans: Iterable[Span], start: int, end: int) -> list[Piece]:
+    """What each span of a thread had for itself, and last, without a label, what none had.
+
+    Spans nest; of two that do not quite, by different clocks, the one inside ends with the other.
+    """
+    found: list[Piece] = []
+    gaps = _walk(spans, start, end, found)
+    found.append(Piece("", sum(gap.ns for gap in gaps), -1, start))
+    return found
+
+
+def _walk(spans: Iterable[Span], start: int, end: int, found: list[Piece]) -> list[Piece]:
+    """Add to `found` what each span had; gives the pieces that none had, in order of time."""
+    gaps: list[Piece] = []
+    open_spans: list[tuple[Span, int]] = []  # with its place in `found`
+    now = start
+
+    def advance(until: int) -> None:
+        nonlocal now
+        until = min(until, end)
+        if until <= now:
+            return
+        if open_spans:
+            place = open_spans[-1][1]
+            found[place] = found[place]._replace(ns=found[place].ns + until - now)
+        else:
+            gaps.append(Piece("", until - now, -1, now))
+        now = until
+
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.end <= start or span.start >= end:
+            continue
+        while open_spans and open_spans[-1][0].end <= span.start:
+            advance(open_spans[-1][0].end)
+            open_spans.pop()
+        advance(span.start)
+        if open_spans:
+            span = span._replace(end=min(span.end, open_spans[-1][0].end))
+        found.append(Piece(span.label, 0, span.run, span.start))
+        open_spans.append((span, len(found) - 1))
+    while open_spans:
+        advance(open_spans[-1][0].end)
+        open_spans.pop()
+    advance(end)
+    return gaps
+
+
+# -- the parts of a run ------------------------------------------------------------------------
+
+
+def _split(ops: OpColumns, start: int, end: int) -> dict[str, int]:
+    """How long ops of each category ran in that time, and how long some waited while none ran."""
+    if not len(ops):
+        return {}
+    kinds = ops.ops
+    category_of = np.array([_category(name) for name in kinds.table])
+    category = category_of[kinds.codes]
+    begin = np.clip(ops.start_ns, start, end)
+    until = np.clip(np.maximum(ops.end_ns, ops.start_ns), start, end)
+    spent: dict[str, int] = {}
+    firsts, lasts = begin[:0], until[:0]
+    covered = 0
+    for number, name in enumerate(_CATEGORIES):
+        of_it = category == number
+        if of_it.any():
+            firsts, lasts = merged(
+                np.concatenate([firsts, begin[of_it]]), np.concatenate([lasts, until[of_it]])
+            )
+            now = int((lasts - firsts).sum())
+            spent[name] = now - covered
+            covered = now
+    ready = np.clip(ops.scheduled_ns, start, end)
+    waited = (ready < begin) & (ops.scheduled_ns > 0)
+    if waited.any():
+        firsts, lasts = merged(
+            np.concatenate([firsts, ready[waited]]), np.concatenate([lasts, begin[waited]])
+        )
+        spent["threads"] = int((lasts - firsts).sum()) - covered
+    return spent
+
+
+def _category(op: str) -> int:
+    if op in _CALLS:
+        return -1
+    if op in _INPUT:
+        return 3
+    if op in _TRANSFERS:
+        return 2
+    return 1 if op in _PYTHON else 0
+
+
+# -- the account -------------------------------------------------------------------------------
+
+
+class _Accounting:
+    """One account in the making."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._main = program.main_thread
+        self._ns: Counter[str] = Counter()
+        self._count: Counter[str] = Counter()
+        self._largest: dict[str, tuple[int, str, str]] = {}
+        self._spans: list[Span] = []
+        self._runs: list[tuple[str, dict[str, int]]] = []
+        """Of each run of the main thread what it is called, and what its ops did; nothing of the
+        first of its kind."""
+        self._firsts: set[int] = set()
+        self._others = 0
+        self._others_ns = 0
+        self._slowed_ns = 0
+        """By how much runs of the embedded engine were slowed down inside."""
+
+    def account(self) -> Account:
+        program = self._program
+        self._note_spans()
+        self._run_spans()
+        process, script = program.last(PROCESS), program.last(SCRIPT)
+        ends = [span.end for span in self._spans]
+        ends += [note.ended_ns or note.started_ns for note in program.notes]
+        start = process.started_ns if process is not None else min(s.start for s in self._spans)
+        ended = process is not None and process.ended_ns > 0
+        end = process.ended_ns if process is not None and ended else max(ends, default=start)
+        script_end = script.ended_ns if script is not None and script.ended_ns else end
+        stopped = program.of(STOPPED)
+        if stopped and stopped[0].started_ns < script_end:
+            self._spans.append(Span(stopped[0].started_ns, script_end, "unrecorded"))
+        pieces: list[Piece] = []
+        gaps = _walk(self._spans, start, end, pieces)
+        self._sum_pieces(pieces)
+        self._sum_gaps(gaps)
+        self._take_costs()
+        return Account(
+            self._rows(end - start),
+            process.what if process is not None else str(program.path),
+            end - start,
+            len(self._runs),
+            len(self._firsts),
+            self._others,
+            self._others_ns,
+            ended,
+        )
+
+    def _note_spans(self) -> None:
+        for note in self._program.notes:
+            key = _OF_NOTES.get(note.kind)
+            if key is None or not note.ended_ns or note.thread != self._main:
+                continue
+            self._spans.append(Span(note.started_ns, note.ended_ns, key))
+            self._count[key] += key != "recording" and not note.details.get("inside")
+            if key in ("imports", "tracing"):
+                self._compare(key, note.ns, note.what, note.where)
+
+    def _compare(self, key: str, ns: int, what: str, where: str = "") -> None:
+        self._largest[key] = max(self._largest.get(key, (0, "", "")), (ns, what, where))
+
+    def _run_spans(self) -> None:
+        traces = sorted(
+            note.started_ns for note in self._program.of(TRACE) if note.thread == self._main
+        )
+        seen: set[str] = set()
+        for run in self._program.runs():
+            call = run.call
+            ops = run.metadata.ops
+            if run.engine == _EAGER and call is None:
+                self._eager_spans(ops)
+                continue
+            if call is None and not len(ops):
+                continue
+            begin = call.started_ns if call is not None else int(ops.start_ns.min())
+            until = call.ended_ns if call is not None else int(ops.end_ns.max())
+            elsewhere = call is not None and call.thread not in (0, self._main)
+            if elsewhere or run.engine == _SERVER:
+                self._others += 1
+                self._others_ns += max(0, until - begin)
+                continue
+            place = len(self._runs)
+            if _is_first(run, seen, _any_between(traces, begin, until)):
+                self._firsts.add(place)
+                self._runs.append((run.what, {}))
+            else:
+                self._runs.append((run.what, _split(ops, begin, until)))
+            self._spans.append(Span(begin, until, "run", place))
+            if run.engine == "embedded":
+                self._slowed_ns += run.overhead_ns
+
+    def _eager_spans(self, ops: OpColumns) -> None:
+        """The ops of eager code, outside of runs."""
+        if not len(ops):
+            return
+        waits = _waits_for_input(self._program)
+        own = np.array([not (waits and name in _INPUT) for name in ops.ops.table])[ops.ops.codes]
+        firsts, lasts = merged(ops.start_ns[own], np.maximum(ops.end_ns, ops.start_ns)[own])
+        pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        self._spans += [Span(first, last, "eager") for first, last in pairs]
+        self._count["eager"] += int(own.sum())
+
+    def _sum_pieces(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if piece.run < 0:
+                self._ns[piece.label] += piece.ns
+                continue
+            what, spent = self._runs[piece.run]
+            if piece.run in self._firsts:
+                self._ns["first_runs"] += piece.ns
+                self._count["first_runs"] += 1
+                self._compare("first_runs", piece.ns, what)
+                continue
+            left = piece.ns
+            for key, ns in spent.items():
+                taken = min(left, ns)
+                self._ns[key] += taken
+                left -= taken
+            self._ns["calling"] += left
+            self._count["computing"] += 1
+
+    def _sum_gaps(self, gaps: Sequence[Piece]) -> None:
+        runs = [span for span in self._spans if span.run >= 0]
+        first = min((span.start for span in runs), default=0)
+        last = max((span.start for span in runs), default=0)
+        for gap in gaps:
+            if not runs or gap.start < first:
+                self._ns["before"] += gap.ns
+            else:
+                self._ns["after" if gap.start > last else "between"] += gap.ns
+
+    def _take_costs(self) -> None:
+        """Take what is known as a sum from the parts that it lies in."""
+        script = self._program.last(SCRIPT)
+        noted = sum(
+            note.ns
+            for note in self._program.of(RECORDING)
+            if script is not None and note.started_ns >= script.started_ns
+            and (not script.ended_ns or note.started_ns < script.ended_ns)
+        )  # fmt: skip
+        cost = self._program.last(COST)
+        known = cost.details if cost is not None else {}
+        python = ("between", "after", "before")
+        around = max(0, known.get("around_ns", 0) - noted)
+        before = min(around, max(0, known.get("before_ns", 0) - noted))
+        self._move(before, ("before",), "recording")
+        self._move(around - before, python, "recording")
+        slowed = known.get("inside_ns", 0) + self._slowed_ns
+        self._move(slowed, ("calling", "computing", "first_runs"), "recording")
+        self._move(known.get("unrecorded_ns", 0), python, "unrecorded")
+        self._move(_waits_for_input(self._program), python, "input")
+
+    def _move(self, ns: int, sources: Sequence[str], target: str) -> None:
+        for source in sources:
+            taken = min(max(0, ns), self._ns[source])
+            self._ns[source] -= taken
+            self._ns[target] += taken
+            ns -= taken
+
+    def _rows(self, whole: int) -> tuple[AccountRow, ...]:
+        return tuple(
+            AccountRow(
+                title,
+                key,
+                self._ns[key],
+                self._ns[key] / whole if whole else 0.0,
+                self._count[key],
+                *self._largest.get(key, (0, "", ""))[1:],
+            )
+            for key, title in PARTS.items()
+            if self._ns[key]
+        )
+
+
+def _waits_for_input(program: Program) -> int:
+    """How long the program itself waited for elements of its datasets, outside of runs."""
+    cost = program.last(COST)
+    return int(cost.details.get("input_ns", 0)) if cost is not None else 0
+
+
+def _is_first(run: ProgramRun, seen: set[str], traced: bool) -> bool:
+    """Whether a run is the first of its kind, or of a graph that it had to have made."""
+    if run.engine == "tensorflow function":
+        kind = f"{run.engine} {run.what}"
+        known = kind in seen and not traced
+    else:
+        kind = run.kind
+        known = kind in seen
+    seen.add(kind)
+    return not known
+
+
+def _any_between(moments: Sequence[int], start: int, end: int) -> bool:
+    place = bisect_left(moments, start)
+    return place < len(moments) and moments[place] < end
