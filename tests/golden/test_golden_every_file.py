@@ -28,6 +28,8 @@ COMMANDS = (
     "oom FILE --limit 2",
     "coverage FILE --limit 3",
     "network FILE --limit 3",
+    "account FILE",
+    "retraces FILE",
     "diff FILE FILE --limit 2",
     "timeline FILE -o out.json",
     "merge FILE -o out.json",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
+    "account",
     "completion",
     "coverage",
     "diff",
@@ -35,6 +36,7 @@ COMMANDS = (
     "path",
     "placement",
     "prepare",
+    "retraces",
     "run",
     "timeline",
     "top",

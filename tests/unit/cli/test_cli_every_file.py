@@ -134,6 +134,14 @@ def test_memory_and_oom_answer_or_say_what_is_missing(file, command):
     assert "out of memory" in err or "out-of-memory" in err
 
 
+@pytest.mark.parametrize("name", ["account", "retraces"])
+def test_what_is_of_a_whole_program_says_how_to_record_one(name, file, command):
+    code, out, err = command(name, file)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "stepscope run SCRIPT" in err
+
+
 @pytest.mark.parametrize("name", READS_RUNS)
 def test_a_file_that_is_not_there_is_named(name, command):
     arguments = ["nowhere", "nowhere"] if name == "diff" else ["nowhere"]
