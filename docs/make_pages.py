@@ -36,6 +36,8 @@ PAGES = (
     *sorted(QUESTIONS.glob("*.md")),
 )
 PICTURES = {
+    "steps": "steps recorded/base",
+    "layers": "top recorded/classify --by layer --apart",
     "top": "top recorded/classify --by name --limit 8",
     "oom": "oom recorded/batches --plot",
     "parallelism": "parallelism recorded/towers",

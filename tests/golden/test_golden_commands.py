@@ -17,6 +17,7 @@ CASES = {
     "top_name": ["top", "recorded/classify", "--by", "name", "--limit", "10"],
     "top_layer": ["top", "recorded/classify", "--by", "layer", "--apart"],
     "top_distributed": ["top", "data/distributed_ps_worker", "--by", "name"],
+    "steps": ["steps", "recorded/base"],
     "path": ["path", "recorded/towers"],
     "path_distributed": ["path", "data/distributed_ps_worker", "--limit", "0"],
     "placement": ["placement", "recorded/towers"],

@@ -20,6 +20,7 @@ RECORDED = ROOT / "docs" / "questions" / "recorded"
 DATA = ROOT / "tests" / "data"
 COMMANDS = (
     "info FILE",
+    "steps FILE",
     "top FILE --limit 3",
     "path FILE --limit 3",
     "placement FILE --limit 3",

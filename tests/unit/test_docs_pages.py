@@ -24,7 +24,7 @@ def test_no_page_is_stale(pages):
 
 def test_each_question_shows_what_a_command_prints(pages):
     questions = [page for page in pages.PAGES if page.parent.name == "questions"]
-    assert len(questions) == 5
+    assert len(questions) == 6
     for page in questions:
         blocks = pages._BLOCK.findall(page.read_text(encoding="utf-8"))
         assert blocks, page
@@ -37,7 +37,9 @@ def test_a_changed_output_is_seen(pages):
     assert pages.written(page.replace("RESOURCE_EXHAUSTED", "OK")) == page
 
 
-@pytest.mark.parametrize("name", ["top", "oom", "parallelism", "diff", "network"])
+@pytest.mark.parametrize(
+    "name", ["steps", "layers", "top", "oom", "parallelism", "diff", "network"]
+)
 def test_pictures_show_the_commands(pages, name):
     picture = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
     words = set(re.findall(r"[\w/]{4,}", pages.output_of(pages.PICTURES[name], 100)))

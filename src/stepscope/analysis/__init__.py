@@ -21,6 +21,7 @@ from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, pl
 from stepscope.analysis.result import Result
 from stepscope.analysis.retraces import Retrace, Retraces, retraces
 from stepscope.analysis.runs import NamedRun, named_runs
+from stepscope.analysis.steps import Outlier, StepRow, Steps, steps
 from stepscope.analysis.straggler import Straggler
 from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
 
@@ -46,6 +47,7 @@ __all__ = [
     "OpProfile",
     "OpRow",
     "OutOfMemoryProfile",
+    "Outlier",
     "Parallelism",
     "PathPart",
     "PlacedOp",
@@ -54,6 +56,8 @@ __all__ = [
     "Retrace",
     "Retraces",
     "Saving",
+    "StepRow",
+    "Steps",
     "Straggler",
     "TaskClock",
     "Transfer",
@@ -74,5 +78,6 @@ __all__ = [
     "parallelism",
     "placement",
     "retraces",
+    "steps",
     "workers_at",
 ]

@@ -38,6 +38,7 @@ COMMANDS = (
     "prepare",
     "retraces",
     "run",
+    "steps",
     "timeline",
     "top",
 )

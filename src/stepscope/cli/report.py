@@ -44,7 +44,7 @@ def heading(script: str, engine: str, trace: str, table: OpProfile) -> Text:
 
 def death(how: str, in_flight: Sequence[str], width: int) -> Text:
     """How a script died that could not report by itself, and in which ops, where that is known."""
-    lines = [Text(_filled(wording.plain(how), width), style="bold red")]
+    lines = [Text(filled(wording.plain(how), width), style="bold red")]
     lines += [Text(f"  in flight  {wording.plain(op)}", style="red") for op in in_flight]
     return Text("\n").join(lines)
 
@@ -136,7 +136,7 @@ def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> Rend
     """
 
     def paragraph(text: str) -> Text:
-        return Text(_filled(wording.plain(text), width, "  "))
+        return Text(filled(wording.plain(text), width, "  "))
 
     count: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
@@ -157,7 +157,7 @@ def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> Rend
     return Group(*lines)
 
 
-def _filled(text: str, width: int, indent: str = "") -> str:
+def filled(text: str, width: int, indent: str = "") -> str:
     """The text in lines that fit; what is one word, a path, is not cut."""
     return fill(
         text, width, initial_indent=indent, subsequent_indent=indent + "  ",
@@ -192,5 +192,5 @@ def notes(remarks: Sequence[str], width: int = 80) -> Text | None:
     if not remarks:
         return None
     shown = map(wording.plain, remarks)
-    lines = [line if ": stepscope " in line else _filled(line, width) for line in shown]
+    lines = [line if ": stepscope " in line else filled(line, width) for line in shown]
     return Text("\n".join(lines), style="yellow")

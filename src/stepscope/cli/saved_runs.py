@@ -32,6 +32,7 @@ __all__ = [
     "all_runs",
     "each_run",
     "every_run_option",
+    "named_runs",
     "no_such_run",
     "one_run",
     "run_option",
@@ -137,6 +138,12 @@ def each_run(path: Path, number: int | None = None) -> Iterator[RunMetadata]:
         return
     for _, run in _readable(path):
         yield run.metadata
+
+
+def named_runs(path: Path) -> Iterator[LoadedRun]:
+    """Every run in turn with the name that its file has for it, none of them kept in memory."""
+    for _, run in _readable(path):
+        yield run
 
 
 def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:

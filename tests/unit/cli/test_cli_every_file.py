@@ -92,6 +92,12 @@ def test_each_command_says_something_true(file, command, tmp_path):
     assert (profile["calls"], profile["runs"]) == (ops, len(runs))
     assert f"{ops:,} ops" in said(command, "top", file)
 
+    lengths = json.loads(said(command, "steps", file, "--json"))
+    assert sum(row["runs"] for row in lengths["rows"]) == lengths["runs"] == len(runs)
+    layers = json.loads(said(command, "top", file, "--by", "layer", "--json"))
+    assert sum(row["calls"] for row in layers["rows"] if not row["depth"]) == ops
+    assert layers["self_ns"] == profile["self_ns"]
+
     path = json.loads(said(command, "path", file, "--json"))
     assert {part["name"] for part in path["rows"]} <= names
     assert "took" in said(command, "path", file)

@@ -83,7 +83,8 @@ def run(monkeypatch, *arguments, encoding="utf-8"):
 
 COMMANDS = [
     ("info",), ("info", "--run", "0"), ("top",), ("top", "--by", "name"), ("top", "--by", "device"),
-    ("top", "--by", "thread"), ("top", "--by", "source"), ("path",), ("parallelism",),
+    ("top", "--by", "thread"), ("top", "--by", "source"), ("top", "--by", "layer"),
+    ("top", "--by", "function"), ("steps",), ("path",), ("parallelism",),
     ("placement",), ("placement", "--different"), ("network",), ("memory",), ("oom",),
     ("coverage",), ("top", "--filter", EVIL + "("), ("top", "--sort", EVIL), ("info", "--run", "9"),
     ("export", "--to", EVIL), (EVIL,),

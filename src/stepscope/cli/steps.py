@@ -1,0 +1,138 @@
+"""`stepscope steps`: what ran, how often, and how long it took."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import click
+
+from stepscope.cli.saved_runs import named_runs, runs_argument
+from stepscope.cli.tables import table_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rich.text import Text
+
+    from stepscope.analysis import StepRow
+    from stepscope.analysis.steps import Cause, Outlier
+    from stepscope.cli.tables import Choice, Column
+
+_SPARK = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = range(10, 41)
+
+
+@click.command(
+    name="steps",
+    short_help="What ran, how often, and how long it took.",
+    epilog="Example: stepscope steps stepscope-out/train",
+)
+@runs_argument
+@table_options
+def command(path: Path, choice: Choice) -> None:
+    """What ran in PATH (each function, step of Keras or set of fetches), and how long it took.
+
+    The first run of each is apart from the rest: it builds. "trend" is how much longer the last
+    third of the rest took than the first, where that is no chance. Below are the runs that took
+    much longer than the others, and what was different in them. A run's number is what --run of
+    other commands takes.
+    """
+    from stepscope.analysis import steps
+    from stepscope.cli import tables, terminal, wording
+
+    found = steps(named_runs(path))
+    columns = _columns()
+    without = ("outliers", "lengths_ns")
+    if tables.write_for_programs(found, found.rows, columns, choice, without=without):
+        return
+    screen = terminal.console()
+    screen.print(f"{wording.number(found.runs, 'run')} · {wording.time(found.total_ns)} in all\n")
+    tables.show_table(found.rows, columns, choice, what="kind of run", plural="kinds of runs")
+    shown = choice.cut(tables.arranged(found.rows, columns, choice), tables.ROWS_SHOWN)
+    for row in shown:
+        for text in _below(row, screen.width):
+            screen.print(text, soft_wrap=True)
+
+
+def _columns() -> list[Column]:
+    from stepscope.cli import tables
+
+    return [
+        tables.Column("key", "what", style="bold"),
+        tables.count_column("runs", "runs"),
+        tables.time_column("first_ns", "first"),
+        tables.time_column("median_ns", "median"),
+        tables.time_column("p90_ns", "p90"),
+        tables.time_column("p99_ns", "p99", rank=1),
+        tables.time_column("worst_ns", "worst"),
+        tables.Column("worst_run", "run", lambda run: "-" if run < 0 else str(run), right=True),
+        tables.Column("trend", "trend", _trend, right=True),
+        tables.count_column("far", "far out", rank=2),
+        tables.count_column("failed", "failed", rank=3),
+        tables.count_column("ops", "ops", rank=2),
+        tables.time_column("total_ns", "total", rank=1),
+    ]
+
+
+def _trend(change: float) -> str:
+    return f"{change:+.0%}" if change else "-"
+
+
+def _below(row: StepRow, width: int) -> Iterator[Text]:
+    """The lengths as a line of blocks, and what was different in the longest."""
+    from rich.text import Text
+
+    from stepscope.cli import report, wording
+
+    if row.rest < 2:
+        return
+    name = wording.plain(row.key)
+    rest = row.lengths_ns[1:]
+    line = spark(rest, min(_SPARK_WIDTH[-1], width - 4))
+    least, most = wording.time(min(rest)), wording.time(max(rest))
+    after = f", {wording.number(len(rest), 'run')} after the first"
+    yield Text.assemble("\n", (name, "bold"), after)
+    yield Text.assemble("  ", (line, "cyan"), f"  {least} to {most}")
+    for outlier in row.outliers:
+        yield Text(report.filled(_outlier(outlier), width, "  "))
+    if row.far > len(row.outliers):
+        yield Text(f"  and {row.far - len(row.outliers):,} more far out", style="dim")
+
+
+def _outlier(outlier: Outlier) -> str:
+    from stepscope.cli import wording
+
+    said = f"run {outlier.run}: {wording.time(outlier.ns)}, {wording.time(outlier.over_ns)} more"
+    if not outlier.causes:
+        return f"{said} than usual; nothing in it stands out"
+    return f"{said} than usual: {', '.join(map(_cause, outlier.causes))}"
+
+
+def _cause(cause: Cause) -> str:
+    from stepscope.cli import wording
+
+    more = wording.time(cause.more_ns)
+    if cause.kind == "outside":
+        return f"{more} outside of all ops"
+    line = f" ({wording.place(cause.line)})" if cause.line else ""
+    name = wording.plain(cause.op).removeprefix("StatefulPartitionedCall/")
+    if cause.kind == "wait":
+        return f"{name} waited {more} longer for a thread{line}"
+    return f"{name} took {more} longer{line}"
+
+
+def spark(values: tuple[int, ...], width: int) -> str:
+    """Values as blocks, from 0 to the largest; of more than the width, the largest of each piece.
+
+    >>> spark((1, 2, 3, 8), 10)
+    '▁▂▃█'
+    >>> spark((1, 1, 1, 8), 2)
+    '▁█'
+    """
+    width = max(1, min(width, len(values)))
+    edges = [len(values) * i // width for i in range(width + 1)]
+    highest = [max(values[a:b]) for a, b in pairwise(edges)]
+    top = max(highest) or 1
+    return "".join(_SPARK[min(7, max(0, -(-8 * value // top) - 1))] for value in highest)
