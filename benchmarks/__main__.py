@@ -21,6 +21,7 @@ def main(wanted: list[str]) -> int:
         memory_tensorflow,
         overhead,
         reading,
+        scripts,
         timeline,
         training,
         workers,
@@ -31,7 +32,7 @@ def main(wanted: list[str]) -> int:
     # Training comes before the group that gives each product one BLAS thread: that is for good.
     rooms = (
         *(training, engine, memory, adapter, memory_tensorflow, overhead, reading, timeline),
-        *(workers, analyses),
+        *(scripts, workers, analyses),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]

@@ -58,6 +58,23 @@ class Pairs:
     """Median of what the first side took more, in nanoseconds."""
     count: int
 
+    @classmethod
+    def of(cls, first: Sequence[float], second: Sequence[float]) -> Pairs:
+        """The same of figures that were taken in pairs, in nanoseconds."""
+        pairs = list(zip(first, second, strict=True))
+        count = len(pairs)
+        ratios = sorted(a / b for a, b in pairs)
+        away = 0.98 * count**0.5
+        return cls(
+            statistics.median(first),
+            statistics.median(second),
+            statistics.median(ratios),
+            ratios[max(0, math.floor(count / 2 - away))],
+            ratios[min(count - 1, math.ceil(count / 2 + away))],
+            statistics.median(a - b for a, b in pairs),
+            count,
+        )
+
     def said(self) -> str:
         """The spread, for a note."""
         return (
@@ -84,17 +101,7 @@ def in_pairs(
             (first, second)[side]()
             took[side] = clock() - t0
         pairs.append(took)
-    ratios = sorted(a / b for a, b in pairs)
-    away = 0.98 * rounds**0.5
-    return Pairs(
-        statistics.median(a for a, _ in pairs),
-        statistics.median(b for _, b in pairs),
-        statistics.median(ratios),
-        ratios[max(0, math.floor(rounds / 2 - away))],
-        ratios[min(rounds - 1, math.ceil(rounds / 2 + away))],
-        statistics.median(a - b for a, b in pairs),
-        rounds,
-    )
+    return Pairs.of([a for a, _ in pairs], [b for _, b in pairs])
 
 
 @dataclass(frozen=True, slots=True)
