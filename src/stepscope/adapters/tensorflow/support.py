@@ -5,6 +5,7 @@ of the support table.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow.failures import new_error
@@ -156,8 +157,19 @@ _EAGER: Final[dict[str, tuple[str, str]]] = {
 SUPPORT: Final = {SESSION: _SESSION, FUNCTION: _FUNCTION, EAGER: _EAGER, CLUSTER: _CLUSTER}
 
 
+_TRACED_ALONE: Final = {level: replace(DEFAULT_RESOLVED, trace_level=level) for level in range(4)}
+"""Options that ask for nothing but a trace, which every engine can do, by its level."""
+
+
+def only_traces(options: ResolvedRunOptions) -> bool:
+    """Whether they ask for a trace, or for nothing at all."""
+    return options == _TRACED_ALONE.get(options.trace_level)
+
+
 def check(options: ResolvedRunOptions, engine: str) -> None:
     """Refuse what the engine cannot do, by name; and pools that do not exist."""
+    if only_traces(options):
+        return
     pool = options.inter_op_thread_pool
     if engine != SESSION and pool not in (0, -1):
         raise new_error("InvalidArgumentError", f"Invalid inter_op_thread_pool: {pool}")

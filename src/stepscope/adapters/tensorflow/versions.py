@@ -140,24 +140,32 @@ def execute_functions_by(
         _wrap_function_calls()
 
 
-@contextmanager
-def first_calls(
-    found: list[FirstCall], *, traced: bool, before: Callable[[], None] | None = None
-) -> Iterator[None]:
+class first_calls:  # noqa: N801 - a context manager, entered by every traced run
     """Note the calls of functions that are the first under their options: they instantiate them.
 
     With `traced`, functions inside are executed by the type for traced runs. `before` is called
     before each of them, and may change the options they are called under.
     """
-    _wrap_function_calls()
-    here = _calls_here
-    previous = here.traced, here.first, here.before
-    here.traced, here.first = traced, found
-    here.before = before or here.before
-    try:
-        yield
-    finally:
-        here.traced, here.first, here.before = previous
+
+    __slots__ = ("_before", "_found", "_previous", "_traced")
+
+    def __init__(
+        self, found: list[FirstCall], *, traced: bool, before: Callable[[], None] | None = None
+    ) -> None:
+        self._found, self._traced, self._before = found, traced, before
+
+    def __enter__(self) -> None:
+        if not _function_calls_wrapped:
+            _wrap_function_calls()
+        here = _calls_here
+        self._previous = here.traced, here.first, here.before
+        here.traced, here.first = self._traced, self._found
+        if self._before is not None:
+            here.before = self._before
+
+    def __exit__(self, *_exc: object) -> None:
+        here = _calls_here
+        here.traced, here.first, here.before = self._previous
 
 
 class RegisteredFunctions:
@@ -166,9 +174,7 @@ class RegisteredFunctions:
     _last: tuple[int, Any, frozenset[Any]] = 0, None, frozenset()
 
     def __init__(self) -> None:
-        from tensorflow.python.eager.polymorphic_function import atomic_function
-
-        known = getattr(atomic_function, "RUNTIME_FUNCTION_REFS", {})
+        known = _runtime_functions()
         newest = next(reversed(known), None)
         count, last, keys = self._last
         if count != len(known) or last != newest:
@@ -185,6 +191,14 @@ class RegisteredFunctions:
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
+
+
+@functools.cache
+def _runtime_functions() -> dict[Any, Any]:
+    """TensorFlow's own register of the functions it can call."""
+    from tensorflow.python.eager.polymorphic_function import atomic_function
+
+    return getattr(atomic_function, "RUNTIME_FUNCTION_REFS", {})
 
 
 def _text(name: Any) -> str:
@@ -232,11 +246,17 @@ def _wrap_function_calls() -> None:
 
 def executes_functions_here_by(executor_type: str) -> bool:
     """Whether a function that a traced run of this thread calls now is executed by that type."""
-    from tensorflow.python.eager import context as eager_context
+    if not executor_type or executor_type != _function_executor:
+        return False
+    context = _eager_context().context()
+    return _takes_executor(context) and not context.is_async()
 
-    context = eager_context.context()
-    ours = executor_type != "" and executor_type == _function_executor
-    return ours and _takes_executor(context) and not context.is_async()
+
+@functools.cache
+def _eager_context() -> Any:
+    from tensorflow.python.eager import context
+
+    return context
 
 
 def stays_as_it_is(function: Any) -> bool:

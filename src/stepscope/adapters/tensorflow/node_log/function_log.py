@@ -8,6 +8,7 @@ known where it was traced before the call. Should TensorFlow trace it anew insid
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from stepscope.adapters.tensorflow import versions
@@ -19,9 +20,10 @@ from stepscope.adapters.tensorflow.node_log.log import NodeLog
 class FunctionLog(NodeLog):
     """The log of one call of a function."""
 
-    def __init__(self, function: Any, *, outputs: bool) -> None:
+    def __init__(self, graphs: Iterable[Any], *, outputs: bool) -> None:
+        """`graphs` is what the function was traced to."""
         super().__init__(outputs=outputs)
-        self.sees_all = not any(map(runs_other_graphs, _graphs_of(function)))
+        self.sees_all = not any(map(runs_other_graphs, graphs))
         """Whether the profiler would see nothing of the call that this does not."""
 
 
@@ -37,9 +39,8 @@ def sees_calls_of(function: Any) -> bool:
 
 def log_of_call(function: Any, *, outputs: bool) -> FunctionLog | None:
     """A log for a call of this function that is the whole run; None where it would not see it."""
-    if not sees_calls_of(function) or not is_traced(function):
-        return None
-    return FunctionLog(function, outputs=outputs)
+    graphs = _graphs_of(function) if sees_calls_of(function) else []
+    return FunctionLog(graphs, outputs=outputs) if graphs else None
 
 
 def is_traced(function: Any) -> bool:

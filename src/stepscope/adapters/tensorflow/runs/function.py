@@ -91,15 +91,17 @@ def _run_untraced(
     Control-C ends a function that waits, and what is raised has the metadata on it.
     """
     engine = EAGER if function is None else FUNCTION
+    interrupt: Interrupt | None = None
     try:
         with python_ops.timed:
             if function is not None and interrupts.applies():
-                result = interrupts.calling(function, args, kwargs)
+                with interrupts.cancelling_function() as interrupt:
+                    result = function(*args, **kwargs)
             else:
                 result = callable(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - raised again
         observed = Observed(engine, opts.DEFAULT_RESOLVED, asked, _graph_of(function))
-        observed.ended(error, interrupts.came())
+        observed.ended(error, interrupt if interrupt is not None and interrupt.at_epoch else None)
         target = target or as_run_metadata_target(None)
         raise_with(error, target.deliver(observed.recording()))
     if target is not None:
@@ -139,7 +141,7 @@ def run_step(
                 then(error)
             raise_with(error, metadata)
         if target.asked_for:
-            target.deliver(observed.recording())
+            target.deliver(observed.succeeded())
         if then is not None:
             then(None)
         if function is not None and resolved.trace_level:
@@ -283,6 +285,9 @@ class Observed:
             eager = self._engine == EAGER
             self._deadline = stack.enter_context(Deadline(options.timeout_in_ms, eager=eager))
         if self.interruptible and self._engine == FUNCTION and interrupts.applies():
+            if self._deadline is None and alone:
+                self._interrupt = stack.enter_context(interrupts.cancelling_function())
+                return
             if self._deadline is not None:
                 called = self._deadline.called
             else:
@@ -334,6 +339,10 @@ class Observed:
         """The run as it ended, or what makes that when somebody looks: its caller has no time."""
         later = self.capture.level > 0 and self.capture.out_of_time
         return self.recording if later else self.recording()
+
+    def succeeded(self) -> Recording | Callable[[], Recording]:
+        """The same of a run that raised nothing: one that was logged alone has all it needs."""
+        return self.recording if self.capture.logs_alone else self.recording()
 
     def recording(self) -> Recording:
         """The run as it ended."""

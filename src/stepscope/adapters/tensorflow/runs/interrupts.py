@@ -17,7 +17,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ class _Watch:
 
 _watch: _Watch | None = None
 _kept: tuple[Cancelling, Interrupt] | None = None
-"""What the last run of `calling` could be cancelled by; if it was not, it does for the next."""
+"""What the last function could be cancelled by; if it was not, it does for the next."""
 
 
 def _forget() -> None:
@@ -115,35 +115,37 @@ def cancelling_it(called: Cancelling) -> Iterator[Interrupt]:
             watch.end()
 
 
-def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a TensorFlow function so that Control-C cancels it, at the least cost.
+class cancelling_function:  # noqa: N801 - a context manager, entered by every call of a function
+    """While inside, Control-C cancels the function that this thread calls, at the least cost.
 
-    For threads where it `applies`. `came` tells of the call afterwards.
+    For threads where it `applies`, and where no eager op is called: those are not cancelled. Gives
+    the interrupt, which says afterwards whether it came.
     """
-    global _kept
-    watch = _watch or _watching()
-    if _kept is None or _kept[0].cancelled:
-        _kept = cancelling.new(), Interrupt()
-    if not watch.begin(*_kept):
-        return function(*args, **kwargs)
-    outer = op_calls.listener()
-    op_calls.use(_only(_kept[0]) if outer is None else outer._replace(cancelling=_kept[0]))
-    try:
-        return function(*args, **kwargs)
-    finally:
-        op_calls.use(outer)
-        watch.end()
+
+    __slots__ = ("_outer", "_watch")
+
+    def __enter__(self) -> Interrupt:
+        global _kept
+        watch = _watch or _watching()
+        kept = _kept
+        if kept is None or kept[1].at_epoch or kept[0].cancelled:
+            kept = _kept = cancelling.new(), Interrupt()
+        self._watch = watch if watch.begin(*kept) else None
+        if self._watch is not None:
+            outer = self._outer = op_calls.listener()
+            op_calls.use(_only(kept[0]) if outer is None else outer._replace(cancelling=kept[0]))
+        return kept[1]
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._watch is not None:
+            op_calls.use(self._outer)
+            self._watch.end()
 
 
 @functools.lru_cache(1)
 def _only(called: Cancelling) -> op_calls.Listener:
     """Nothing but that listens."""
     return op_calls.Listener(called)
-
-
-def came() -> Interrupt | None:
-    """The Control-C that ended the last `calling`, if one did."""
-    return _kept[1] if _kept is not None and _kept[1].at_epoch else None
 
 
 def _watching() -> _Watch:

@@ -41,7 +41,13 @@ from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import session_graph
 from stepscope.adapters.tensorflow.runs.deadline import timed_out
 from stepscope.adapters.tensorflow.runs.session_shared import SharedByRuns
-from stepscope.adapters.tensorflow.support import SESSION, check_watches, step_ids, without_effect
+from stepscope.adapters.tensorflow.support import (
+    SESSION,
+    check_watches,
+    only_traces,
+    step_ids,
+    without_effect,
+)
 from stepscope.metadata import (
     Completeness,
     InFlight,
@@ -167,9 +173,11 @@ class SessionRun:
         with self.capture:
             self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
             self._begun.set()
-            told: tuple[Any, Any] = (self.native_options(), self.native)
-            if self.capture.log is not None and not told[0].ByteSize():
-                told = None, None  # TensorFlow is to tell nothing, and nothing is to be told it
+            # Where TensorFlow is to tell nothing, nothing is to be told it.
+            logged, told = self.capture.log is not None, (None, None)
+            if not (logged and only_traces(self._options)):
+                options = self.native_options()
+                told = (options, self.native) if not logged or options.ByteSize() else told
             try:
                 return self.native_run(self._fetches, self._feed_dict, *told)
             except ValueError as error:
@@ -341,6 +349,12 @@ class SessionRun:
             return self.recording(error)
         # Not the error itself: it holds the frames it came through, and all that is in them.
         return functools.partial(self._ended_with, status_of(error))
+
+    def succeeded(self) -> Recording | Callable[[], Recording]:
+        """The same of a run that raised nothing: one that was logged alone has all it needs."""
+        if self.capture.logs_alone:
+            return functools.partial(self._ended_with, Status())
+        return self.recording(None)
 
     def recording(self, error: BaseException | None) -> Recording:
         """The run as it ended."""
