@@ -223,6 +223,7 @@ void Round(int round, Pool* writers, Pool* kernels) {
   Check(log->Read(), outputs, false);
   log->Leave();
   if (round % 4) Check(log->Read(), outputs, false);
+  if (round % 3 == 0) CHECK(log->Pack().size() > 8 * sizeof(int64_t));
   log->Unref();  // abandoned: the steps may still be writing
   if (round % 5 == 0) {
     int64_t known = 0;

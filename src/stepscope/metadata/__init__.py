@@ -28,7 +28,7 @@ from stepscope.metadata.outcome import (
 )
 from stepscope.metadata.program_notes import CallTime, Note
 from stepscope.metadata.readers import LoadedRun, Program, iter_runs, load, programs
-from stepscope.metadata.recording import Recording, Shared
+from stepscope.metadata.recording import LoggedRecording, Recording, RunNumbers, Shared
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.targets import RunMetadataTarget, as_run_metadata_target
@@ -41,6 +41,7 @@ __all__ = [
     "GraphFacts",
     "InFlight",
     "LoadedRun",
+    "LoggedRecording",
     "Loss",
     "MemoryColumns",
     "Note",
@@ -52,6 +53,7 @@ __all__ = [
     "Recording",
     "RunMetadata",
     "RunMetadataTarget",
+    "RunNumbers",
     "Shared",
     "Status",
     "StringColumn",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stepscope.metadata.outcome import Completeness, Overhead, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.stored_log import StorableLog
     from stepscope.options import RunOptions
 
-__all__ = ["Recording", "Shared"]
+__all__ = ["LoggedRecording", "Recording", "RunNumbers", "Shared"]
 
 _T = TypeVar("_T")
 
@@ -47,6 +48,39 @@ class Shared(Generic[_T]):
                 self._made = self._make()
                 self._make = None
             return self._made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNumbers:
+    """What a store needs of a run that is like others: the rest is as it was of those.
+
+    `like` is equal for runs that differ in nothing else than in what stands here. `rows` are the
+    log's, as `stored_log.pack_log` packs them; `ops` is how many executions came to an end.
+    """
+
+    like: Hashable
+    engine: str
+    step_id: int
+    ops: int
+    started_ns: int
+    ended_ns: int
+    overhead: Overhead
+    call: CallTime | None
+    rows: bytes
+
+
+class LoggedRecording(ABC):
+    """A recording of a run that its log has all of, made when somebody looks."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self) -> Recording:
+        """The recording."""
+
+    @abstractmethod
+    def numbers(self) -> RunNumbers | None:
+        """What is its own, should it be like others that went well; None where it may not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

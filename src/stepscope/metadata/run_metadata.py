@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
-    from stepscope.metadata.recording import Recording
+    from stepscope.metadata.recording import LoggedRecording, Recording
 
 __all__ = ["RunMetadata"]
 
@@ -73,6 +73,10 @@ class RunMetadata(MessageBacked):
         other = RunMetadata.__new__(RunMetadata)
         object.__setattr__(other, "_held", self._held)
         return other
+
+    def unmade(self) -> LoggedRecording | None:
+        """The run as it was logged, where nobody looked at it yet; None otherwise."""
+        return self._held.unmade()
 
     def recorded(self) -> Recording | None:
         """The run as an engine recorded it; None where a message is the truth, and not that."""

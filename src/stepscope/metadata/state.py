@@ -32,7 +32,7 @@ from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.decode import decode_ops
 from stepscope.metadata.encode import encode_ops
 from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
-from stepscope.metadata.recording import Shared
+from stepscope.metadata.recording import LoggedRecording, Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,6 +211,12 @@ class State:
         """What an engine recorded, unless a message was handed out or is all there is."""
         with self._lock:
             return None if self._recording is None or self._handed_out else self.ops()
+
+    def unmade(self) -> LoggedRecording | None:
+        """The recording as it was handed over, if it is a logged one that nobody looked at."""
+        with self._lock:
+            found = self._recorded
+            return found if isinstance(found, LoggedRecording) and not self._handed_out else None
 
     def recorded(self) -> Recording | None:
         """The recording, as far as it is the truth; None where a message is all there is.

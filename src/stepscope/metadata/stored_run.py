@@ -18,7 +18,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -129,20 +129,35 @@ class _PackedFacts(NamedTuple):
     place: NDArray[np.int32]
 
 
-class _LateParts:
-    """Parts by what tells their content, those of late."""
+class _Late(Generic[_T]):
+    """What was used of late, by keys."""
 
     def __init__(self) -> None:
-        self._parts: OrderedDict[Any, Part] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _T] = OrderedDict()
+
+    def get(self, key: Hashable) -> _T | None:
+        """What is kept under that key; None where nothing is."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def keep(self, key: Hashable, value: _T) -> None:
+        """Keep it, and let go of what was not used for longest."""
+        self._kept[key] = value
+        if len(self._kept) > _KEPT_SHARED:
+            self._kept.popitem(last=False)
+
+
+class _LateParts(_Late[Part]):
+    """Parts by what tells their content, those of late."""
 
     def of(self, key: Hashable, make: Callable[[], bytes]) -> Part:
         """The part of that key, made where it is not known."""
-        part = self._parts.get(key)
+        part = self.get(key)
         if part is None:
-            part = self._parts[key] = Part(make())
-        self._parts.move_to_end(key)
-        if len(self._parts) > _KEPT_SHARED:
-            self._parts.popitem(last=False)
+            part = Part(make())
+            self.keep(key, part)
         return part
 
 
@@ -177,11 +192,38 @@ class RunEncoder:
         self._shared: WeakKeyDictionary[Shared[Any], tuple[Part, ...]] = WeakKeyDictionary()
         self._graphs: WeakKeyDictionary[LoggedGraphs, Part] = WeakKeyDictionary()
         self._small = _LateParts()
+        self._alike: _Late[dict[str, tuple[Part, ...]]] = _Late()
+        """By what runs have in common (`RunNumbers.like`), all that they share."""
         self._late: OrderedDict[Shared[Any], None] = OrderedDict()
         """An engine may keep none between two runs. It was made: what it was made of is let go."""
 
     def encode(self, metadata: RunMetadata, what: str = "", graph: Part | None = None) -> StoredRun:
         """A run, with what ran and the graph as its user built it."""
+        unmade = metadata.unmade()
+        numbers = unmade.numbers() if unmade is not None else None
+        parts = self._alike.get(numbers.like) if numbers is not None else None
+        if numbers is None or parts is None:
+            run = self._encode_whole(metadata, what)
+            if numbers is not None:
+                self._alike.keep(numbers.like, dict(run.parts))
+        else:
+            run = StoredRun(
+                what=what,
+                engine=numbers.engine,
+                step_id=numbers.step_id,
+                started_ns=numbers.started_ns,
+                ended_ns=numbers.ended_ns,
+                ops=numbers.ops,
+                overhead=numbers.overhead,
+                parts=dict(parts),
+                columns={"log": numbers.rows},
+            )
+            _note_call(run, numbers.call)
+        if graph is not None:
+            run.parts["graph"] = (graph,)
+        return run
+
+    def _encode_whole(self, metadata: RunMetadata, what: str) -> StoredRun:
         recording = metadata.recorded()
         run = StoredRun(
             what=what,
@@ -189,8 +231,6 @@ class RunEncoder:
             status=metadata.status.code,
             step_id=metadata.step_id,
         )
-        if graph is not None:
-            run.parts["graph"] = (graph,)
         if recording is None:
             self._encode_message(metadata, run)
         else:
@@ -226,8 +266,7 @@ class RunEncoder:
         self._add_made(run, "sources", recording.sources, _sources_bytes)
         self._add_made(run, "placements", recording.placements, _placements_bytes)
         run.parts["outcome"] = (self._outcome_part(recording),)
-        if recording.call is not None:
-            run.columns["call"] = _CALL.pack(*recording.call)
+        _note_call(run, recording.call)
 
     def _encode_ops(self, ops: OpColumns, run: StoredRun) -> None:
         if not len(ops):
@@ -317,6 +356,11 @@ class RunEncoder:
     def _add_halves(run: StoredRun, name: str, halves: columns.Halves) -> None:
         run.parts[name] = (Part(halves.shared),)
         run.columns[name] = halves.own
+
+
+def _note_call(run: StoredRun, call: CallTime | None) -> None:
+    if call is not None:
+        run.columns["call"] = _CALL.pack(*call)
 
 
 def _note_times(ops: OpColumns, run: StoredRun) -> None:

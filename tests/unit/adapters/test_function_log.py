@@ -18,6 +18,10 @@ from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
+from stepscope.adapters.tensorflow.runs.function import Observed
+from stepscope.adapters.tensorflow.script.deliveries import KeptRun
+from stepscope.adapters.tensorflow.support import FUNCTION
+from stepscope.metadata.stored_log import pack_log
 from stepscope.options import RunOptions
 from stepscope.store import Store
 
@@ -383,6 +387,59 @@ def test_a_stored_run_is_the_run_that_was_recorded(prepared, tensorflow, tmp_pat
             kept = getattr(again.allocations, column).tolist()
             assert kept == getattr(metadata.allocations, column).tolist()
     assert ("relu" in " ".join(live[0].allocations.name).lower()) == (options is FULL)
+
+
+def kept_run(function, x):
+    """A run as a script's recorder keeps it until it is stored."""
+    run = Observed(FUNCTION, FULL.resolve(), FULL, None)
+    run.function = function
+    run.log_alone()
+    run.capture.log.stay(run.step_id, "function")
+    with run:
+        function(x)
+    run.capture.over()
+    return run
+
+
+def test_runs_that_are_alike_are_stored_as_each_of_them_was(prepared, tensorflow, tmp_path):
+    tf = tensorflow
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def function(x):
+        first, second = tf.split(tf.nn.relu(x) + 1.0, 2)
+        return tf.reduce_sum(first), tf.reduce_max(second)
+
+    for size in (2, 4, 6):
+        function(tf.ones([size]))
+    runs = [kept_run(function, tf.ones([size])) for size in (4, 8, 4)]
+    assert runs[0].numbers().like != runs[1].numbers().like
+    runs *= 2  # the second time each of them is like one that was stored before
+    with Store(tmp_path) as store:
+        for run in runs:
+            metadata = stepscope.RunMetadata()
+            metadata.record(KeptRun(run))
+            store.add(metadata, "function", kept_ops=run.capture.log.records)
+    for run, again in zip(runs, stepscope.load(store.path), strict=True):
+        live = stepscope.RunMetadata()
+        live.record(run.recording())
+        assert again.step_id == run.step_id
+        assert again.step_stats == live.step_stats
+        assert again.completeness == live.completeness
+        assert again.sources == live.sources
+        assert again.allocations.bytes.tolist() == live.allocations.bytes.tolist()
+        assert again.overhead.ns == live.overhead.ns
+
+
+def test_a_log_is_packed_as_a_store_has_it(prepared, tensorflow):
+    tf = tensorflow
+    function = tf.function(lambda x: tf.split(tf.nn.relu(x) + 1.0, 2), autograph=False)
+    function(tf.ones([4]))
+    log = kept_run(function, tf.ones([4])).capture.log
+    packed, read = log.packed(), log.read()
+    assert packed.rows == pack_log(read.log)
+    assert packed.ops == len(read.ended) > 3
+    assert packed.started_ns == min(row.start_ns for row in read.ended)
+    assert packed.ended_ns == max(row.end_ns for row in read.ended)
 
 
 def test_the_metadata_say_what_recorded_the_run(tensorflow, prepared):

@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.profiler import Batch, shared
 from stepscope.adapters.tensorflow.capture.row_columns import row_columns
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedRun, NodeLog
-from stepscope.metadata import CallTime, Loss, OpColumns, Overhead
+from stepscope.metadata import CallTime, Loss, OpColumns, Overhead, RunNumbers
 from stepscope.metadata.stored_log import StorableLog
 from stepscope.metadata.xplane import COMPILED
 
@@ -209,7 +209,7 @@ class Capture:
                 self.ended = self.left = ended
                 profiled = self.batch is not None and not self.nested
                 self._data_to_come = self._to_be_judged = profiled
-                if not self.out_of_time:
+                if not (self.out_of_time or self._log_stays):
                     self._take_log()
             if self.log is not None and (self.abandoned or not self.out_of_time):
                 if self.log.stays:
@@ -284,10 +284,40 @@ class Capture:
     def logged(self) -> LoggedRun | None:
         """What the executor noted; None where there is no log."""
         with self._lock:
-            if self._logged is None and self.log is not None and self.out_of_time and self.left:
-                self._take_log()
-                self.log.release()
+            if self._logged is None and self.log is not None and self.left:
+                if self._log_stays:
+                    self._take_log()
+                elif self.out_of_time:
+                    self._take_log()
+                    self.log.release()
             return self._logged
+
+    @property
+    def _log_stays(self) -> bool:
+        """Whether its log can be read as long as the run is not stored."""
+        return self.log is not None and self.log.stays
+
+    def numbers(self, like: Hashable, engine: str, step_id: int) -> RunNumbers | None:
+        """What a store needs of a run that its log has all of, see `LoggedRecording`.
+
+        `like` is what it has in common with others beside what its log tells.
+        """
+        odd = self.failed or self.first_calls or self.losses or not self.has_log_alone
+        packed = None if odd or self.log is None else self.log.packed()
+        if packed is None or packed.alike is None:
+            return None
+        here = self.thread, self.thread_name, self.level
+        return RunNumbers(
+            like=(like, here, packed.graphs, packed.alike),
+            engine=engine,
+            step_id=step_id,
+            ops=packed.ops,
+            started_ns=packed.started_ns,
+            ended_ns=packed.ended_ns,
+            overhead=self.overhead(),
+            call=self.call(),
+            rows=packed.rows,
+        )
 
     def logged_alone(self) -> LoggedRun | None:
         """The same where there is nothing of the run beside it; None where there is."""
@@ -408,7 +438,7 @@ class Capture:
 
     def unseen(self) -> list[Loss]:
         """What the profiler would have shown of a run that has a log alone."""
-        logged = self._logged
+        logged = self.logged()
         if logged is None or self.batch is not None:
             return []
         before = self.functions_before
@@ -523,6 +553,9 @@ class Capture:
         """How much longer the run itself took: for events and notes, and to instantiate again."""
         if not self.level:
             return 0
+        if self._log_stays and self.has_log_alone and not self.first_calls:
+            most = (self.ended - self.started) * 9 // 10
+            return max(0, min(self.log.records * RECORD_NS, most)) if self.log is not None else 0
         starts = self._starts()
         instantiating = self._instantiating_ns(starts)
         most = (self.ended - self.started - instantiating) * 9 // 10

@@ -419,9 +419,10 @@ def _load(path: Path, kind: str) -> tuple[ctypes.PyDLL, str]:
         number = [ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)]
         for name, takes, gives in (
             ("enter", [ctypes.c_int, ctypes.c_int64, ctypes.c_char_p], ctypes.c_void_p),
-            ("over", [ctypes.c_void_p, ctypes.c_int], None),
+            ("over", [ctypes.c_void_p, ctypes.c_int], ctypes.c_int64),
             ("leave", [ctypes.c_void_p], None),
             ("read", text, ctypes.c_void_p),
+            ("pack", text, ctypes.c_void_p),
             ("give_back", [ctypes.c_void_p], None),
             ("release", [ctypes.c_void_p], None),
             ("graph", [ctypes.c_void_p, ctypes.c_int64], ctypes.c_void_p),

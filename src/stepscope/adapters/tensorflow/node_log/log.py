@@ -14,9 +14,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from stepscope.metadata.logged_nodes import OUTPUT, ROW, Log, LoggedNodes
 from stepscope.metadata.xplane import ANNOTATION, Row, Step
 
 _SIZES: Final = struct.Struct("7q")
+_PACKED: Final = struct.Struct("8q")
 RECORD_NS: Final = 90
 """What noting one node costs the run, about: measured as dilation of warm runs of a thousand."""
 
@@ -48,6 +48,8 @@ class NodeLog:
         self._step_id, self._what = 0, b""
         self.stays = False
         """Whether it is kept when the run is over, until somebody releases it."""
+        self.records = 0
+        """How many it has, once it is `over`."""
 
     def stay(self, step_id: int, what: str) -> None:
         """Before it is entered: have it stay, and others know the run by its step and what ran."""
@@ -56,8 +58,6 @@ class NodeLog:
 
     def enter(self) -> None:
         self._handle = self._library.stepscope_enter(int(self._outputs), self._step_id, self._what)
-        self._release = weakref.finalize(self, self._library.stepscope_release, self._handle)
-        self._release.atexit = False
 
     def leave(self) -> None:
         """Steps that this thread starts from now on are not logged any more."""
@@ -65,12 +65,16 @@ class NodeLog:
 
     def over(self, *, failed: bool) -> None:
         """The run has ended: whoever finds the log knows that, and how."""
-        self._library.stepscope_over(self._handle, int(failed))
+        self.records = self._library.stepscope_over(self._handle, int(failed))
 
     def release(self) -> None:
         """Give its memory to the next log. Whoever reads it must have done so."""
-        self._handle = None
-        self._release()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.stepscope_release(handle)
+
+    def __del__(self) -> None:
+        self.release()
 
     def read(self) -> LoggedRun | None:
         """What is there by now. None before it is entered."""
@@ -79,7 +83,37 @@ class NodeLog:
             return None
         size = ctypes.c_int64()
         data = text_of(self._library.stepscope_read(handle, ctypes.byref(size)), size)
-        return LoggedRun(data, functools.partial(self._library.stepscope_graph, handle))
+        return LoggedRun(data, self._graph)
+
+    def packed(self) -> PackedLog | None:
+        """The same as a store has it. None before it is entered."""
+        handle = self._handle
+        if handle is None:
+            return None
+        size = ctypes.c_int64()
+        data = text_of(self._library.stepscope_pack(handle, ctypes.byref(size)), size)
+        ops, started, ended, *lost, graphs, alike = _PACKED.unpack_from(data)
+        place = _PACKED.size + 8 * graphs
+        numbers = struct.unpack_from(f"{graphs}q", data, _PACKED.size)
+        known = known_graphs.of(numbers, self._graph)
+        return PackedLog(data[place:], ops, started, ended, known, None if any(lost) else alike)
+
+    def _graph(self, number: int) -> Any:
+        return self._library.stepscope_graph(self._handle, number)
+
+
+class PackedLog(NamedTuple):
+    """What a log has by now, as `stored_log.pack_log` packs it."""
+
+    rows: bytes
+    ops: int
+    """How many executions came to an end; the first of them began and the last ended when?"""
+    started_ns: int
+    ended_ns: int
+    graphs: ExecutedGraphs
+    alike: int | None
+    """The same for runs of these graphs in which the same nodes were executed, as often, and put
+    out the same, on the same threads; None where one did not end well, or is not in the log."""
 
 
 @functools.cache

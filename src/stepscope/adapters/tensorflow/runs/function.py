@@ -36,7 +36,7 @@ from stepscope.adapters.tensorflow.failures import (
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
 from stepscope.adapters.tensorflow.node_log import build
-from stepscope.adapters.tensorflow.node_log.executed_graph import function_graphs
+from stepscope.adapters.tensorflow.node_log.executed_graph import function_graphs, versions_of
 from stepscope.adapters.tensorflow.node_log.function_log import is_traced, log_of_call
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import cancelling, interrupts
@@ -50,6 +50,7 @@ from stepscope.metadata import (
     Recording,
     RunMetadata,
     RunMetadataTarget,
+    RunNumbers,
     Status,
     as_run_metadata_target,
 )
@@ -343,6 +344,11 @@ class Observed:
     def succeeded(self) -> Recording | Callable[[], Recording]:
         """The same of a run that raised nothing: one that was logged alone has all it needs."""
         return self.recording if self.capture.logs_alone else self.recording()
+
+    def numbers(self) -> RunNumbers | None:
+        """What is the run's own, should it be like others of its function; see `RunNumbers`."""
+        like = self._engine, self._needs_graphs, versions_of(self._written_graphs())
+        return self.capture.numbers(like, self._engine, self.step_id)
 
     def recording(self) -> Recording:
         """The run as it ended."""

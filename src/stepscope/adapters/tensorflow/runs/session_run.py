@@ -37,6 +37,7 @@ from stepscope.adapters.tensorflow.failures import (
 )
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
+from stepscope.adapters.tensorflow.node_log.executed_graph import versions_of
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import session_graph
 from stepscope.adapters.tensorflow.runs.deadline import timed_out
@@ -57,6 +58,7 @@ from stepscope.metadata import (
     Placement,
     Recording,
     RunMetadata,
+    RunNumbers,
     Status,
 )
 from stepscope.metadata.xplane import FIRST_NODE
@@ -355,6 +357,13 @@ class SessionRun:
         if self.capture.logs_alone:
             return functools.partial(self._ended_with, Status())
         return self.recording(None)
+
+    def numbers(self) -> RunNumbers | None:
+        """What is the run's own, should it be like others of its session; see `RunNumbers`."""
+        if self.native.ByteSize():
+            return None
+        like = self._shared, self._kind, versions_of([self.graph])
+        return self.capture.numbers(like, self.engine, self.step_id)
 
     def recording(self, error: BaseException | None) -> Recording:
         """The run as it ended."""

@@ -6,7 +6,6 @@ until the end, and is then the last run.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,12 +17,14 @@ from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.support import EAGER, SESSION
 from stepscope.metadata import (
     Completeness,
+    LoggedRecording,
     Loss,
     OpColumns,
     OutOfMemory,
     Overhead,
     Recording,
     RunMetadata,
+    RunNumbers,
     Status,
 )
 
@@ -78,24 +79,10 @@ class Deliveries:
         self._cost.add(observed.capture.slowed_ns(), inside=True)
         made: Recording | Callable[[], Recording]
         if kept_ops and not ended:
-            made = functools.partial(self._ended_with, observed, Status())
+            made = KeptRun(observed)
         else:
-            made = self._ended_with(observed, ended[0] if ended else Status())
+            made = _ended_with(observed, ended[0] if ended else Status())
         self._hand_over(made, name, observed.graph, kept_ops)
-
-    @staticmethod
-    def _ended_with(observed: Any, status: Status) -> Recording:
-        recording: Recording = observed.recording()
-        observed.capture.failed = not status.ok
-
-        def completeness() -> Completeness:
-            losses = _losses(recording)
-            if not status.ok:
-                reason = f"the run ended with {status.code}"
-                losses = (*losses, Loss("op executions", 0, reason))
-            return Completeness(losses)
-
-        return replace(recording, status=status, completeness=completeness)
 
     def native(self, options: Any, run_metadata: Any, status: Status, graph: Any) -> bool:
         """A run that the script had TensorFlow trace, from its metadata; False if it took none."""
@@ -185,6 +172,36 @@ class Deliveries:
         metadata.record(recording)
         self.given += 1
         self._add(metadata, name, graph, kept_ops)
+
+
+def _ended_with(observed: Any, status: Status) -> Recording:
+    recording: Recording = observed.recording()
+    observed.capture.failed = not status.ok
+
+    def completeness() -> Completeness:
+        losses = _losses(recording)
+        if not status.ok:
+            reason = f"the run ended with {status.code}"
+            losses = (*losses, Loss("op executions", 0, reason))
+        return Completeness(losses)
+
+    return replace(recording, status=status, completeness=completeness)
+
+
+class KeptRun(LoggedRecording):
+    """A run that went well and outlives the process: nothing is worked out before it is stored."""
+
+    __slots__ = ("_observed",)
+
+    def __init__(self, observed: Any) -> None:
+        self._observed = observed
+
+    def __call__(self) -> Recording:
+        return _ended_with(self._observed, Status())
+
+    def numbers(self) -> RunNumbers | None:
+        found: RunNumbers | None = self._observed.numbers()
+        return found
 
 
 def _losses(recording: Recording) -> tuple[Loss, ...]:

@@ -299,7 +299,7 @@ class ScriptRecorder:
             kept_ops = 0
             if kept is not None and self._mapped is not None:
                 self._mapped.ended(observed.step_id, kept)
-                kept_ops = len(capture.logged().log.rows)
+                kept_ops = kept.records
             if deliver_now:
                 self.windows.hand_over(
                     lambda: self._deliveries.run(name, observed, *status, kept_ops=kept_ops)

@@ -14,7 +14,7 @@ from stepscope.adapters.tensorflow.runs.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.runs.session_graph import leaves
 from stepscope.adapters.tensorflow.runs.session_run import SessionRun
 from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
-from stepscope.metadata import Recording
+from stepscope.metadata import Recording, RunNumbers
 
 v1 = tensorflow.compat.v1
 
@@ -106,6 +106,10 @@ class SessionCall:
             if not options.output_partition_graphs:
                 run_metadata.ClearField("partition_graphs")
         return result
+
+    def numbers(self) -> RunNumbers | None:
+        """What is the run's own, should it be like others of its session; see `RunNumbers`."""
+        return self._run.numbers()
 
     def recording(self) -> Recording:
         """The run as it ended; at full level with its graphs as executed, for `coverage`."""

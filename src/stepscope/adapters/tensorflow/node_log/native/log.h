@@ -51,6 +51,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -324,6 +325,7 @@ static_assert(sizeof(MapRun) == 128, "a reader counts on it");
 constexpr int64_t kMapRuns = 1000;
 constexpr int64_t kMapRunsAt = 4096;
 constexpr int64_t kMapHeaderBytes = kMapRunsAt + (kMapRuns * sizeof(MapRun) + 4095) / 4096 * 4096;
+constexpr int64_t kTouchedBytes = int64_t{1} << 24;
 constexpr int kHighFile = 200;  // the program's own files have the numbers they have without us
 
 inline std::atomic<uint64_t> map_numbers{1};
@@ -373,11 +375,16 @@ class Log {
     run_->log.store(number, std::memory_order_release);
   }
 
-  // The run is over, and its log stays until it is let go of.
-  void Over(bool failed) {
-    if (run_ == nullptr) return;
-    run_->failed.store(failed, std::memory_order_relaxed);
-    run_->ended_ns.store(stepscope::Read(CLOCK_REALTIME), std::memory_order_release);
+  // The run is over, and its log stays until it is let go of. Gives how many records it has.
+  int64_t Over(bool failed) {
+    if (run_ != nullptr) {
+      run_->failed.store(failed, std::memory_order_relaxed);
+      run_->ended_ns.store(stepscope::Read(CLOCK_REALTIME), std::memory_order_release);
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    int64_t records = 0;
+    for (const Chunk* chunk : chunks_) records += chunk->used.load(std::memory_order_acquire);
+    return records;
   }
 
   // A record of a node that is about to run; null, and counted, where the log is full.
@@ -490,6 +497,7 @@ class Log {
       header->state_at = at(&record.state, &record);
       header->even_counter = even_counter;
       header->ns_per_tick.store(NsPerTick());
+      Touch(static_cast<char*>(memory), std::min(size, kTouchedBytes));
       memcpy(header->magic, "stepslog", 8);  // last: it is a map from now on
     }
     Free& free = FreeChunks();
@@ -506,6 +514,7 @@ class Log {
   }
 
   std::vector<char> Read();
+  std::vector<char> Pack();
 
   const bool outputs;
   const int64_t most_chunks;
@@ -598,6 +607,15 @@ class Log {
     static Free* free = new Free;
     return *free;
   }
+
+  // What is there by now.
+  struct Content {
+    std::vector<Row> rows;
+    std::vector<OutputRow> more;
+    std::map<int32_t, std::string> threads;  // by number: handle and name
+    std::vector<int64_t> graphs;
+  };
+  Content Collect() const;
 
   bool HasRoomFor(int64_t more) const {
     return made_.load(std::memory_order_relaxed) + more <= most_chunks &&
@@ -702,6 +720,15 @@ class Log {
     here_ = ThisThread();
   }
 
+  // Have these pages made now and elsewhere: a run that is the first to write to them waits for each.
+  static void Touch(char* memory, int64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+    std::thread([memory, bytes] { madvise(memory, bytes, MADV_POPULATE_WRITE); }).detach();
+#else
+    static_cast<void>(memory), static_cast<void>(bytes);
+#endif
+  }
+
   static int OpenHigh(const char* path, int flags) {
     const int low = open(path, flags, 0600);
     if (low < 0) return low;
@@ -757,25 +784,21 @@ void Append(std::vector<char>& to, const std::vector<T>& from) {
   to.insert(to.end(), begin, begin + from.size() * sizeof(T));
 }
 
-// Seven sizes: rows, further outputs, steps, graphs, bytes of text, executions that were dropped,
-// outputs that have no description; the rows; the further outputs; the numbers of the steps and of
-// the graphs (64 bits); and a line for each thread: its number, its handle, its name.
 template <typename Record>
-std::vector<char> Log<Record>::Read() {
-  std::lock_guard<std::mutex> lock(mutex_);
+typename Log<Record>::Content Log<Record>::Collect() const {
   const double scale = NsPerTick();
   const auto epoch = [&](int64_t ticks) -> int64_t {
     if (ticks == 0 || !even_counter) return ticks;
     return began.ns + static_cast<int64_t>((ticks - began.ticks) * scale);
   };
-  std::vector<Row> rows;
+  Content found;
+  std::vector<Row>& rows = found.rows;
   rows.reserve(chunks_.size() * kRecords);
-  std::map<int32_t, std::string> threads;
   std::vector<std::pair<const Chunk*, uint32_t>> firsts;  // the row of each chunk's first record
   std::vector<int32_t> row_of;                            // of each record, by chunk
   for (const Chunk* chunk : chunks_) {
     const int used = chunk->used.load(std::memory_order_acquire);
-    threads[chunk->thread] = std::to_string(chunk->thread_handle) + " " + chunk->thread_name;
+    found.threads[chunk->thread] = std::to_string(chunk->thread_handle) + " " + chunk->thread_name;
     firsts.push_back({chunk, static_cast<uint32_t>(row_of.size())});
     for (int i = 0; i < used; ++i) {
       const Record& record = chunk->records[i];
@@ -793,7 +816,6 @@ std::vector<char> Log<Record>::Read() {
     row_of.resize(firsts.back().second + kRecords, -1);
   }
   // After the states were seen: what had been put out by then is there now.
-  std::vector<OutputRow> more;
   if (outputs) {
     std::sort(firsts.begin(), firsts.end());
     for (const Chunk* chunk : chunks_) {
@@ -810,31 +832,122 @@ std::vector<char> Log<Record>::Read() {
         --place;
         const int32_t row = row_of[place->second + (owner - place->first->records)];
         if (row < 0 || (rows[row].state != kDone && rows[row].state != kFailed)) continue;
-        more.push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(record.start),
-                        record.output, 0});
+        found.more.push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(record.start),
+                              record.output, 0});
       }
     }
   }
+  for (const auto& graph : graphs_) found.graphs.push_back(graph->number);
+  return found;
+}
+
+// Seven sizes: rows, further outputs, steps, graphs, bytes of text, executions that were dropped,
+// outputs that have no description; the rows; the further outputs; the numbers of the steps and of
+// the graphs (64 bits); and a line for each thread: its number, its handle, its name.
+template <typename Record>
+std::vector<char> Log<Record>::Read() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Content content = Collect();
   std::string text;
-  for (const auto& known : threads) {
+  for (const auto& known : content.threads) {
     text += std::to_string(known.first) + " " + known.second + "\n";
   }
-  std::vector<int64_t> graphs;
-  for (const auto& graph : graphs_) graphs.push_back(graph->number);
   const std::vector<int64_t> sizes = {
-      static_cast<int64_t>(rows.size()),   static_cast<int64_t>(more.size()),
-      static_cast<int64_t>(steps_.size()), static_cast<int64_t>(graphs.size()),
-      static_cast<int64_t>(text.size()),   dropped_.load(),
+      static_cast<int64_t>(content.rows.size()), static_cast<int64_t>(content.more.size()),
+      static_cast<int64_t>(steps_.size()),       static_cast<int64_t>(content.graphs.size()),
+      static_cast<int64_t>(text.size()),         dropped_.load(),
       undescribed_.load()};
   std::vector<char> found;
-  found.reserve(64 + rows.size() * sizeof(Row) + more.size() * sizeof(OutputRow) + text.size() +
-                8 * (steps_.size() + graphs.size()));
+  found.reserve(64 + content.rows.size() * sizeof(Row) + content.more.size() * sizeof(OutputRow) +
+                text.size() + 8 * (steps_.size() + content.graphs.size()));
   Append(found, sizes);
-  Append(found, rows);
-  Append(found, more);
+  Append(found, content.rows);
+  Append(found, content.more);
   Append(found, steps_);
-  Append(found, graphs);
+  Append(found, content.graphs);
   found.insert(found.end(), text.begin(), text.end());
+  return found;
+}
+
+// -- packing: as `metadata/packing.py` and `metadata/stored_log.py` have it ------------------------
+
+// A column of a store: what it is, how many rows, the least number, and how far each row is above it
+// in as few bytes as the largest needs; nothing where all are equal. Little-endian, as we are.
+template <typename Value>
+void PackColumn(std::vector<char>& to, size_t rows, Value value) {
+  int64_t least = 0, most = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    const int64_t now = value(i);
+    least = i == 0 ? now : std::min(least, now);
+    most = i == 0 ? now : std::max(most, now);
+  }
+  const uint64_t span = static_cast<uint64_t>(most) - static_cast<uint64_t>(least);
+  const int width = span == 0 ? 0 : span < 1u << 8 ? 1 : span < 1u << 16 ? 2 : span >> 32 ? 8 : 4;
+  const char kind = width == 0 ? 1 : width == 1 ? 2 : width == 2 ? 3 : width == 4 ? 4 : 5;
+  const uint32_t count = static_cast<uint32_t>(rows);
+  char head[13] = {kind};
+  memcpy(head + 1, &count, sizeof count);
+  memcpy(head + 5, &least, sizeof least);
+  to.insert(to.end(), head, head + sizeof head);
+  const size_t place = to.size();
+  to.resize(place + rows * width);
+  for (size_t i = 0; width != 0 && i < rows; ++i) {
+    const uint64_t above = static_cast<uint64_t>(value(i)) - static_cast<uint64_t>(least);
+    memcpy(&to[place + i * width], &above, width);
+  }
+}
+
+inline uint64_t Mixed(uint64_t a, uint64_t b) {
+  uint64_t x = a + 0x9E3779B97F4A7C15u * (b + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// Eight numbers: how many rows came to an end, when the first of these began and the last ended,
+// rows that did not end well, executions that were dropped, outputs without a description, how many
+// graphs there are, and what runs that are alike have in common: which nodes came how far and put
+// out what, how often, and which threads took part. Then the graphs' numbers, and the columns.
+template <typename Record>
+std::vector<char> Log<Record>::Pack() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Content content = Collect();
+  const std::vector<Row>& rows = content.rows;
+  const std::vector<OutputRow>& more = content.more;
+  int64_t ended = 0, first = 0, last = 0, odd = 0;
+  uint64_t alike = 0;
+  for (const Row& row : rows) {
+    const uint64_t node = uint64_t{row.graph} << 32 | row.node;
+    alike += Mixed(node, uint64_t{static_cast<uint32_t>(row.state)} << 32 | row.output);
+    odd += row.state != kDone;
+    if (row.state != kDone && row.state != kFailed) continue;
+    first = ended++ == 0 ? row.start_ns : std::min(first, row.start_ns);
+    last = std::max({last, row.start_ns, row.end_ns});
+  }
+  for (const OutputRow& output : more) {
+    const Row& row = rows[output.row];
+    alike += Mixed(Mixed(row.graph, row.node), uint64_t{output.slot} << 32 | output.output);
+  }
+  for (const auto& thread : content.threads) alike += Mixed(thread.first, ~uint64_t{1});
+  const std::vector<int64_t> sizes = {
+      ended, first, last, odd, dropped_.load(), undescribed_.load(),
+      static_cast<int64_t>(content.graphs.size()), static_cast<int64_t>(alike)};
+  std::vector<char> found;
+  found.reserve(256 + 36 * rows.size() + 12 * more.size());
+  Append(found, sizes);
+  Append(found, content.graphs);
+  const size_t n = rows.size();
+  PackColumn(found, n, [&](size_t i) -> int64_t { return rows[i].graph; });
+  PackColumn(found, n, [&](size_t i) -> int64_t { return rows[i].node; });
+  PackColumn(found, n, [&](size_t i) -> int64_t { return rows[i].thread; });
+  PackColumn(found, n, [&](size_t i) -> int64_t { return rows[i].state; });
+  PackColumn(found, n, [&](size_t i) -> int64_t { return rows[i].output; });
+  PackColumn(found, n, [&](size_t i) { return rows[i].start_ns; });
+  PackColumn(found, n, [&](size_t i) { return rows[i].start_ns - rows[i].scheduled_ns; });
+  PackColumn(found, n, [&](size_t i) { return rows[i].end_ns - rows[i].start_ns; });
+  PackColumn(found, more.size(), [&](size_t i) -> int64_t { return more[i].row; });
+  PackColumn(found, more.size(), [&](size_t i) -> int64_t { return more[i].slot; });
+  PackColumn(found, more.size(), [&](size_t i) -> int64_t { return more[i].output; });
   return found;
 }
 

@@ -257,8 +257,10 @@ void* stepscope_enter(int outputs, int64_t step, const char* what) {
   return log;
 }
 
-// It is over, but may have to be read by others before it is released.
-void stepscope_over(void* log, int failed) { static_cast<NodeLog*>(log)->Over(failed != 0); }
+// It is over, but may have to be read by others before it is released. Gives how many records it has.
+int64_t stepscope_over(void* log, int failed) {
+  return static_cast<NodeLog*>(log)->Over(failed != 0);
+}
 
 // On the thread that entered.
 void stepscope_leave(void* log) { static_cast<NodeLog*>(log)->Leave(); }
@@ -266,6 +268,12 @@ void stepscope_leave(void* log) { static_cast<NodeLog*>(log)->Leave(); }
 // What is there by now, to be copied and given back.
 const char* stepscope_read(void* log, int64_t* size) {
   const auto found = static_cast<NodeLog*>(log)->Read();
+  return Given(found.data(), found.size(), size);
+}
+
+// The same as a store has it, to be copied and given back.
+const char* stepscope_pack(void* log, int64_t* size) {
+  const auto found = static_cast<NodeLog*>(log)->Pack();
   return Given(found.data(), found.size(), size);
 }
 
