@@ -9,7 +9,7 @@ Guarantees:
   (its own, if it set one) with a traceback that begins in the program;
 - its end is returned as an exit status, never raised, so that the caller can still do its work;
 - nothing of it, nor of the packages it lies in, is imported before `run`;
-- the garbage collector works for it as it would without us.
+- the garbage collector has no more to look through than it would have without us.
 
 Nothing is put back afterwards: threads and exit handlers of the program may still need it all.
 """

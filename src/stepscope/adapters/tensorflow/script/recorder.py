@@ -12,8 +12,8 @@ asked about the number. Eager code between runs goes with the run before it.
 How. Our executor logs the runs of functions and sessions, where there is a library of it for this
 TensorFlow (`node_log`), and each is handed over as it ends. Elsewhere the profiler is open for many
 of them at once (`windows`). Eager code has the profiler alone: tapes always, code before the first
-run, and code between logged runs as long as that costs less than `_BUDGET` of the script's time;
-how much of it was left out is said at the end (`losses`).
+run, and code between logged runs as long as that costs less than `_BUDGET` of the time; how much of
+it was left out is said at the end (`losses`).
 
 Guarantees.
 - A run that is not recorded costs a few look-ups (some 3 us); when the schedule has no more runs,
@@ -28,6 +28,7 @@ Guarantees.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import threading
@@ -58,8 +59,8 @@ from stepscope.metadata.program_notes import RECORDING, STOPPED
 from stepscope.scheduling import Action, Schedule
 
 TAPE: Final = "gradient tape"
-_BUDGET: Final = 0.02
-"""The share of the script's time that the profiler may cost between runs that are logged."""
+_BUDGET: Final = 0.01
+"""The share of the time since the first logged run that the profiler may cost between such runs."""
 Prepared = tuple[Any, Callable[[], Any]]
 """What observes a run, and the call to make inside it."""
 
@@ -117,10 +118,10 @@ class ScriptRecorder:
         self._deliveries = Deliveries(add, self._asked, self.cost)
         self.logs_nodes = False
         """Whether functions and sessions are executed by our executor."""
-        self._loaded_at = 0
+        self._logged_since = 0
+        """When the first run that is logged began; 0 before that."""
         self._profiling_ns = 0
         """What the profiler cost so far between runs that are logged."""
-        self._logged_runs = 0
         self._gaps_left_out = 0
         self._plain_ns: dict[str, int] = {}
         """By name, how long a run took that was last made without recording it."""
@@ -270,7 +271,8 @@ class ScriptRecorder:
             kept = None
             if observed.capture.logs_alone:
                 capture, deliver_now = observed.capture, True
-                self._logged_runs += 1
+                if not self._logged_since:
+                    self._logged_since, self._profiling_ns = capture.asked, 0
                 if self._mapped is not None and not self._mapped.problem:
                     kept = capture.log
                     kept.stay(observed.step_id, name)
@@ -434,9 +436,11 @@ class ScriptRecorder:
 
     def loaded(self) -> None:
         """TensorFlow is imported, and nothing is allocated yet."""
-        self._loaded_at = capture_module.clock()
         if self._note is not None:
             self._sees_building = TraceNotes(self._note, self.cost).watch()
+        # What stays for good is not looked through again and again. When a full collection comes
+        # depends on all that is loaded, ours with it: it is not to come in the script's first step.
+        gc.freeze()
         if self._memory:
             self.windows.keep_open()
         elif self._options.trace_level:
@@ -494,7 +498,7 @@ class ScriptRecorder:
             return
         if not versions.tensorflow().executing_eagerly():
             return
-        if name != TAPE and self._logged_runs and not self._may_profile():
+        if name != TAPE and self._logged_since and not self._may_profile():
             self._gaps_left_out += 1
             return
         began = capture_module.clock()
@@ -509,7 +513,7 @@ class ScriptRecorder:
 
     def _may_profile(self) -> bool:
         """Whether the profiler was cheap enough so far to be used between runs that are logged."""
-        elapsed = capture_module.clock() - self._loaded_at
+        elapsed = capture_module.clock() - self._logged_since
         return self._profiling_ns < _BUDGET * elapsed
 
     def losses(self) -> list[str]:
@@ -537,7 +541,7 @@ class ScriptRecorder:
             capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
         began = capture_module.clock()
         observed.__exit__(None, None, None)
-        if self._logged_runs:
+        if self._logged_since:
             self.windows.read_if_due(idle_only=True)  # the profiler is not for what comes next
         self._profiling_ns += capture_module.clock() - began
 
