@@ -11,7 +11,7 @@ from typing import Any
 
 from stepscope.analysis.op_work import OpCall, Shape, Tensor
 
-__all__ = ["data_inputs", "graph_calls", "output_shapes"]
+__all__ = ["completed_shapes", "data_inputs", "graph_calls", "output_shapes"]
 
 _UNKNOWN = Tensor(None)
 
@@ -26,7 +26,8 @@ def graph_calls(
     """
     found = run_shapes or {}
     outputs = {
-        node.name: _completed(output_shapes(node), found.get(node.name)) for node in graph.node
+        node.name: tuple(map(Tensor, completed_shapes(node, found.get(node.name))))
+        for node in graph.node
     }
     for node in graph.node:
         inputs = tuple(
@@ -45,23 +46,23 @@ def output_shapes(node: Any) -> tuple[Shape | None, ...]:
     )
 
 
+def completed_shapes(node: Any, found: tuple[Shape | None, ...] | None) -> tuple[Shape | None, ...]:
+    """As `output_shapes`; what it does not know in full is as a run found it."""
+    known = output_shapes(node)
+    if found is None or len(found) != len(known):
+        return known
+    return tuple(
+        there if here is None or min(here, default=0) < 0 else here
+        for here, there in zip(known, found, strict=True)
+    )
+
+
 def data_inputs(inputs: Any) -> Iterator[tuple[str, int]]:
     """The node and the output that each input is: "x" is ("x", 0); control inputs are left out."""
     for reference in inputs:
         if not reference.startswith("^"):
             name, colon, slot = reference.rpartition(":")
             yield (name, int(slot)) if colon and slot.isdecimal() else (reference, 0)
-
-
-def _completed(
-    known: tuple[Shape | None, ...], found: tuple[Shape | None, ...] | None
-) -> tuple[Tensor, ...]:
-    if found is not None and len(found) == len(known):
-        known = tuple(
-            there if here is None or min(here, default=0) < 0 else here
-            for here, there in zip(known, found, strict=True)
-        )
-    return tuple(map(Tensor, known))
 
 
 def _at(tensors: tuple[Tensor, ...], slot: int) -> Tensor:

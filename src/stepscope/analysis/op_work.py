@@ -141,11 +141,11 @@ def op_work(call: OpCall) -> OpWork:
         return OpWork(None, moved, "", f"its shapes are not those of {call.op}")
 
 
-def tensorflow_flops(call: OpCall) -> int:
-    """What TensorFlow's own statistics say: 0 where it has none, or lacks a shape.
+def tensorflow_flops(call: OpCall) -> int | None:
+    """What TensorFlow's own statistics say: 0 where it has none, None where it cannot tell.
 
-    A node without `data_format`, which TensorFlow takes for one that it cannot count, is one here
-    as well.
+    It cannot where a shape is not known, nor of images that are not in NHWC order; a node without
+    `data_format` is one of these.
 
     >>> square = Tensor((8, 8), 256)
     >>> tensorflow_flops(OpCall("Tanh", (square,), (square,), {}))
@@ -157,11 +157,11 @@ def tensorflow_flops(call: OpCall) -> int:
     if call.op in _IMAGES_ROWS_FIRST:
         attrs = call.attrs or {}
         if "data_format" not in attrs or attrs["data_format"].s != b"NHWC":
-            return 0
+            return None
     try:
         return rule(call)
     except (_LackingError, IndexError, ZeroDivisionError):
-        return 0
+        return None
 
 
 def known_op_types() -> frozenset[str]:

@@ -122,7 +122,7 @@ def test_each_op_has_the_flops_that_tensorflow_registers(tf: Any) -> None:
     with tf.Graph().as_default() as graph:
         _every_registered_op(tf)
     ours = {
-        node.name: tensorflow_flops(call)
+        node.name: tensorflow_flops(call) or 0
         for node, call in graph_calls(graph.as_graph_def(add_shapes=True))
     }
     theirs = dict(_statistics(tf, graph))
