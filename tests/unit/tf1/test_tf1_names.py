@@ -12,7 +12,7 @@ SUBMODULES = [
     *("nn", "math", "random", "linalg", "queue", "debugging"),
     *("errors", "summary", "train", "test", "dtypes"),
     *("app", "flags", "gfile", "io", "logging"),
-    *("losses", "metrics", "initializers"),
+    *("losses", "metrics", "initializers", "profiler"),
 ]
 OURS_ALONE = {
     *("examples", "contrib", "core", "python", "timeline", "ThreadPoolOptionProto"),
@@ -38,7 +38,7 @@ def test_every_name_is_one_of_tensorflows(tf, place):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("place", ["", "nn", "math", "random", "losses", "metrics", "summary"])
+@pytest.mark.parametrize("place", ["", "nn", "math", "random", "losses", "metrics", "summary", "profiler"])
 def test_functions_take_tensorflows_arguments(tf, place):
     """Every argument of ours has TensorFlow's name, in TensorFlow's order."""
     ours = getattr(tf1, place) if place else tf1
