@@ -28,6 +28,7 @@ from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, programs
 from stepscope.metadata.program_notes import (
     COST,
+    ENDED,
     IMPORT,
     PLAN,
     PROCESS,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "STEPS", "Account", "AccountRow", "account", "one_program"]
 
 PARTS: Final = {
+    "starting": "starting Python",
     "imports": "importing modules",
     "tracing": "tracing functions",
     "planning": "planning runs",
@@ -63,6 +65,7 @@ PARTS: Final = {
     "before": "Python before the first run",
     "between": "Python between steps",
     "after": "Python after the last run",
+    "ending": "ending the process",
     "recording": "Stepscope's recording",
 }
 """What there is, by its key, and what people call it."""
@@ -303,7 +306,17 @@ class _Accounting:
         ends += [note.ended_ns or note.started_ns for note in program.notes]
         start = process.started_ns if process is not None else min(s.start for s in self._spans)
         ended = process is not None and process.ended_ns > 0
-        end = process.ended_ns if process is not None and ended else max(ends, default=start)
+        last = program.last(ENDED)
+        if last is not None:
+            end = last.started_ns
+        else:
+            end = process.ended_ns if process is not None and ended else max(ends, default=start)
+        if process is not None:
+            recording = program.of(RECORDING)
+            if recording:
+                self._spans.append(Span(start, recording[0].started_ns, "starting"))
+            if ended:
+                self._spans.append(Span(process.ended_ns, end, "ending"))
         script_end = script.ended_ns if script is not None and script.ended_ns else end
         stopped = program.of(STOPPED)
         if stopped and stopped[0].started_ns < script_end:

@@ -33,7 +33,7 @@ import signal
 import struct
 import sys
 import time
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = ["Ended", "Notes", "Parent", "die_of", "fork", "is_possible"]
 
@@ -147,7 +147,8 @@ class Parent:
 
     def __init__(self, child: int, notes: Notes, mask: set[signal.Signals | int]) -> None:
         self.notes = notes
-        self._child = child
+        self.child: Final = child
+        """The script's process."""
         self._mask = mask
         self._stopped = False
         self._witness = _Witness()
@@ -165,9 +166,9 @@ class Parent:
             if came.si_signo == signal.SIGCONT:
                 self._look()
                 if self._stopped:
-                    os.kill(self._child, signal.SIGCONT)
+                    os.kill(self.child, signal.SIGCONT)
             elif came.si_signo != signal.SIGCHLD and not self._reached_the_script(came):
-                os.kill(self._child, came.si_signo)
+                os.kill(self.child, came.si_signo)
         self._witness.end()
         # What came since was for the script.
         while signal.sigtimedwait(watched, 0) is not None:
@@ -186,12 +187,12 @@ class Parent:
             if came.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid():
                 return False  # a terminal that is closed tells the leader of its session alone
             return came.si_signo in _TERMINAL
-        return came.si_pid == self._child
+        return came.si_pid == self.child
 
     def _look(self) -> Ended | None:
         """See how the script's process is, and stop with it; how it ended, once it has."""
         while True:
-            found, status = os.waitpid(self._child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            found, status = os.waitpid(self.child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if not found:
                 return None
             if os.WIFSTOPPED(status):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.metadata.program_notes import COST, IMPORT, PROCESS, RECORDING, SCRIPT, Note
@@ -24,19 +25,25 @@ __all__ = ["ProgramCourse"]
 class ProgramCourse:
     """To be told how far the program is, by its main thread."""
 
-    def __init__(self, runs: RecordedRuns, engine: ScriptEngine, script: str, began: int) -> None:
-        """The engine is about to be loaded; `began` is when the command did, by the clock."""
+    def __init__(
+        self, runs: RecordedRuns, engine: ScriptEngine, script: str, began: int, *, forked: bool
+    ) -> None:
+        """The engine is about to be loaded; `began` is when the command did, by the clock.
+
+        `forked` is whether the process that was started is the one that stands outside.
+        """
         self._runs = runs
         self._engine = engine
         self._script = script
         self._thread = threading.get_native_id()
         now = time.time_ns()
-        self._process_ns = now - (time.perf_counter_ns() - began)
+        loading_ns = now - (time.perf_counter_ns() - began)
+        self._process_ns = _started_ns(os.getppid() if forked else os.getpid()) or loading_ns
         self._ready_ns = now
         self._script_ns = 0
         self._over_ns = 0
         self._note(PROCESS, self._process_ns)
-        self._note(RECORDING, self._process_ns, now, "starting")
+        self._note(RECORDING, max(loading_ns, self._process_ns), now, "starting")
         runs.note_at_the_end(self._costs)
 
     def begins(self, no_more_imports: Callable[[], None]) -> None:
@@ -81,3 +88,16 @@ class ProgramCourse:
         details = {"process": os.getpid()} if kind == PROCESS else {}
         shown = what or self._script
         self._runs.note(Note(kind, started, ended, self._thread, shown, details=details))
+
+
+def _started_ns(process: int) -> int:
+    """When a process was started, to some 10 ms; 0 where the system does not say."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+        ticks = int(text.rpartition(")")[2].split()[19])
+        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 10**9 // os.sysconf(
+            "SC_CLK_TCK"
+        )
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
+    return time.time_ns() - max(0, age_ns)

@@ -181,7 +181,7 @@ def command(
         chosen.follow_memory(memory_limit)
     # What comes next loads the engine, which the script needs in any case.
     waiting = Waiting(began, time.perf_counter_ns() - began)
-    course = ProgramCourse(runs, chosen, shown, began)
+    course = ProgramCourse(runs, chosen, shown, began, forked=notes is not None)
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     if notes is not None:
         notes.recording()
@@ -205,11 +205,14 @@ def _stand_outside(
 ) -> int:
     """Wait for the script's process, report where it could not, and end as it did."""
     ended = parent.wait()
+    now = time.time_ns()
     try:
         if ended.signal or parent.notes.stage == outside.RECORDING:
             from stepscope.cli import script_death
 
             script_death.show(ended, parent.notes, script, directory, trace, top)
+        else:
+            _note_end(directory, parent.child, now)
     except Exception as error:  # noqa: BLE001 - how the script ended is more than what we saw of it
         from stepscope.cli import terminal
 
@@ -220,6 +223,14 @@ def _stand_outside(
         if ended.signal:
             outside.die_of(ended.signal)
     return ended.code
+
+
+def _note_end(directory: Path, process: int, now: int) -> None:
+    """The process that recorded in a directory is gone: it could not say when."""
+    from stepscope.note_rows import add_row
+
+    for store in directory.glob(f"runs-{process}-*.stepscope"):
+        add_row(store, "ended", now, 0, 0, "", "", {})
 
 
 def _schedule(steps: str | None, every_n: int | None) -> Schedule | None:
@@ -270,7 +281,6 @@ def _finish(
             notes.reported()
     now = time.perf_counter_ns()
     cost = waiting.before_ns + engine.cost_ns(runs) + now - ended
-    course.reported(cost)
     console = terminal.console(stderr=True)
     terminal.flush()
     report.show(
@@ -288,6 +298,7 @@ def _finish(
     problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
     for problem in problems:
         terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
+    course.reported(cost)
     return not problems
 
 

@@ -15,6 +15,7 @@
                 for elements of datasets outside of runs (no cost of ours); and, once that is known,
                 `total_ns`, as the report says it
     stopped     from now on nothing more was to be recorded
+    ended       the process was gone
 
 A process and a script are noted as they begin and again when they have ended: the last note of
 these kinds holds. Times are nanoseconds since the epoch, as those of ops.
@@ -27,8 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "COST", "IMPORT", "PLAN", "PROCESS", "RECORDING", "SCRIPT", "STOPPED", "TRACE", "CallTime",
-    "Note",
+    "COST", "ENDED", "IMPORT", "PLAN", "PROCESS", "RECORDING", "SCRIPT", "STOPPED", "TRACE",
+    "CallTime", "Note",
 ]  # fmt: skip
 
 PROCESS: Final = "process"
@@ -39,6 +40,7 @@ PLAN: Final = "plan"
 COST: Final = "cost"
 RECORDING: Final = "recording"
 STOPPED: Final = "stopped"
+ENDED: Final = "ended"
 
 
 class CallTime(NamedTuple):

@@ -17,7 +17,6 @@ fork of its process: SQLite would take the fork's end for the end of all users o
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 import zlib
@@ -26,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from stepscope.metadata.readers.store_file import APPLICATION_ID, SUFFIX, VERSION, checksum_of
+from stepscope.metadata.readers.store_file import APPLICATION_ID, SUFFIX, VERSION
 from stepscope.metadata.strings import writable
+from stepscope.note_rows import TABLE, add_row, checksum_of, insert_row
 
 if TYPE_CHECKING:
     from stepscope.metadata.program_notes import Note
@@ -44,11 +44,6 @@ CREATE TABLE runs (
     step_id INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,
     ops INTEGER NOT NULL, overhead_ns INTEGER NOT NULL, overhead_fraction REAL NOT NULL,
     parts TEXT NOT NULL, columns TEXT NOT NULL, content BLOB NOT NULL, checksum INTEGER NOT NULL
-);
-CREATE TABLE notes (
-    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, started_ns INTEGER NOT NULL,
-    ended_ns INTEGER NOT NULL, thread INTEGER NOT NULL, what TEXT NOT NULL, place TEXT NOT NULL,
-    details TEXT NOT NULL, checksum INTEGER NOT NULL
 );
 """
 _PAGE: Final = 8192
@@ -108,7 +103,7 @@ class Database:
 
     def add_note(self, note: Note) -> None:
         """Add a note of what the program did beside its runs."""
-        _insert_note(self._file, note)
+        insert_row(self._file, *_note_row(note))
 
     def _id(self, part: Part) -> int:
         known = self._known.get(part.digest)
@@ -155,31 +150,12 @@ class Database:
 
 def add_note_to(path: Path, note: Note) -> None:
     """Add a note to a store that is closed; nothing where that fails, or there is no store."""
-    if not path.is_file():
-        return
-    with contextlib.suppress(sqlite3.Error):
-        file = sqlite3.connect(path, isolation_level=None)
-        try:
-            file.execute("PRAGMA synchronous = OFF")
-            _insert_note(file, note)
-        finally:
-            file.close()
+    add_row(path, *_note_row(note))
 
 
-def _insert_note(file: sqlite3.Connection, note: Note) -> None:
-    values = (
-        note.kind,
-        note.started_ns,
-        note.ended_ns,
-        note.thread,
-        writable(note.what),
-        writable(note.where),
-        # Python's own takes any text, also what is no UTF-8.
-        json.dumps(note.details, default=str),
-    )
-    file.execute(
-        "INSERT INTO notes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", (*values, checksum_of(values))
-    )
+def _note_row(note: Note) -> tuple[Any, ...]:
+    what, where = writable(note.what), writable(note.where)
+    return note.kind, note.started_ns, note.ended_ns, note.thread, what, where, note.details
 
 
 def _new_file(directory: Path) -> Path:
@@ -203,7 +179,7 @@ def _set_up(path: Path, journal: str) -> sqlite3.Connection:
         file.execute("PRAGMA synchronous = OFF")
         file.executescript(
             f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-            f"{_TABLES} COMMIT;"
+            f"{_TABLES} {TABLE} COMMIT;"
         )
         (found,) = file.execute(f"PRAGMA journal_mode = {journal}").fetchone()
         if found.upper() != journal:

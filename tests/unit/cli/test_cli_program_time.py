@@ -62,6 +62,9 @@ with tf.Session() as session:
         session.run(slow, {x: [[1.0, 2.0, 3.0, 4.0]]})
 """
 
+PRECISION_NS = 20_000_000
+"""The system says in hundredths of a second when a process was started."""
+
 
 def recorded(folder, source, *options):
     """The directory that a program was recorded in, and how long that took as its caller saw it."""
@@ -145,7 +148,8 @@ def test_plans_of_the_embedded_engine_are_noted(graph):
 
 def test_the_rows_of_a_loop_sum_to_what_its_caller_saw(loop):
     found = account(loop[0])
-    assert sum(row.ns for row in found.rows) == found.whole_ns <= loop[1]
+    assert sum(row.ns for row in found.rows) == found.whole_ns
+    assert found.whole_ns < loop[1] + PRECISION_NS
     assert found.ended
     assert (found.runs, found.first_runs) == (16, 7)
 
@@ -166,7 +170,8 @@ def test_a_loop_s_time_is_where_the_loop_spent_it(loop):
 
 def test_the_rows_of_an_embedded_program_sum_to_what_its_caller_saw(graph):
     found = account(graph[0])
-    assert sum(row.ns for row in found.rows) == found.whole_ns <= graph[1]
+    assert sum(row.ns for row in found.rows) == found.whole_ns
+    assert found.whole_ns < graph[1] + PRECISION_NS
     parts = {row.key: row.ns for row in found.rows}
     assert (found.runs, found.first_runs) == (8, 2)
     assert parts["before"] >= 0.1e9

@@ -48,9 +48,10 @@ from stepscope.metadata.program_notes import Note
 from stepscope.metadata.readers import live_file, node_log_file
 from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
+from stepscope.note_rows import checksum_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepscope.metadata.run_metadata import RunMetadata
 
@@ -59,7 +60,6 @@ __all__ = [
     "NAME",
     "SUFFIX",
     "VERSION",
-    "checksum_of",
     "is_store",
     "notes",
     "stored_runs",
@@ -100,15 +100,6 @@ def is_store(path: Path) -> bool:
     except OSError:
         return False
     return head.startswith(_SQLITE) and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
-
-
-def checksum_of(values: Iterable[str | int | float | bytes]) -> int:
-    """What the `checksum` of a row with these values is."""
-    texts: list[bytes] = []
-    for value in values:
-        data = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
-        texts += (b"%d:" % len(data), data)
-    return zlib.crc32(b"".join(texts))
 
 
 def runs(path: Path) -> Iterator[tuple[str, RunMetadata]]:
