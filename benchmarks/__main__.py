@@ -24,6 +24,7 @@ def main(wanted: list[str]) -> int:
         scripts,
         timeline,
         training,
+        whole_calls,
         workers,
     )
     from benchmarks.harness import save, table
@@ -31,7 +32,17 @@ def main(wanted: list[str]) -> int:
     tf = tensorflow.compat.v1
     # Training comes before the group that gives each product one BLAS thread: that is for good.
     rooms = (
-        *(training, engine, memory, adapter, memory_tensorflow, overhead, reading, timeline),
+        *(
+            training,
+            engine,
+            memory,
+            adapter,
+            whole_calls,
+            memory_tensorflow,
+            overhead,
+            reading,
+            timeline,
+        ),
         *(scripts, workers, analyses),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import OPS, chain
-from benchmarks.harness import Result, at_most, clock, compare, in_pairs, paired
+from benchmarks.harness import Result, at_most, clock, compare
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log.build import turn_off
 from stepscope.metadata import RunMetadata
@@ -285,35 +285,4 @@ def tensorflow_training_step(v1: Any) -> Iterator[Result]:
                               took[label], took[""], limit)  # fmt: skip
 
 
-def tensorflow_whole_calls(_v1: Any) -> Iterator[Result]:
-    """Calls as a user waits for them: untraced ones of a function, traced ones of eager code."""
-    import tensorflow as tf
-
-    x = tf.constant(np.full(4, 0.5, np.float32))
-    function = tf.function(lambda x: x + x)
-    pairs = in_pairs(lambda: adapter.run(function, x), lambda: function(x), rounds=4000, warmup=300)
-    target, met = at_most(15, pairs.more / 1e3)
-    yield Result("TensorFlow function, untraced `run`: us more than the call", pairs.first / 1e3,
-                 pairs.second / 1e3, pairs.more / 1e3, target, met, unit="us",
-                 note=pairs.said())  # fmt: skip
-
-    def body() -> Any:
-        y = x
-        for i in range(OPS):
-            y = y * x if i % 2 else y + x
-        return y
-
-    for (label, level), limit in zip(LEVELS.items(), (1.45, 1.9), strict=True):
-        options, recorded = RunOptions(trace_level=level), []
-
-        def traced(options: Any = options, recorded: Any = recorded) -> None:
-            recorded.append(RunMetadata())
-            adapter.run(body, options=options, run_metadata=recorded[-1])
-
-        pairs = in_pairs(traced, body, rounds=ROUNDS)
-        if any(len(metadata.ops) < OPS for metadata in recorded):
-            raise AssertionError("a traced run of eager code is not whole.")
-        yield paired(f"TensorFlow eager, 1,000 tiny ops: {label}, whole call", pairs, limit)
-
-
-GROUPS = (tensorflow_tiny_ops, tensorflow_training_step, tensorflow_whole_calls)
+GROUPS = (tensorflow_tiny_ops, tensorflow_training_step)

@@ -273,6 +273,7 @@ class ScriptRecorder:
                 capture, deliver_now = observed.capture, True
                 if not self._logged_since:
                     self._logged_since, self._profiling_ns = capture.asked, 0
+                self._end_profiling()
                 if self._mapped is not None and not self._mapped.problem:
                     kept = capture.log
                     kept.stay(observed.step_id, name)
@@ -541,8 +542,12 @@ class ScriptRecorder:
             capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
         began = capture_module.clock()
         observed.__exit__(None, None, None)
-        if self._logged_since:
-            self.windows.read_if_due(idle_only=True)  # the profiler is not for what comes next
+        self._profiling_ns += capture_module.clock() - began
+
+    def _end_profiling(self) -> None:
+        """A run begins that is logged: the profiler, if it is on, was for what came before."""
+        began = capture_module.clock()
+        self.windows.read_if_due(idle_only=True)
         self._profiling_ns += capture_module.clock() - began
 
     def failed(self, error: BaseException) -> None:
