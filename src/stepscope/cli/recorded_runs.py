@@ -99,6 +99,8 @@ class RecordedRuns:
         self.limit_reached = False
         self.writing_ns = 0
         """How long the script waited for runs to be handed over so far."""
+        self.storing_ns = 0
+        """How long the store computed beside the script, and was waited for at its end."""
         self.unrecorded_ns = 0
         """How long runs took that were not to be recorded, as far as they were handed over."""
         self._last_notes: list[Callable[[], Note]] = []
@@ -143,7 +145,9 @@ class RecordedRuns:
         for last in self._last_notes:
             self.note(last())
         self._last_notes.clear()
+        beside, began = self._store.busy_ns, time.perf_counter_ns()
         self._store.close()
+        self.storing_ns = self.storing_ns or beside + time.perf_counter_ns() - began
         self.live.close()
         for others in self._kept_elsewhere:
             others.close()

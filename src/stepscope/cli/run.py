@@ -280,7 +280,7 @@ def _finish(
         if notes is not None:
             notes.reported()
     now = time.perf_counter_ns()
-    cost = waiting.before_ns + engine.cost_ns(runs) + now - ended
+    cost = waiting.before_ns + engine.cost_ns(runs) + runs.storing_ns + now - ended
     console = terminal.console(stderr=True)
     terminal.flush()
     report.show(

@@ -86,6 +86,9 @@ class Store:
         """What went wrong first, in words."""
         self.stored = 0
         """How many runs are committed."""
+        self.busy_ns = 0
+        """How long the store's thread computed so far: Python that the program's threads waited
+        for, as far as they wanted to run any."""
         self._directory = directory.absolute()
         self._queue: deque[_Waiting] = deque()
         self._notes: deque[Note] = deque()
@@ -230,13 +233,14 @@ class Store:
     def _write_runs(self, database: Database) -> None:
         encoder = RunEncoder()
         while self._wait_for_runs():
-            before = database.runs
+            before, began = database.runs, time.thread_time_ns()
             try:
                 taken = self._write_some(database, encoder)
             except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
                 database.undo(before)
                 self._stop(error)
                 break
+            self.busy_ns += time.thread_time_ns() - began
             with self._changed:
                 self.stored = database.runs
                 self._done += len(taken)
