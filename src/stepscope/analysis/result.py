@@ -55,7 +55,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         # Views know all analyses, and analyses this class.
-        from stepscope.analysis import notebook_cluster  # noqa: F401 - registers its views
+        from stepscope.analysis import (  # noqa: F401 - they register their views
+            notebook_cluster,
+            notebook_program,
+        )
         from stepscope.analysis.notebook import view
 
         return view(self)

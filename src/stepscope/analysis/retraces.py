@@ -30,7 +30,7 @@ _LIBRARY_TIMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Retrace(Result):
+class Retrace:
     """A function that was traced again, for one cause.
 
     `function` was called at `where` and is written at `defined`. `cause` is what changed ("shape",
@@ -121,20 +121,21 @@ def _again(
     """The graphs after the first, by what changed and whose it is."""
     found: defaultdict[tuple[str, str], list[tuple[Note, _Change]]] = defaultdict(list)
     known: defaultdict[Any, list[Note]] = defaultdict(list)
-    made_anew: list[tuple[Note, _Change]] = []
+    made_anew: defaultdict[str, list[tuple[Note, _Change]]] = defaultdict(list)
     for note in traces:
         function = note.details.get("function")
         earlier = known[function]
         if not earlier:
             if any(note.where == other.where for notes in known.values() for other in notes):
-                made_anew.append((note, _Change(_FUNCTION, "", "", "")))
+                made_anew[note.where].append((note, _Change(_FUNCTION, "", "", "")))
         elif not _completes(note, earlier):
             change = _least_change(note, earlier)
             found[change.cause, change.argument].append((note, change))
         earlier.append(note)
     own = bool(traces[0].details.get("own"))
-    if made_anew and (own or len(made_anew) >= _LIBRARY_TIMES):
-        found[_FUNCTION, ""] = made_anew
+    for where, notes in made_anew.items():
+        if own or len(notes) >= _LIBRARY_TIMES:
+            found[_FUNCTION, where] = notes
     return found
 
 
@@ -225,6 +226,8 @@ def _advice(note: Note, change: _Change, *, single: bool) -> str:
         if note.details.get("own"):
             return "make the function once, outside of the loop or the call that makes it anew"
         return "the line makes a dataset or a model anew each time: make it once, and use it again"
+    if change.cause == _SHAPE and not note.details.get("own"):
+        return "call it with batches of one size: a library's function gets a graph for each shape"
     if change.cause == _SHAPE:
         if single and _is_last_batch(change):
             return "a last batch is smaller: batch(drop_remainder=True), or reduce_retracing=True"

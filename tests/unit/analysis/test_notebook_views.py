@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from analysed_runs import run_of
 
+from recorded_program import keras_like
 from stepscope import analysis
 from stepscope._messages import GraphDef
 from stepscope.metadata import AllocationColumns, Completeness, Loss, RunMetadata, Status
@@ -130,6 +131,18 @@ def test_names_are_never_squeezed_into_a_column_of_letters():
     cells = [td for td in parsed(analysis.critical_path(run)).iter("td") if td.text in ("a", long)]
     assert len(cells) >= 2
     assert all("min-width" in td.get("style") for td in cells)
+
+
+def test_a_whole_program(tmp_path):
+    program = keras_like(tmp_path)
+    tree = parsed(analysis.account(program))
+    shown = texts(tree)
+    assert "train.py: 1.00 s" in "".join(tree.itertext())
+    assert {"importing modules", "310 ms", "31.0%", "tensorflow", "train.py:1"} <= set(shown)
+    tree = parsed(analysis.retraces(program))
+    shown = texts(tree)
+    assert "3 graphs of functions traced in 190 ms, 40.0 ms of it again" in "".join(tree.itertext())
+    assert {"shape", "float32[32,64] → float32[17,64]", "train.py:30"} <= set(shown)
 
 
 def test_one_is_not_several():

@@ -107,6 +107,15 @@ def test_what_a_library_makes_for_each_dataset_is_no_loop(traced):
     assert two.traces == 2
 
 
+def test_what_a_library_makes_in_a_loop_is_told_by_the_line(traced):
+    lines = ["fit.py:5", "fit.py:9", "fit.py:5", "fit.py:9", "fit.py:9", "fit.py:9"]
+    found = traced(
+        *[[tensor("[4]")]] * 6, function=[1, 2, 3, 4, 5, 6], own=[False] * 6, where=lines
+    )
+    assert [(row.where, row.times) for row in found.rows] == [("fit.py:9", 3)]
+    assert "make it once" in found.rows[0].advice
+
+
 def test_the_second_graph_of_a_function_that_makes_variables_is_no_retrace(traced):
     found = traced([tensor("[4]")], [tensor("[4]")], creates_variables=[True, False])
     assert not found.rows

@@ -606,20 +606,17 @@ def watch_building(begins: Callable[[Building], Callable[[Any], None]]) -> bool:
     except (ImportError, AttributeError):
         return False
 
+    def building(function_type: Any, options: Any) -> Building:
+        types = {name: found.type_constraint for name, found in function_type.parameters.items()}
+        first = options.scope_type == creation
+        return Building(str(options.name), options.python_function, options.lock, types, first)
+
     @functools.wraps(original)
     def create(function_type: Any, type_context: Any, func_graph: Any, options: Any) -> Any:
-        ends = begins(
-            Building(
-                str(options.name),
-                options.python_function,
-                options.lock,
-                {
-                    name: parameter.type_constraint
-                    for name, parameter in function_type.parameters.items()
-                },
-                options.scope_type == creation,
-            )
-        )
+        try:
+            ends = begins(building(function_type, options))
+        except AttributeError:  # a version that has it elsewhere
+            return original(function_type, type_context, func_graph, options)
         made = None
         try:
             made = original(function_type, type_context, func_graph, options)
