@@ -26,7 +26,6 @@ from stepscope.adapters.tensorflow.node_log.executed_graph import (
     ExecutedGraphs,
     descriptions,
     known_graphs,
-    text_of,
 )
 from stepscope.metadata.logged_nodes import OUTPUT, ROW, Log, LoggedNodes
 from stepscope.metadata.xplane import ANNOTATION, Row, Step
@@ -82,7 +81,9 @@ class NodeLog:
         if handle is None:
             return None
         size = ctypes.c_int64()
-        data = text_of(self._library.stepscope_read(handle, ctypes.byref(size)), size)
+        data = ctypes.string_at(
+            self._library.stepscope_read(handle, ctypes.byref(size)), size.value
+        )
         return LoggedRun(data, self._graph)
 
     def packed(self) -> PackedLog | None:
@@ -91,7 +92,9 @@ class NodeLog:
         if handle is None:
             return None
         size = ctypes.c_int64()
-        data = text_of(self._library.stepscope_pack(handle, ctypes.byref(size)), size)
+        data = ctypes.string_at(
+            self._library.stepscope_pack(handle, ctypes.byref(size)), size.value
+        )
         ops, started, ended, *lost, graphs, alike = _PACKED.unpack_from(data)
         place = _PACKED.size + 8 * graphs
         numbers = struct.unpack_from(f"{graphs}q", data, _PACKED.size)
@@ -100,6 +103,12 @@ class NodeLog:
 
     def _graph(self, number: int) -> Any:
         return self._library.stepscope_graph(self._handle, number)
+
+
+def _copy_of(give: Any, handle: Any) -> bytes:
+    """What the library lends until this thread asks it again."""
+    size = ctypes.c_int64()
+    return ctypes.string_at(give(handle, ctypes.byref(size)), size.value)
 
 
 class PackedLog(NamedTuple):

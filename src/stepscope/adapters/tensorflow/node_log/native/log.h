@@ -325,6 +325,7 @@ static_assert(sizeof(MapRun) == 128, "a reader counts on it");
 constexpr int64_t kMapRuns = 1000;
 constexpr int64_t kMapRunsAt = 4096;
 constexpr int64_t kMapHeaderBytes = kMapRunsAt + (kMapRuns * sizeof(MapRun) + 4095) / 4096 * 4096;
+constexpr size_t kMostKeptBytes = size_t{1} << 22;
 constexpr int64_t kTouchedBytes = int64_t{1} << 24;
 constexpr int kHighFile = 200;  // the program's own files have the numbers they have without us
 
@@ -513,8 +514,9 @@ class Log {
     if (references_.fetch_sub(1) == 1) delete this;
   }
 
-  std::vector<char> Read();
-  std::vector<char> Pack();
+  // What is there by now, see below: valid until this thread asks again, of any log.
+  const std::vector<char>& Read();
+  const std::vector<char>& Pack();
 
   const bool outputs;
   const int64_t most_chunks;
@@ -608,14 +610,25 @@ class Log {
     return *free;
   }
 
-  // What is there by now.
+  // What is there by now. Its memory serves a thread again, unless it became large: fresh pages cost
+  // more than what is written to them.
   struct Content {
     std::vector<Row> rows;
     std::vector<OutputRow> more;
     std::map<int32_t, std::string> threads;  // by number: handle and name
     std::vector<int64_t> graphs;
+    std::vector<char> told;  // what is made of it for the reader
+
+    void Clear() {
+      if (rows.capacity() * sizeof(Row) > kMostKeptBytes) *this = Content();
+      rows.clear();
+      more.clear();
+      threads.clear();
+      graphs.clear();
+      told.clear();
+    }
   };
-  Content Collect() const;
+  Content& Collect() const;
 
   bool HasRoomFor(int64_t more) const {
     return made_.load(std::memory_order_relaxed) + more <= most_chunks &&
@@ -785,13 +798,14 @@ void Append(std::vector<char>& to, const std::vector<T>& from) {
 }
 
 template <typename Record>
-typename Log<Record>::Content Log<Record>::Collect() const {
+typename Log<Record>::Content& Log<Record>::Collect() const {
   const double scale = NsPerTick();
   const auto epoch = [&](int64_t ticks) -> int64_t {
     if (ticks == 0 || !even_counter) return ticks;
     return began.ns + static_cast<int64_t>((ticks - began.ticks) * scale);
   };
-  Content found;
+  static thread_local Content found;
+  found.Clear();
   std::vector<Row>& rows = found.rows;
   rows.reserve(chunks_.size() * kRecords);
   std::vector<std::pair<const Chunk*, uint32_t>> firsts;  // the row of each chunk's first record
@@ -845,9 +859,9 @@ typename Log<Record>::Content Log<Record>::Collect() const {
 // outputs that have no description; the rows; the further outputs; the numbers of the steps and of
 // the graphs (64 bits); and a line for each thread: its number, its handle, its name.
 template <typename Record>
-std::vector<char> Log<Record>::Read() {
+const std::vector<char>& Log<Record>::Read() {
   std::lock_guard<std::mutex> lock(mutex_);
-  const Content content = Collect();
+  Content& content = Collect();
   std::string text;
   for (const auto& known : content.threads) {
     text += std::to_string(known.first) + " " + known.second + "\n";
@@ -857,7 +871,7 @@ std::vector<char> Log<Record>::Read() {
       static_cast<int64_t>(steps_.size()),       static_cast<int64_t>(content.graphs.size()),
       static_cast<int64_t>(text.size()),         dropped_.load(),
       undescribed_.load()};
-  std::vector<char> found;
+  std::vector<char>& found = content.told;
   found.reserve(64 + content.rows.size() * sizeof(Row) + content.more.size() * sizeof(OutputRow) +
                 text.size() + 8 * (steps_.size() + content.graphs.size()));
   Append(found, sizes);
@@ -909,9 +923,9 @@ inline uint64_t Mixed(uint64_t a, uint64_t b) {
 // graphs there are, and what runs that are alike have in common: which nodes came how far and put
 // out what, how often, and which threads took part. Then the graphs' numbers, and the columns.
 template <typename Record>
-std::vector<char> Log<Record>::Pack() {
+const std::vector<char>& Log<Record>::Pack() {
   std::lock_guard<std::mutex> lock(mutex_);
-  const Content content = Collect();
+  Content& content = Collect();
   const std::vector<Row>& rows = content.rows;
   const std::vector<OutputRow>& more = content.more;
   int64_t ended = 0, first = 0, last = 0, odd = 0;
@@ -932,7 +946,7 @@ std::vector<char> Log<Record>::Pack() {
   const std::vector<int64_t> sizes = {
       ended, first, last, odd, dropped_.load(), undescribed_.load(),
       static_cast<int64_t>(content.graphs.size()), static_cast<int64_t>(alike)};
-  std::vector<char> found;
+  std::vector<char>& found = content.told;
   found.reserve(256 + 36 * rows.size() + 12 * more.size());
   Append(found, sizes);
   Append(found, content.graphs);

@@ -235,6 +235,11 @@ const char* Given(const void* data, size_t bytes, int64_t* size) {
   return copy;
 }
 
+const char* Lent(const std::vector<char>& data, int64_t* size) {
+  *size = static_cast<int64_t>(data.size());
+  return data.data();
+}
+
 using GraphHandle = std::shared_ptr<const stepscope::Graph>;
 
 }  // namespace
@@ -265,16 +270,14 @@ int64_t stepscope_over(void* log, int failed) {
 // On the thread that entered.
 void stepscope_leave(void* log) { static_cast<NodeLog*>(log)->Leave(); }
 
-// What is there by now, to be copied and given back.
+// What is there by now, to be copied before this thread asks again.
 const char* stepscope_read(void* log, int64_t* size) {
-  const auto found = static_cast<NodeLog*>(log)->Read();
-  return Given(found.data(), found.size(), size);
+  return Lent(static_cast<NodeLog*>(log)->Read(), size);
 }
 
-// The same as a store has it, to be copied and given back.
+// The same as a store has it.
 const char* stepscope_pack(void* log, int64_t* size) {
-  const auto found = static_cast<NodeLog*>(log)->Pack();
-  return Given(found.data(), found.size(), size);
+  return Lent(static_cast<NodeLog*>(log)->Pack(), size);
 }
 
 void stepscope_give_back(const char* data) { delete[] data; }
