@@ -101,10 +101,13 @@ def assert_nothing_is_read_before_it_is_looked_at(call, reading):
         go_on.clear()
         metadata = stepscope.RunMetadata()
         error = call(deadline_ms, metadata)
-        assert not readers
+        read = list(readers)
         go_on.set()
         assert error.run_metadata is metadata
         assert metadata.status.code == "DEADLINE_EXCEEDED"
+        if any(op.outcome == "abandoned" for op in metadata.status.outcomes):
+            continue  # what it has noted so far is taken when it is given up on
+        assert not read
         if len(metadata.ops):
             break
     assert len(metadata.ops)
@@ -136,6 +139,36 @@ def test_a_run_with_a_deadline_does_not_wait_until_an_earlier_one_is_read(call, 
             break
         readers.clear()
     assert len(first.ops)
+
+
+def test_a_run_given_up_on_that_ends_before_the_profiler_does_keeps_its_ops(tensorflow, reading):
+    _, go_on = reading
+    entered, let_go = threading.Event(), threading.Event()
+
+    def wait(value):
+        entered.set()
+        let_go.wait(patient(60))
+        return value
+
+    with tensorflow.Graph().as_default() as graph:
+        x = tensorflow.compat.v1.placeholder(tensorflow.float32, [])
+        before = tensorflow.sin(x, name="before")
+        after = tensorflow.tanh(tensorflow.numpy_function(wait, [before], tensorflow.float32))
+    options = stepscope.RunOptions(
+        trace_level=stepscope.RunOptions.SOFTWARE_TRACE, timeout_in_ms=300
+    )
+    with adapter.Session(graph=graph) as session:
+        while not entered.is_set():  # on a busy machine the time may be over before
+            metadata = stepscope.RunMetadata()
+            with pytest.raises(stepscope.errors.DeadlineExceededError):
+                session.run(after, {x: 2.0}, options=options, run_metadata=metadata)
+        let_go.set()
+        for thread in threading.enumerate():
+            if thread.name == "stepscope/session_run":
+                thread.join(patient(60))
+        go_on.set()
+        assert "before" in metadata.ops.name
+        assert metadata.status.outcomes[0].outcome == "abandoned"
 
 
 def test_a_record_too_large_to_be_read_is_declared(tensorflow, monkeypatch):

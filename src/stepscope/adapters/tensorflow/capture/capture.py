@@ -202,12 +202,15 @@ class Capture:
 
     def __exit__(self, *_exc: object) -> None:
         ended = clock()
+        if self._span is not None:
+            # Of an abandoned run as well: the profiler may still be on, and has its mark then.
+            self._span.__exit__(None, None, None)
         if self.log is not None:
             self.log.leave()
         with self._lock:
+            profiled = self.batch is not None and not self.nested
             if not self.abandoned:
                 self.ended = self.left = ended
-                profiled = self.batch is not None and not self.nested
                 self._data_to_come = self._to_be_judged = profiled
                 if not (self.out_of_time or self._log_stays):
                     self._take_log()
@@ -218,17 +221,17 @@ class Capture:
                     self.log.release()
             if self.abandoned:
                 return
+            if self.batch is not None and profiled and self.out_of_time:
+                # Before whoever gives up on it has control: the next run has no part in it.
+                shared.leave(self.batch, wait=False)
         if self.level:
             _open_captures.stack.remove(self)
-        if self._span is not None:
-            self._span.__exit__(None, None, None)
         if self.nested:
             if self.log is None and (self.batch is not None or not self.later):
                 self.losses.append(Loss("op executions", 0, _INSIDE_ANOTHER))
-        elif self.batch is not None:
-            shared.leave(self.batch, wait=not self.out_of_time)
-            if not self.out_of_time:
-                self.finish()
+        elif self.batch is not None and not self.out_of_time:
+            shared.leave(self.batch)
+            self.finish()
         self.left = clock()
 
     def finish(self) -> None:
