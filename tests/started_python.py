@@ -1,14 +1,15 @@
 """Processes of Python that begin where most of a start is over: `run` is `subprocess.run` for them.
 
 What `python -m stepscope run` does before the first line of a script is mostly importing, half a
-second of it for the embedded engine and three for TensorFlow. Here one process per kind imports
-once, and every command is a fork of it, made before anything else happened there. The program
-cannot tell: TensorFlow counts as not imported until it imports it, arguments, directory,
-environment and standard streams are its own, and it ends as it would.
+second of it for the embedded engine and three for TensorFlow. Here one process imports once, and
+every command is a fork of it, made before anything else happened there. The program cannot tell:
+TensorFlow counts as not imported until it imports it, arguments, directory, environment and
+standard streams are its own, and it ends as it would.
 
-What is decided while Python starts or TensorFlow is loaded is as it was for that process. So a
-command whose environment says something else about it, and one that is given other options of
-`subprocess.run` than these, is started in the usual way.
+What is decided while Python starts or TensorFlow is loaded was decided for that process: it has the
+environment of the command as far as that is about the start, and there is one for every such start
+that is asked for twice. A command that is given other options of `subprocess.run` than these, and
+the first that wants an unusual start, is started as any other.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ _TENSORFLOW = {
 _AT_START = (
     "PYTHON", "LD_", "LC_", "LANG", "TF_", "KERAS_", "OMP_", "OPENBLAS_", "STEPSCOPE_POISON",
 )  # fmt: skip
-_LATER = ("TF_CONFIG", "PYTHONWARNINGS")
+_LATER = (
+    "PYTHONWARNINGS", "TF_CONFIG", "TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB",
+)  # fmt: skip
 """Variables that begin like those which count at the start, and can be set later all the same."""
+Start = frozenset[tuple[str, str]]
 
-_started: dict[bool, _Origin] = {}
+_origins: dict[tuple[bool, Start], _Origin] = {}
+_seen: set[Start] = set()
+"""Starts that were asked for once: from the second on there is a process to fork."""
 _starting = threading.Lock()
 
 
@@ -84,9 +90,7 @@ class Process:
 class _Origin:
     """The process whose forks the commands are; it ends with this one."""
 
-    def __init__(self, *, tensorflow: bool) -> None:
-        self.environment = {**os.environ, **(_TENSORFLOW if tensorflow else {})}
-        self.environment.pop("PYTHONWARNINGS", None)
+    def __init__(self, environment: Mapping[str, str], *, tensorflow: bool) -> None:
         folder = tempfile.mkdtemp(prefix="started-python-")
         self._address = str(Path(folder) / "socket")
         listener = socket.socket(socket.AF_UNIX)
@@ -95,7 +99,8 @@ class _Origin:
         self._process = subprocess.Popen(
             [sys.executable, _HERE, str(listener.fileno()), "tensorflow" if tensorflow else ""],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env=self.environment, pass_fds=[listener.fileno()],
+            env={name: value for name, value in environment.items() if name not in _LATER},
+            pass_fds=[listener.fileno()],
         )  # fmt: skip
         listener.close()
         atexit.register(self._close, folder)
@@ -116,44 +121,32 @@ class _Origin:
         return Process(connection, outputs)
 
 
-def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in environment.items()
+def _start_of(environment: Mapping[str, str]) -> Start:
+    """What an environment says about the start of a process."""
+    return frozenset(
+        (name, value) for name, value in environment.items()
         if name.startswith(_AT_START) and name not in _LATER
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def start(
     command: Sequence[str | Path], *, cwd: str | Path, env: Mapping[str, str], outputs: int = 2
 ) -> Process:
-    """Start `[sys.executable, ...]`, whose environment must say nothing else about its start.
+    """Start `[sys.executable, ...]`: a script, or what follows `-m` or `-c`.
 
     With one output, standard error goes where standard output goes.
     """
-    process = _start(command, cwd, env, outputs)
-    assert process is not None, "it would not be the same as a process that is started as usual"
-    return process
-
-
-def _start(
-    command: Sequence[str | Path], cwd: str | Path, env: Mapping[str, str], outputs: int
-) -> Process | None:
-    """Start it where that comes to the same; None where it would not."""
     executable, *arguments = map(str, command)
-    if executable != sys.executable or "--memory" in arguments:
-        return None
-    if arguments[0].startswith("-") and arguments[0] not in ("-m", "-c"):
-        return None
+    assert executable == sys.executable, command
+    assert arguments[0] in ("-m", "-c") or not arguments[0].startswith("-"), command
     tensorflow = "embedded" not in arguments and (arguments[0] != "-m" or arguments[2:3] == ["run"])
+    kind = tensorflow, _start_of(env)
     with _starting:
-        if tensorflow not in _started:
-            _started[tensorflow] = _Origin(tensorflow=tensorflow)
-        origin = _started[tensorflow]
-    if _at_start(env) != _at_start(origin.environment):
-        return None
+        if kind not in _origins:
+            _origins[kind] = _Origin(env, tensorflow=tensorflow)
     files = [tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(outputs)]  # noqa: SIM115
     asked = {"arguments": arguments, "directory": str(cwd), "environment": dict(env)}
-    return origin.fork(asked, files)
+    return _origins[kind].fork(asked, files)
 
 
 def run(
@@ -161,12 +154,15 @@ def run(
     check: bool = False, **options: Any,
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """`subprocess.run` with its output captured as text."""
-    process = None if options else _start(command, cwd, env, 2)
-    if process is None:
+    kind = _start_of(env)
+    is_usual = kind == _start_of(os.environ) or kind == _start_of({**os.environ, **_TENSORFLOW})
+    if options or not (is_usual or kind in _seen):
+        _seen.add(kind)
         return subprocess.run(
             command, cwd=cwd, env=env, timeout=timeout, check=check, capture_output=True,
             text=True, **options,
         )  # fmt: skip
+    process = start(command, cwd=cwd, env=env)
     try:
         out, err = process.communicate(timeout)
     except TimeoutError:

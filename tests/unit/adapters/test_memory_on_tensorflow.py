@@ -3,16 +3,16 @@
 The oracle is the allocator itself: when it gives up it logs every chunk that is in use.
 """
 
-import contextlib
 import json
 import os
 import re
-import subprocess
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+import started_python
 import stepscope
 from patience import patient
 from unit.adapters import out_of_memory_programs as programs
@@ -35,21 +35,22 @@ def outcomes(tensorflow, tmp_path_factory):
         "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(programs.LIMIT_MB),
     }
     started, logs = {}, {}
-    with contextlib.ExitStack() as stack:
+    try:
         for name in programs.PROGRAMS:
-            logs[name] = folder / f"{name}.log"
-            started[name] = subprocess.Popen(
-                [sys.executable, programs.__file__, name, str(folder / f"{name}.json")],
-                stderr=stack.enter_context(logs[name].open("w")),
+            started[name] = started_python.start(
+                [sys.executable, programs.__file__, name, folder / f"{name}.json"],
+                cwd=folder,
                 env=environment | (unrecorded if name == "unrecorded" else {}),
+                outputs=1,
             )
-            stack.callback(started[name].wait)
-            stack.callback(started[name].kill)
-        codes = {name: process.wait(patient(110)) for name, process in started.items()}
+        for name, process in started.items():
+            (logs[name],) = process.communicate(patient(240))
+    finally:
+        for process in started.values():
+            process.send_signal(signal.SIGKILL)
     found = {}
-    for name, code in codes.items():
-        text = logs[name].read_text()
-        assert code == 0, f"{name}: {text[-3000:]}"
+    for name, text in logs.items():
+        assert started[name].wait() == 0, f"{name}: {text[-3000:]}"
         chunks = {int(at, 16): int(size) for at, size in CHUNK.findall(text)}
         outcome = json.loads((folder / f"{name}.json").read_text())
         found[name] = outcome | {"chunks": chunks, "file": folder / f"{name}.pb"}

@@ -1,14 +1,15 @@
 """Memory where oneDNN is on, as it is by default: its allocator tells of large tensors only."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from onednn_programs import HOW_MANY, SMALL
 
+import started_python
 import stepscope
+from patience import patient
 from stepscope.cli.command_line import run_command_line
 
 pytestmark = pytest.mark.usefixtures("tensorflow")
@@ -18,8 +19,8 @@ def recorded(engine, out, *how):
     """The metadata of a program's runs, in the order in which they were made."""
     program = Path(__file__).with_name("onednn_programs.py")
     out.mkdir()
-    subprocess.run(
-        [sys.executable, program, engine, out, *how], check=True, timeout=300,
+    started_python.run(
+        [sys.executable, program, engine, out, *how], cwd=out, check=True, timeout=patient(240),
         env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"},
     )  # fmt: skip
     return [stepscope.load(path) for path in sorted(out.glob("*.pb"))]
