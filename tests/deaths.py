@@ -205,7 +205,7 @@ def die(death: Death, folder: Path, run: Run = new_process) -> Left:
     done = run(
         [sys.executable, "-m", "stepscope", "run", "--engine", engine, "--out", "out",
          "program.py", death.how, *moment],
-        cwd=folder, env=surroundings, timeout=patient(120),
+        cwd=folder, env=surroundings, timeout=patient(240),
     )  # fmt: skip
     records = list(struct.iter_unpack("qq", (folder / "acknowledged").read_bytes()))
     (died,) = (at for number, at in records if number < 0)

@@ -23,7 +23,7 @@ STEPS = 2
 TAG = f"step_{STEPS - 1}"
 SETTLED = 700
 """Milliseconds: the page moves nodes to their places over half a second."""
-PATIENCE = patient(60) * 1000
+PATIENCE = patient(150) * 1000
 """Milliseconds: how long a page may take on a machine that has other things to do."""
 PICTURES = os.environ.get("STEPSCOPE_PICTURES", "")
 

@@ -263,7 +263,7 @@ def test_runs_are_served_by_priority_and_then_oldest_first(session_engine):
         capture_output=True,
         text=True,
         check=True,
-        timeout=patient(100),
+        timeout=patient(240),
     )
     alike, apart = ast.literal_eval(done.stdout.splitlines()[-1])
     assert alike == [1, 2, 3]

@@ -138,7 +138,7 @@ def test_the_demo(tmp_path, width):
         [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", *options, "demo.py"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": str(width)},
-        timeout=patient(120),
+        timeout=patient(240),
         check=True,
     )
     assert max(map(len, done.stderr.splitlines()[:10])) <= width

@@ -21,7 +21,7 @@ def wheel_in(folder, **variables):
     """A wheel of this clone."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        cwd=ROOT, check=True, capture_output=True, timeout=patient(120),
+        cwd=ROOT, check=True, capture_output=True, timeout=patient(240),
         env={**os.environ, **variables},
     )  # fmt: skip
     (wheel,) = folder.glob("*.whl")
@@ -81,7 +81,7 @@ def ready(wheel, tmp_path):
     """A directory for `PYTHONPATH` that pip installed it into."""
     place = tmp_path / "ready"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*command, "--target", place, wheel], check=True, timeout=patient(120))
+    subprocess.run([*command, "--target", place, wheel], check=True, timeout=patient(240))
     return place
 
 

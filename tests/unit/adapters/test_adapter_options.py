@@ -248,7 +248,7 @@ def test_the_disk_usage_of_the_debugger_is_reset(tensorflow, tmp_path):
         [sys.executable, "-c", LIMITED, str(tmp_path)],
         cwd=tmp_path,
         env={**os.environ, "TFDBG_DISK_BYTES_LIMIT": "2000"},
-        timeout=patient(120),
+        timeout=patient(240),
         check=True,
     )
     always, never = map(ast.literal_eval, done.stdout.splitlines())

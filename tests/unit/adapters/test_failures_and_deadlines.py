@@ -17,8 +17,10 @@ from stepscope.options import RunOptions
 
 FULL = RunOptions.FULL_TRACE
 SOFTWARE = RunOptions.SOFTWARE_TRACE
-SLACK_S = 1.5
-"""How late control may come back where everything can be cancelled."""
+DEADLINES_MS = (300, 3_000, 30_000)
+"""Tried in turn: on a busy machine the first may be over before much was executed."""
+SLACK_S = patient(10)
+"""How late control may come back where everything can be cancelled, and would not by itself."""
 
 
 def failing(error, call, **options):
@@ -128,22 +130,25 @@ def test_a_loop_in_a_function_ends_at_the_deadline(tensorflow, level):
     function = endless(tensorflow)
     x = tensorflow.ones([2])
     function.get_concrete_function(x)
-    for _ in range(2):
+    for deadline_ms in DEADLINES_MS:
         _, metadata, seconds = failing(
             tensorflow.errors.DeadlineExceededError,
             lambda **kw: adapter.run(function, x, **kw),
-            timeout_in_ms=300,
+            timeout_in_ms=deadline_ms,
             trace_level=level,
         )
         assert metadata.status.code == "DEADLINE_EXCEEDED"
+        assert seconds >= deadline_ms / 1e3
         if level == 0:
-            assert 0.3 <= seconds < 0.3 + SLACK_S
-            continue
-        # The run ended in time; then its tens of thousands of events were read.
-        took = (metadata.ops.end_ns.max() - metadata.ops.start_ns.min()) / 1e9
-        assert 0.2 < took < 0.3 + SLACK_S
-        assert len(metadata.ops) > 100
-        assert "while" in metadata.status.in_flight[0]
+            assert seconds < deadline_ms / 1e3 + SLACK_S
+            break
+        if len(metadata.ops) > 100:
+            # The run ended in time; then its tens of thousands of events were read.
+            took = (metadata.ops.end_ns.max() - metadata.ops.start_ns.min()) / 1e9
+            assert took < deadline_ms / 1e3 + SLACK_S
+            assert "while" in metadata.status.in_flight[0]
+            break
+    assert level == 0 or len(metadata.ops) > 100
 
 
 def test_a_blocked_dequeue_in_a_function_ends_at_the_deadline(tensorflow):
@@ -165,19 +170,23 @@ def test_a_blocked_dequeue_in_a_function_ends_at_the_deadline(tensorflow):
 
 def test_a_sleeping_python_op_is_waited_for_and_named_with_how_late_it_was(tensorflow):
     tf = tensorflow
+    inside = threading.Event()
 
     def nap(x):
+        inside.set()
         time.sleep(0.5)
         return x
 
     function = tf.function(lambda x: tf.numpy_function(nap, [x], tf.float32) + 1.0)
     x = tf.ones([])
     function(x)
-    _, metadata, seconds = failing(
-        tf.errors.DeadlineExceededError,
-        lambda **kw: adapter.run(function, x, **kw),
-        timeout_in_ms=200,
-    )
+    inside.clear()
+    while not inside.is_set():  # on a busy machine the time may be over before
+        _, metadata, seconds = failing(
+            tf.errors.DeadlineExceededError,
+            lambda **kw: adapter.run(function, x, **kw),
+            timeout_in_ms=200,
+        )
     assert 0.5 <= seconds < 0.5 + SLACK_S
     (late,) = metadata.status.outcomes
     assert late.name == "PyFunc"
@@ -218,14 +227,10 @@ def test_a_run_in_time_is_not_disturbed_by_its_deadline(tensorflow):
 def test_one_threads_timeout_never_cancels_another_threads_run(tensorflow):
     tf = tensorflow
     loop, x = endless(tf), tf.ones([2])
-    counted = tf.function(
-        lambda x: tf.while_loop(lambda i, y: i < 3_000_000, lambda i, y: (i + 1, y), (0, x))[1]
-    )
     long = tf.function(
-        lambda x: tf.numpy_function(lambda v: (time.sleep(0.6), v)[1], [x], tf.float32) + 1.0
+        lambda x: tf.numpy_function(lambda v: (time.sleep(0.3), v)[1], [x], tf.float32) + 1.0
     )
     long(x)
-    counted.get_concrete_function(x)
     loop.get_concrete_function(x)
     results, problems = [], []
 
@@ -351,7 +356,7 @@ def napping(request, tensorflow):
     let_go = threading.Event()
 
     def nap(x):
-        let_go.wait(patient(20))
+        let_go.wait(patient(60))
         return x
 
     graph = tf.Graph()

@@ -314,7 +314,7 @@ def test_what_a_machine_has_is_used_unless_switched_off(compiled, switch, tmp_pa
         [sys.executable, "-c", textwrap.dedent(AUTOMATIC)],
         cwd=tmp_path,
         env=os.environ | {build.SWITCH: switch},
-        timeout=patient(100),
+        timeout=patient(240),
     )
     assert done.returncode == 0, done.stderr
     # The first run of a function is profiled: it may be warm, and is not to be made ready anew.

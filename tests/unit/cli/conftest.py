@@ -15,7 +15,7 @@ from stepscope.cli.command_line import run_command_line
 def stepscope(tmp_path):
     """Call with arguments; gives the finished process. Paths are relative to `tmp_path`."""
 
-    def run(*arguments, columns=120, timeout=120, **options):
+    def run(*arguments, columns=120, timeout=240, **options):
         environment = {**os.environ, "COLUMNS": str(columns), "PYTHONWARNINGS": "error"}
         environment.pop("FORCE_COLOR", None)
         return started_python.run(

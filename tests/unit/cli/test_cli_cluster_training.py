@@ -150,7 +150,7 @@ class Launched:
             for name, process in self._processes.items():
                 if name in terminated:
                     process.send_signal(signal.SIGTERM)
-                (self._said[name],) = process.communicate(patient(100))
+                (self._said[name],) = process.communicate(patient(240))
                 self.codes[name] = process.wait()
         finally:
             for process in self._processes.values():

@@ -88,7 +88,7 @@ def test_the_same_programs_run_on_tensorflow(tf, examples, tmp_path, program):
         [sys.executable, examples / program],
         cwd=tmp_path,
         env={**os.environ, **quiet},
-        timeout=patient(120),
+        timeout=patient(240),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
@@ -100,7 +100,7 @@ def on_tensorflow(command, directory):
         [sys.executable, *map(str, command)],
         cwd=directory,
         env={**os.environ, **quiet, "TF_ENABLE_ONEDNN_OPTS": "0"},
-        timeout=patient(120),
+        timeout=patient(240),
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -43,7 +43,7 @@ def recorded(tensorflow, tmp_path_factory):
     done = subprocess.run(
         [sys.executable, *command, str(script)],
         cwd=folder, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
-        capture_output=True, text=True, timeout=patient(110), check=True,
+        capture_output=True, text=True, timeout=patient(240), check=True,
     )  # fmt: skip
     return folder / "out", done
 

@@ -14,7 +14,7 @@ from stepscope.cli.command_line import run_command_line
 def shell(recorded, line):
     done = subprocess.run(
         ["sh", "-c", line.replace("stepscope", f"{shlex.quote(sys.executable)} -m stepscope")],
-        cwd=recorded, capture_output=True, text=True, timeout=patient(120),
+        cwd=recorded, capture_output=True, text=True, timeout=patient(240),
     )  # fmt: skip
     return done.returncode, done.stderr
 

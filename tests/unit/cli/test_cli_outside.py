@@ -66,7 +66,7 @@ def script_of(process):
 
 def end_of(process):
     """The exit code, and what was said on standard error."""
-    _, said = process.communicate(timeout=patient(120))
+    _, said = process.communicate(timeout=patient(240))
     return process.returncode, said
 
 
@@ -203,7 +203,7 @@ def test_signals_reach_a_scripts_own_handler_once(start, to):
     process.stdin.write("hello\n")
     process.stdin.flush()
     assert process.stdout.readline() == "heard hello 6\n"
-    out, said = process.communicate(timeout=patient(120))
+    out, said = process.communicate(timeout=patient(240))
     assert (process.returncode, out) == (7, "count 6\n")
     assert "engine: embedded" in said
 
@@ -211,7 +211,7 @@ def test_signals_reach_a_scripts_own_handler_once(start, to):
 def test_signals_that_are_ignored_stay_so(start):
     source = "import signal, sys\nprint(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)\n"
     process = start(source, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    assert process.communicate(timeout=patient(120))[0] == "True\n"
+    assert process.communicate(timeout=patient(240))[0] == "True\n"
 
 
 def test_the_script_dies_with_the_parent(start):
@@ -250,7 +250,7 @@ if __name__ == "__main__":
 
 def test_the_script_is_where_it_would_be_without_us(start, tmp_path):
     process = start(FACTS, stdin=subprocess.PIPE)
-    out, said = process.communicate("piped", timeout=patient(120))
+    out, said = process.communicate("piped", timeout=patient(240))
     plain = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, input="piped", capture_output=True, text=True,
         check=True,
@@ -292,7 +292,7 @@ class Terminal:
     def await_text(self, pattern):
         """Read until the terminal shows it; the match."""
         while not (found := re.search(pattern, self._seen)):
-            ready, _, _ = select.select([self.ours], [], [], patient(120))
+            ready, _, _ = select.select([self.ours], [], [], patient(240))
             assert ready, self._seen
             assert not re.search("job ended.*\n", self._seen), self._seen
             self._seen += os.read(self.ours, 4096).decode()

@@ -32,7 +32,7 @@ def recorded_store(tmp_path_factory):
     options = ["--engine", "embedded", "--out", "out", "--pb", "--tensorboard", "logs"]
     subprocess.run(
         [sys.executable, "-m", "stepscope", "run", *options, "train.py"],
-        cwd=folder, check=True, capture_output=True, timeout=patient(120),
+        cwd=folder, check=True, capture_output=True, timeout=patient(240),
     )  # fmt: skip
     return folder
 

@@ -279,7 +279,7 @@ def execute(command, directory):
         [sys.executable, *map(str, command)],
         cwd=directory,
         env={**os.environ, **ENVIRONMENT},
-        timeout=patient(120),
+        timeout=patient(240),
     )
 
 
@@ -514,7 +514,7 @@ def test_the_log_of_tensorflow_stays_as_it_was(tmp_path):
         env=loud,
         capture_output=True,
         text=True,
-        timeout=patient(120),
+        timeout=patient(240),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -70,7 +70,7 @@ def test_a_killed_writer_loses_nothing_it_reported(tensorflow, tmp_path):
         check=True,
         capture_output=True,
         text=True,
-        timeout=patient(110),
+        timeout=patient(240),
     )
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(runs) == KILLS

@@ -169,7 +169,7 @@ def test_a_real_profile_in_a_logdir(tmp_path, tensorflow):
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=patient(100),
+        timeout=patient(240),
         check=True,
     )
     assert int(done.stdout) == len(run.ops)

@@ -435,7 +435,7 @@ def test_the_limit_of_the_process_in_a_process_of_its_own(tmp_path):
     for pool in ("-1", "0"):
         done = subprocess.run(
             [sys.executable, "-c", script, pool], capture_output=True, text=True, check=False,
-            timeout=patient(100),
+            timeout=patient(240),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()

@@ -66,5 +66,5 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_a_thread_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, timeout=patient(100))
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, timeout=patient(240))
     assert done.returncode == 0, done.stderr.decode()

@@ -42,7 +42,7 @@ def left_by(source, folder):
     """The runs that a program leaves that ends by `os._exit(0)` before it stores any."""
     program = BEGINNING + "config = None\n" + textwrap.dedent(source) + RUN
     subprocess.run(
-        [sys.executable, "-c", program, str(folder)], check=True, timeout=patient(120)
+        [sys.executable, "-c", program, str(folder)], check=True, timeout=patient(240)
     )  # fmt: skip
     found = load(folder)
     return found if isinstance(found, list) else [found]
@@ -213,7 +213,7 @@ def test_a_limit_of_file_size_is_no_error(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
-        check=True, capture_output=True, text=True, timeout=patient(120),
+        check=True, capture_output=True, text=True, timeout=patient(240),
     )  # fmt: skip
     assert done.stdout.startswith("20 [")
     assert "'y'" in done.stdout
