@@ -38,7 +38,9 @@ def test_every_name_is_one_of_tensorflows(tf, place):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("place", ["", "nn", "math", "random", "losses", "metrics", "summary", "profiler"])
+@pytest.mark.parametrize(
+    "place", ["", "nn", "math", "random", "losses", "metrics", "summary", "profiler"]
+)
 def test_functions_take_tensorflows_arguments(tf, place):
     """Every argument of ours has TensorFlow's name, in TensorFlow's order."""
     ours = getattr(tf1, place) if place else tf1
