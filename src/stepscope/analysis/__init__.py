@@ -23,6 +23,7 @@ from stepscope.analysis.retraces import Retrace, Retraces, retraces
 from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.analysis.steps import Outlier, StepRow, Steps, steps
 from stepscope.analysis.straggler import Straggler
+from stepscope.analysis.work_profile import WorkProfile, WorkRow, work_profile
 from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
 
 __all__ = [
@@ -62,6 +63,8 @@ __all__ = [
     "TaskClock",
     "Transfer",
     "Wait",
+    "WorkProfile",
+    "WorkRow",
     "Worker",
     "WorkerRuns",
     "account",
@@ -79,5 +82,6 @@ __all__ = [
     "placement",
     "retraces",
     "steps",
+    "work_profile",
     "workers_at",
 ]

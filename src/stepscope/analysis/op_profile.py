@@ -104,10 +104,15 @@ def op_profile(runs: Runs, by: By | str = "type") -> OpProfile:
     "thread", or "scope" (the name without its last part). Runs are looked at one after the other,
     so an iterator that loads them needs memory for a few at a time.
     """
+    return profile_by(runs, *groups_by(by))
+
+
+def groups_by(by: By | str) -> tuple[By, Groups]:
+    """What `by` means, and what gives a run's executions their keys; a `ValueError` for no such."""
     chosen: Any = OLDER.get(by, by)
     if chosen not in GROUPINGS:
         raise ValueError(f"by must be one of {', '.join(GROUPINGS)}; it was {by!r}")
-    return profile_by(runs, chosen, _GROUPS[chosen]())
+    return chosen, _GROUPS[chosen]()
 
 
 def profile_by(runs: Runs, by: By, groups: Groups) -> OpProfile:

@@ -50,10 +50,16 @@ class _Grouping(click.Choice[str]):
     "--apart", is_flag=True,
     help="With --by layer, forward, backward and optimizer of each apart, however narrow it is.",
 )  # fmt: skip
+@click.option(
+    "--work", is_flag=True,
+    help="What they calculated and moved, by recorded shapes, and how near that is to what this "
+    "machine reaches.",
+)  # fmt: skip
 @table_options
 def command(
-    path: Path, number: int | None, by: Any, depth: int | None, apart: bool, choice: Choice
-) -> None:
+    path: Path, number: int | None, by: Any, depth: int | None, apart: bool, work: bool,
+    choice: Choice,
+) -> None:  # fmt: skip
     """Which ops took the time, over all runs in PATH.
 
     "self" leaves out what ran nested inside an op; "busy" is the time in which at least one of
@@ -67,6 +73,13 @@ def command(
     from stepscope.analysis import layer_profile, op_profile
     from stepscope.cli import tables
 
+    if work:
+        from stepscope.cli.work_table import show_work
+
+        if depth is not None or apart:
+            raise StepscopeError("--depth and --apart are not for --work")
+        show_work(path, number, by, _columns(by)[0], choice)
+        return
     if by == "layer":
         tree = layer_profile(each_run(path, number), depth)
         columns = _layer_columns(tree, apart, flat=choice.sort is not None or bool(choice.pattern))

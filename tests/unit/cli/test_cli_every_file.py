@@ -125,6 +125,25 @@ def test_each_command_says_something_true(file, command, tmp_path):
     assert len((tmp_path / "ops.csv").read_text().splitlines()) == ops + 1
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A user's cache, in which the machine is measured once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_work_is_counted_or_what_it_lacks_is_said(file, command, measured, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(measured))
+    profile = json.loads(said(command, "top", file, "--json"))
+    work = json.loads(said(command, "top", file, "--work", "--json"))
+    for field in ("runs", "calls", "self_ns"):
+        assert work[field] == profile[field]
+    assert [row["key"] for row in work["rows"]] == [row["key"] for row in profile["rows"]]
+    assert sum(lack["calls"] for lack in work["lacking"]) == work["uncounted"]
+    shown = said(command, "top", file, "--work")
+    assert "this machine reaches" in shown
+    assert ("not counted" in shown) == bool(work["uncounted"])
+
+
 def test_memory_and_oom_answer_or_say_what_is_missing(file, command):
     runs = [run.metadata for run in iter_runs(file)]
     known = max(run.peak_bytes(d) for run in runs for d in set(run.ops.device))

@@ -25,6 +25,7 @@ import stat
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from stepscope import user_cache
 from stepscope.whole_files import whole_file
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -50,23 +51,11 @@ class Found(NamedTuple):
 
 
 def folder() -> Path:
-    """`$XDG_CACHE_HOME/stepscope`, else `~/.cache/stepscope`; it need not be there.
-
-    A relative path in a variable stands for another directory wherever a program is started: it is
-    ignored, as the XDG specification asks for.
-    """
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():
-        return Path(given) / "stepscope"
-    home = os.environ.get("HOME", "")
-    if not Path(home).is_absolute():
-        try:
-            home = pwd.getpwuid(os.geteuid()).pw_dir
-        except KeyError:
-            home = ""
-    if not Path(home).is_absolute():
-        raise OddCacheError(f"this user has no home directory: {ELSEWHERE}")
-    return Path(home) / ".cache" / "stepscope"
+    """The user's cache (see `user_cache`); it need not be there."""
+    try:
+        return user_cache.folder()
+    except user_cache.NoCacheError as error:
+        raise OddCacheError(f"{error}: {ELSEWHERE}") from None
 
 
 class LibraryCache:
