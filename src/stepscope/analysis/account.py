@@ -294,8 +294,8 @@ class _Accounting:
         self._firsts: set[int] = set()
         self._others = 0
         self._others_ns = 0
-        self._slowed_ns = 0
-        """By how much runs of the embedded engine were slowed down inside."""
+        self._slowed_ns: Counter[bool] = Counter()
+        """By how much the embedded engine's runs were slowed down inside, first ones and others."""
 
     def account(self) -> Account:
         program = self._program
@@ -378,7 +378,7 @@ class _Accounting:
                 self._runs.append((run.what, _split(ops, begin, until)))
             self._spans.append(Span(begin, until, "run", place))
             if run.engine == "embedded":
-                self._slowed_ns += run.overhead_ns
+                self._slowed_ns[place in self._firsts] += run.overhead_ns
 
     def _eager_spans(self, ops: OpColumns) -> None:
         """The ops of eager code, outside of runs."""
@@ -436,8 +436,10 @@ class _Accounting:
         before = min(around, max(0, known.get("before_ns", 0) - noted))
         self._move(before, ("before",), "recording")
         self._move(around - before, python, "recording")
-        slowed = known.get("inside_ns", 0) + self._slowed_ns
-        self._move(slowed, ("calling", "computing", "first_runs"), "recording")
+        steps = ("calling", "computing")
+        self._move(self._slowed_ns[True], ("first_runs", *steps), "recording")
+        slowed = known.get("inside_ns", 0) + self._slowed_ns[False]
+        self._move(slowed, (*steps, "first_runs"), "recording")
         self._move(known.get("unrecorded_ns", 0), python, "unrecorded")
         self._move(_waits_for_input(self._program), python, "input")
 

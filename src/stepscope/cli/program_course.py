@@ -51,11 +51,9 @@ class ProgramCourse:
 
         Its imports are noted until `no_more_imports` is called.
         """
-        from stepscope.cli.script_engines import Embedded
-
         self._no_more_imports = no_more_imports
         self._script_ns = time.time_ns()
-        needed = isinstance(self._engine, Embedded)
+        needed = self._engine.needed
         what = "stepscope" if needed else "loading the recorder"
         self._note(IMPORT if needed else RECORDING, self._ready_ns, self._script_ns, what)
         self._note(SCRIPT, self._script_ns)

@@ -156,6 +156,7 @@ def command(
     process of its own: where that is killed, crashes or leaves by os._exit, the one that you called
     reports what was written, and ends as the script did.
     """
+    entered = time.perf_counter_ns()
     shown = f"-m {script}" if is_module else script
     directory = out or Path("stepscope-out") / (script if is_module else Path(script).stem)
     notes: outside.Notes | None = None
@@ -172,17 +173,17 @@ def command(
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.termination import Termination
 
-    began = time.perf_counter_ns() - LOADING_NS
+    began = entered - LOADING_NS
     schedule = _schedule(steps, every_n)
     found = Module(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
     runs = RecordedRuns(directory, limit, pb=pb, tensorboard=tensorboard)
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
-    # What comes next loads the engine, which the script needs in any case.
-    waiting = Waiting(began, time.perf_counter_ns() - began)
     course = ProgramCourse(runs, chosen, shown, began, forked=notes is not None)
+    ready = time.perf_counter_ns()
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
+    waiting = Waiting(began, (ready if chosen.needed else time.perf_counter_ns()) - began)
     if notes is not None:
         notes.recording()
         Termination(runs.stop).install()

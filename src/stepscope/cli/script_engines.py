@@ -31,6 +31,8 @@ class ScriptEngine(ABC):
 
     counts: str
     """What counts as a run, as a sentence."""
+    needed = False
+    """Whether the script needs what `record` loads in any case: it is the engine itself."""
 
     @abstractmethod
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
@@ -127,6 +129,8 @@ class Embedded(ScriptEngine):
         "a run is a call of Session.run; function calls, Keras steps and eager code need "
         "--engine tensorflow"
     )
+
+    needed = True
 
     def __init__(self, *, in_tensorflows_place: bool = True) -> None:
         """With `in_tensorflows_place`, `import tensorflow` gives this engine, too."""

@@ -76,7 +76,7 @@ def test_first_runs_are_those_of_each_graph(tmp_path):
     assert (found.runs, found.first_runs) == (4, 2)
     parts = milliseconds(found)
     assert parts["planning"] == 3
-    assert parts["first_runs"] == 20 - 3
+    assert parts["first_runs"] == 20 - 3 - 2
     assert parts["recording"] == 4
     assert (parts["before"], parts["after"]) == (10, 50)
 

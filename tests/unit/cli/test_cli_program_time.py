@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -62,11 +63,28 @@ with tf.Session() as session:
         session.run(slow, {x: [[1.0, 2.0, 3.0, 4.0]]})
 """
 
+DIES = """\
+import os, signal, threading
+import tensorflow.compat.v1 as tf
+x = tf.placeholder(tf.float32, [None, 4])
+y = tf.reduce_sum(tf.tanh(x))
+with tf.Session() as session:
+    def several(count):
+        for _ in range(count):
+            session.run(y, {x: [[1.0, 2.0, 3.0, 4.0]]})
+    several(1)
+    beside = threading.Thread(target=several, args=[3])
+    beside.start()
+    beside.join()
+    several(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 PRECISION_NS = 20_000_000
 """The system says in hundredths of a second when a process was started."""
 
 
-def recorded(folder, source, *options):
+def recorded(folder, source, *options, code=0):
     """The directory that a program was recorded in, and how long that took as its caller saw it."""
     (folder / "train.py").write_text(source)
     began = time.monotonic_ns()
@@ -76,7 +94,7 @@ def recorded(folder, source, *options):
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
         timeout=patient(200),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return folder / "out", time.monotonic_ns() - began
 
 
@@ -179,6 +197,16 @@ def test_the_rows_of_an_embedded_program_sum_to_what_its_caller_saw(graph):
     assert parts["python_ops"] >= 2 * 0.03e9
     assert parts["planning"] > 0
     assert found.ns("planning", "before") == parts["planning"] + parts["before"]
+
+
+def test_a_program_that_died_is_told_up_to_its_end(tmp_path, command):
+    folder = recorded(tmp_path, DIES, "--engine", "embedded", code=-signal.SIGKILL)[0]
+    found = account(folder)
+    assert not found.ended
+    assert sum(row.ns for row in found.rows) == found.whole_ns
+    assert (found.runs, found.first_runs, found.other_runs) == (4, 1, 3)
+    assert {"imports", "before", "between", "first_runs"} <= {row.key for row in found.rows}
+    assert "it died or is still going" in command("account", folder)[1]
 
 
 def test_account_as_json_and_csv(graph, command):

@@ -32,6 +32,7 @@ from stepscope.errors import code_name
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.outcome import Completeness, InFlight, Loss, Status
 from stepscope.metadata.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.program_notes import CallTime
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.stored_columns import pack_facts, unpack_facts
@@ -209,9 +210,18 @@ def _metadata(run: _Run) -> RunMetadata:
             status=_status(run, [str(names[node]) for node in in_flight]),
             completeness=Completeness(tuple(_losses(run, count - len(ended)))),
             ops=lambda: ops,
+            call=_call(run, int(end.max()) if len(end) else run.began),
         )
     )
     return metadata
+
+
+def _call(run: _Run, last: int) -> CallTime | None:
+    """When it was under way, up to its end or else to that of its last op."""
+    if not run.began:
+        return None
+    offset = int(run.words[OFFSET])
+    return CallTime(run.began + offset, (run.ended or last) + offset, int(run.words[THREAD]))
 
 
 def _status(run: _Run, in_flight: list[str]) -> Status:
