@@ -28,7 +28,7 @@ $(DEV): pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable '.[dev,tensorflow,parquet]'
 	@touch $@ $(CORE)
 
-demo: $(CORE)   ## run a TensorFlow 1 script on the embedded engine and show where its time went
+demo: $(CORE)   ## train a small TensorFlow 1 network on the embedded engine and show what limits it
 	$(BIN)/stepscope run --engine embedded --trace full --out demo-out examples/demo.py
 
 test: check browser   ## everything: lint, types, import directions, all tests (with real TensorFlow)

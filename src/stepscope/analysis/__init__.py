@@ -23,6 +23,7 @@ from stepscope.analysis.retraces import Retrace, Retraces, retraces
 from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.analysis.steps import Outlier, StepRow, Steps, steps
 from stepscope.analysis.straggler import Straggler
+from stepscope.analysis.verdict import Limit, StepVerdict, Verdict, verdict
 from stepscope.analysis.work_profile import WorkProfile, WorkRow, work_profile
 from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
 
@@ -40,6 +41,7 @@ __all__ = [
     "Lane",
     "LayerProfile",
     "LayerRow",
+    "Limit",
     "MemoryProfile",
     "MemoryRow",
     "NamedRun",
@@ -58,10 +60,12 @@ __all__ = [
     "Retraces",
     "Saving",
     "StepRow",
+    "StepVerdict",
     "Steps",
     "Straggler",
     "TaskClock",
     "Transfer",
+    "Verdict",
     "Wait",
     "WorkProfile",
     "WorkRow",
@@ -82,6 +86,7 @@ __all__ = [
     "placement",
     "retraces",
     "steps",
+    "verdict",
     "work_profile",
     "workers_at",
 ]

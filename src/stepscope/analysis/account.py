@@ -46,7 +46,16 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["PARTS", "STEPS", "Account", "AccountRow", "account", "one_program"]
+__all__ = [
+    "INPUT_TYPES",
+    "PARTS",
+    "PYTHON_TYPES",
+    "STEPS",
+    "Account",
+    "AccountRow",
+    "account",
+    "one_program",
+]
 
 PARTS: Final = {
     "starting": "starting Python",
@@ -76,7 +85,7 @@ _OF_NOTES: Final = {
 }  # fmt: skip
 _EAGER: Final = "tensorflow eager"
 _SERVER: Final = "tensorflow server"
-_INPUT: Final = frozenset({
+INPUT_TYPES: Final = frozenset({
     "IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional",
     "MultiDeviceIteratorGetNextFromShard", "QueueDequeue", "QueueDequeueV2", "QueueDequeueMany",
     "QueueDequeueManyV2", "QueueDequeueUpTo", "QueueDequeueUpToV2", "ReaderRead", "ReaderReadV2",
@@ -86,7 +95,7 @@ _TRANSFERS: Final = frozenset({
     "_Send", "_Recv", "_HostSend", "_HostRecv", "RecvTensor", "SendTensor", "MEMCPYHtoD",
     "MEMCPYDtoH", "MEMCPYDtoD", "MEMCPYPtoP",
 })  # fmt: skip
-_PYTHON: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+PYTHON_TYPES: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 _CALLS: Final = frozenset({
     "PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
     "Case", "StatelessCase", "RemoteCall",
@@ -268,11 +277,11 @@ def _split(ops: OpColumns, start: int, end: int) -> dict[str, int]:
 def _category(op: str) -> int:
     if op in _CALLS:
         return -1
-    if op in _INPUT:
+    if op in INPUT_TYPES:
         return 3
     if op in _TRANSFERS:
         return 2
-    return 1 if op in _PYTHON else 0
+    return 1 if op in PYTHON_TYPES else 0
 
 
 # -- the account -------------------------------------------------------------------------------
@@ -385,7 +394,9 @@ class _Accounting:
         if not len(ops):
             return
         waits = _waits_for_input(self._program)
-        own = np.array([not (waits and name in _INPUT) for name in ops.ops.table])[ops.ops.codes]
+        own = np.array([not (waits and name in INPUT_TYPES) for name in ops.ops.table])[
+            ops.ops.codes
+        ]
         firsts, lasts = merged(ops.start_ns[own], np.maximum(ops.end_ns, ops.start_ns)[own])
         pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
         self._spans += [Span(first, last, "eager") for first, last in pairs]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = NDArray[np.int64]
 
-__all__ = ["Cause", "Outlier", "StepRow", "Steps", "run_span", "steps"]
+__all__ = ["Cause", "Outlier", "StepRow", "StepSums", "Steps", "run_span", "steps"]
 
 _COMPARED: Final = 200
 """Of so many runs of a kind it is kept how long each op took."""
@@ -141,18 +141,32 @@ def steps(runs: Runs) -> Steps:
     Runs are looked at one after the other and not kept; of each kind there remain some numbers per
     op.
     """
-    kinds = RunKinds()
-    found: dict[str, _Kind] = {}
-    count = 0
-    for number, run in enumerate(iter_named_runs(runs)):
-        count += 1
-        name = kinds.of(run)
-        kind = found.get(name)
+    kinds, sums = RunKinds(), StepSums()
+    for run in iter_named_runs(runs):
+        sums.add(kinds.of(run), run)
+    return sums.steps()
+
+
+class StepSums:
+    """Steps that are summed up while runs are read for something else."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
+        self._runs = 0
+
+    def add(self, what: str, run: NamedRun) -> None:
+        """Take in the next run, of a kind of that name."""
+        kind = self._kinds.get(what)
         if kind is None:
-            kind = found[name] = _Kind(name, run.metadata.engine)
-        kind.add(number, run)
-    rows = sorted((kind.row() for kind in found.values()), key=lambda r: (-r.total_ns, r.key))
-    return Steps(tuple(rows), count, sum(row.total_ns for row in rows))
+            kind = self._kinds[what] = _Kind(what, run.metadata.engine)
+        kind.add(self._runs, run)
+        self._runs += 1
+
+    def steps(self) -> Steps:
+        """Of the runs so far."""
+        rows = [kind.row() for kind in self._kinds.values()]
+        rows.sort(key=lambda row: (-row.total_ns, row.key))
+        return Steps(tuple(rows), self._runs, sum(row.total_ns for row in rows))
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from stepscope.analysis import Verdict
     from stepscope.cli.saved_runs import SavedRun
     from stepscope.cli.tables import Choice
     from stepscope.metadata import RunMetadata
@@ -32,13 +33,15 @@ _DEVICES_SHOWN = 50
 @every_run_option
 @table_options
 def command(path: Path, number: int | None, choice: Choice) -> None:
-    """Show what PATH holds: a table of its runs, or all about a single one.
+    """Show what PATH holds: what limits its runs, and a table of them, or all about a single one.
 
-    Of each run its engine, how it ended, ops, devices, threads, and what was not measured. Read
-    are .stepscope, run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of
-    them.
+    What comes first is the verdict: how long each kind of step takes, the largest cause of that and
+    its line, and commands to look further. Then of each run its engine, how it ended, ops, devices,
+    threads, and what was not measured. Read are .stepscope, run_metadata.pb, event files, Chrome
+    traces, .xplane.pb, and directories of them.
     """
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.analysis import verdict
+    from stepscope.cli import program_verdict, tables, terminal, wording
 
     runs = all_runs(path, number, unread=True)
     rows = tuple(_row(run) for run in runs)
@@ -54,12 +57,17 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
         tables.size_column("peak_bytes", "peak", rank=1),
         tables.count_column("losses", "losses", rank=1),
     ]
-    if tables.write_for_programs(_info(rows), rows, columns, choice):
+    found = verdict([(run.found, run.metadata) for run in runs])
+    if tables.write_for_programs(_info(rows, found), rows, columns, choice):
         return
     if len(runs) == 1:
         terminal.console().print(_summary(path, runs[0]))
     else:
-        terminal.console().print(
+        screen = terminal.console()
+        for part in program_verdict.parts(found, path, path, screen.width):
+            screen.print(part, soft_wrap=True)
+            screen.print()
+        screen.print(
             f"{wording.number(len(runs), 'run')} in {wording.plain(str(path))}; --run takes the #\n"
         )
         tables.show_table(rows, columns, choice, what="run")
@@ -86,14 +94,15 @@ class InfoRow:
     losses: int
 
 
-def _info(rows: tuple[InfoRow, ...]) -> object:
+def _info(rows: tuple[InfoRow, ...], found: Verdict) -> object:
     from stepscope.analysis import Result
 
     @dataclass(frozen=True)
     class Info(Result):
         rows: tuple[InfoRow, ...]
+        verdict: Verdict
 
-    return Info(rows)
+    return Info(rows, found)
 
 
 def _row(run: SavedRun) -> InfoRow:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -117,15 +117,26 @@ def _telling_line(message: str) -> str:
     return first
 
 
-def cost(cost_ns: int, whole_ns: int) -> Text:
+class Costs(NamedTuple):
+    """What the user waited for because of recording: before the script, in it, and after it."""
+
+    starting_ns: int
+    during_ns: int
+    reporting_ns: int
+
+
+def cost(costs: Costs, whole_ns: int) -> Text:
     """What recording cost: what the user waited for because of it, of the whole time.
 
     That is all of it: starting, noting, reading, decoding, writing files and making this report.
+    What the script's engine needs in any case is not recording.
     """
-    share = cost_ns / max(1, whole_ns)
+    share = sum(costs) / max(1, whole_ns)
+    starting, during, reporting = map(wording.time, costs)
     return Text(
-        f"recording cost {wording.time(cost_ns)}, {share:.1%} of the {wording.time(whole_ns)} that "
-        "the script took"
+        f"recording cost {wording.time(sum(costs))}, {share:.1%} of the {wording.time(whole_ns)} "
+        f"that the script took:\n  {during} to note and store runs, {starting} to start, "
+        f"{reporting} to report"
     )
 
 

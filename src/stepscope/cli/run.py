@@ -7,6 +7,7 @@ import functools
 import shlex
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +18,11 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
+    from stepscope.analysis import Verdict
     from stepscope.cli.program_course import ProgramCourse
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.script_engines import ScriptEngine
+    from stepscope.metadata.program_notes import Note
 
 TRACE_LEVELS = {"none": 0, "software": 1, "hardware": 2, "full": 3}
 DEFAULT_TOP = 20
@@ -166,6 +169,7 @@ def command(
             return _stand_outside(side, shown, directory, trace, top)
         notes = side
 
+    shared = _load_shared()
     from stepscope.cli import import_times, script_engines
     from stepscope.cli.command_line import LOADING_NS
     from stepscope.cli.program import Module, Script
@@ -181,9 +185,13 @@ def command(
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     course = ProgramCourse(runs, chosen, shown, began, forked=notes is not None)
+    needed = shared if chosen.needed else shared[:1]
+    for note in needed:
+        runs.note(note)
     ready = time.perf_counter_ns()
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
-    waiting = Waiting(began, (ready if chosen.needed else time.perf_counter_ns()) - began)
+    before_ns = (ready if chosen.needed else time.perf_counter_ns()) - began
+    waiting = Waiting(began, before_ns - sum(note.ns for note in needed))
     if notes is not None:
         notes.recording()
         Termination(runs.stop).install()
@@ -253,7 +261,24 @@ class Waiting(NamedTuple):
     began: int
     """When the command began."""
     before_ns: int
-    """How long it took until the script began."""
+    """How long it took until the script began, without what its engine needs in any case."""
+
+
+def _load_shared() -> list[Note]:
+    """Import what a script imports as well: NumPy, and what the embedded engine is built on."""
+    from importlib import import_module
+
+    times = [time.time_ns()]
+    modules = ("numpy", "stepscope.metadata")
+    for module in modules:
+        import_module(module)
+        times.append(time.time_ns())
+    # Not before: it is a part of them.
+    from stepscope.metadata.program_notes import IMPORT, Note
+
+    thread = threading.get_native_id()
+    spans = zip(modules, pairwise(times), strict=True)
+    return [Note(IMPORT, began, ended, thread, module) for module, (began, ended) in spans]
 
 
 def _finish(
@@ -266,6 +291,7 @@ def _finish(
     """
     course.report_begins()
     from stepscope.analysis import op_profile
+    from stepscope.analysis.verdict import VerdictSums
     from stepscope.cli import report, terminal, wording
 
     runs.stop()
@@ -275,21 +301,27 @@ def _finish(
     try:
         timeline = runs.write_timeline()
         others = runs.write_exports()
-        table = op_profile(runs.each())
+        sums = VerdictSums()
+        table = op_profile(sums.passing(runs.each()))
+        found = sums.verdict()
     finally:
         # An error is shown as well: nobody else has to say anything.
         if notes is not None:
             notes.reported()
     now = time.perf_counter_ns()
-    cost = waiting.before_ns + engine.cost_ns(runs) + runs.storing_ns + now - ended
+    during_ns = engine.cost_ns(runs) + runs.storing_ns
+    costs = report.Costs(waiting.before_ns, during_ns, now - ended)
+    # As of now, for the account that the report gives, and once more when that is made.
+    course.reported(sum(costs))
     console = terminal.console(stderr=True)
     terminal.flush()
     report.show(
         [
             report.heading(script, engine.name(runs), trace, table),
+            *_verdict(runs, found, console.width),
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs.runs),
-            report.cost(cost, now - waiting.began) if runs.runs else None,
+            report.cost(costs, now - waiting.began) if runs.runs else None,
             report.losses(runs.runs, engine.losses(), console.width),
             report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
             report.files(runs.store, timeline, others) if runs.runs else None,
@@ -299,8 +331,17 @@ def _finish(
     problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
     for problem in problems:
         terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
-    course.reported(cost)
+    course.reported(sum(costs))
     return not problems
+
+
+def _verdict(runs: RecordedRuns, found: Verdict, width: int) -> list[Any]:
+    """What limits the program, and what to look at next; nothing where nothing ran."""
+    from stepscope.cli import program_verdict
+
+    if not runs.runs:
+        return []
+    return program_verdict.parts(found, runs.file, runs.directory, width, recording=False)
 
 
 def _remarks(

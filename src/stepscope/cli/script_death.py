@@ -11,8 +11,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.analysis import op_profile
-from stepscope.cli import outside, report, script_engines, terminal, wording
+from stepscope.analysis import op_profile, verdict
+from stepscope.cli import outside, program_verdict, report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
@@ -68,19 +68,21 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
         runs = []  # there is none
     except (OSError, StepscopeError) as error:
         runs, problem = [], f"what was recorded cannot be read: {error}"
+    console = terminal.console(stderr=True)
     table = op_profile(runs)
+    said = program_verdict.parts(verdict(runs), directory, directory, console.width) if runs else []
     timeline = None
     if runs:
         try:
             timeline = chrome(runs, directory / TIMELINE_FILE)
         except (OSError, StepscopeError) as error:
             problem = f"{TIMELINE_FILE} could not be written: {error}"
-    console = terminal.console(stderr=True)
     engine = script_engines.recorded_on(runs) if runs else "none was used"
     report.show(
         [
             report.death(how, _in_flight(runs), console.width),
             report.heading(script, engine, trace, table),
+            *said,
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs),
             report.losses(runs, [], console.width),

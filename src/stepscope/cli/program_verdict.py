@@ -1,0 +1,54 @@
+"""What is said of a recorded program before any table: where its time went, and what limits it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from stepscope.cli import report, verdict_text
+from stepscope.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from stepscope.analysis import Account, Retraces, Verdict
+
+__all__ = ["parts"]
+
+
+def parts(
+    found: Verdict, record: Path, directory: Path, width: int, *, recording: bool = True
+) -> list[RenderableType]:
+    """The verdict, with what the record notes of the program as a whole where it does.
+
+    `directory` is what the commands that come next are to be given; without `recording`, what that
+    cost is said elsewhere.
+    """
+    account, retraces = _noted(record)
+    said: list[RenderableType] = []
+    if account is not None:
+        said.append(Text(report.filled(verdict_text.spent(account, recording=recording), width)))
+    lines = verdict_text.steps(found, width)
+    again = verdict_text.traced_again(retraces) if retraces is not None else []
+    spoken = [*([lines] if lines is not None else []), *again]
+    if spoken:
+        said.append(Text("\n").join(spoken))
+    coming = verdict_text.next_commands(found, directory, noted=account is not None)
+    if coming is not None:
+        said.append(coming)
+    return said
+
+
+def _noted(record: Path) -> tuple[Account | None, Retraces | None]:
+    """What is known of the program as a whole; None where the record is of runs alone."""
+    from stepscope.analysis import account, retraces
+    from stepscope.analysis.account import one_program
+
+    try:
+        program = one_program(record)
+        return account(program), retraces(program)
+    except StepscopeError:
+        return None, None
