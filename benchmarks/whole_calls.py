@@ -55,6 +55,14 @@ def body(x: Any, count: int) -> Any:
     return y
 
 
+def session_graph(v1: Any, count: int) -> tuple[Any, Any, dict[Any, Any]]:
+    """A graph of so many tiny ops, what to fetch of it and what to feed."""
+    graph = v1.Graph()
+    with graph.as_default():
+        given = v1.placeholder(v1.float32, [4])
+        return graph, body(given, count), {given: np.full(4, 0.5, np.float32)}
+
+
 def calls(v1: Any, count: int) -> Iterator[tuple[str, Callable[[], Any], Run]]:
     """A function and a session of so many tiny ops: name, the plain call, and ours."""
     import tensorflow as tf
@@ -62,11 +70,7 @@ def calls(v1: Any, count: int) -> Iterator[tuple[str, Callable[[], Any], Run]]:
     x = tf.constant(np.full(4, 0.5, np.float32))
     function = tf.function(lambda x: body(x, count), autograph=False)
     yield "function", lambda: function(x), lambda **kw: adapter.run(function, x, **kw)
-    graph = v1.Graph()
-    with graph.as_default():
-        given = v1.placeholder(tf.float32, [4])
-        fetched = body(given, count)
-    feed = {given: np.full(4, 0.5, np.float32)}
+    graph, fetched, feed = session_graph(v1, count)
     plain, ours = v1.Session(graph=graph), adapter.Session(graph=graph)
     yield "session", lambda: plain.run(fetched, feed), lambda **kw: ours.run(fetched, feed, **kw)
 
@@ -149,13 +153,7 @@ def calls_without_it(v1: Any) -> Iterator[Result]:
 
 
 def _beside_step_stats(v1: Any) -> Result:
-    import tensorflow as tf
-
-    graph = v1.Graph()
-    with graph.as_default():
-        given = v1.placeholder(tf.float32, [4])
-        fetched = body(given, OPS)
-    feed = {given: np.full(4, 0.5, np.float32)}
+    graph, fetched, feed = session_graph(v1, OPS)
     theirs, ours = v1.Session(graph=graph), adapter.Session(graph=graph)
     options = v1.RunOptions(trace_level=v1.RunOptions.SOFTWARE_TRACE)
     for _ in range(WARM_UP):

@@ -60,11 +60,11 @@ class Add(Protocol):
     """Takes a run that ended."""
 
     def __call__(
-        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept_ops: int = 0
+        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept: float = 0
     ) -> None:
         """`label` says what it was, `graph` is what the user built and it was a run of.
 
-        `kept_ops` is how many ops of it outlive the process until it is stored.
+        `kept` is its share of the place where it outlives the process until it is stored.
         """
 
 
@@ -213,7 +213,7 @@ class RecordedRuns:
         return any(run.out_of_memory is not None for _, run in self.runs)
 
     def add(
-        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept_ops: int = 0
+        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept: float = 0
     ) -> None:
         """Hand one run over, see `Add`."""
         if self.in_child_process:
@@ -224,7 +224,7 @@ class RecordedRuns:
                 if self.limit_reached:
                     self.skip(metadata)
                     return
-                self._store.add(metadata, label, self._graphs.part_of(graph), kept_ops=kept_ops)
+                self._store.add(metadata, label, self._graphs.part_of(graph), kept=kept)
                 self._added += 1
                 self.limit_reached = self._added == self.limit
             if self.limit_reached or self._store.over:

@@ -146,7 +146,7 @@ class Embedded(ScriptEngine):
             def maybe(metadata: RunMetadata, graph: Any) -> None:
                 number = self._next()
                 if schedule is None or schedule(number) is not Action.SKIP:
-                    add(metadata, graph=graph, kept_ops=runs.live.kept_ops(metadata.step_id))
+                    add(metadata, graph=graph, kept=runs.live.kept(metadata.step_id))
                 else:
                     runs.skip(metadata)
 

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "LiveRun", "LiveRuns"]
 
 MOST_BYTES: Final = 64 << 20
+KEPT_RUNS: Final = 4096
+KEPT_OPS: Final = 200_000
+"""So many wait here to be stored, before the store is not to wait for more of them."""
 _HIGH: Final = 200
 """Where our file descriptor is: those of the script have the numbers they have without us."""
 _PROT_READ_WRITE: Final = 3
@@ -164,10 +167,10 @@ class LiveRuns:
         self._ended[run.step_id] = (run, abandoned)
         self._under_way.discard(run)
 
-    def kept_ops(self, step_id: int) -> int:
-        """How many ops the file has of that run, which ended; 0 where it does not have it."""
+    def kept(self, step_id: int) -> float:
+        """Which share that run, which ended, has of what may wait here; 0 where it does not."""
         run, _ = self._ended.get(step_id, (None, False))
-        return run.count if run is not None else 0
+        return max(1 / KEPT_RUNS, run.count / KEPT_OPS) if run is not None else 0
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there."""

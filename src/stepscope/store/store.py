@@ -8,7 +8,7 @@ Guarantees:
 - a run survives the death of the process as soon as it is committed: when the queue before it is
   written, and at most `COMMIT_S` after. `flush` waits for all that was added before. Runs that
   outlive the process elsewhere until then are gathered while the program makes more of them: until
-  it pauses for `PAUSE_S`, but at most `GATHERED`, with `GATHERED_OPS` in all, for `GATHER_S`;
+  it pauses for `PAUSE_S`, but at most until the place that keeps them is full, for `GATHER_S`;
 - runs are numbered in the order in which they were added;
 - a note of what the program did beside its runs is written at once, with the runs that wait;
 - a run that cannot be decoded is left out, and a file that cannot be written ends writing; either
@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     from stepscope.metadata.program_notes import Note
     from stepscope.metadata.stored_run import Part, StoredRun
 
-__all__ = ["COMMIT_S", "GATHERED", "GATHERED_OPS", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
+__all__ = ["COMMIT_S", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
 
-GATHERED: Final = 256
-GATHERED_OPS: Final = 200_000
-GATHER_S: Final = 2.0
+GATHER_S: Final = 10.0
 PAUSE_S: Final = 0.1
 WAITING: Final = 64
 """So many runs wait to be written at most, beside those that are gathered."""
@@ -58,8 +56,8 @@ class _Waiting(NamedTuple):
     metadata: RunMetadata
     what: str
     graph: Part | None
-    kept_ops: int
-    """How many of its ops outlive the process elsewhere; 0: it is not kept."""
+    kept: float
+    """Which share it takes of the place where it outlives the process; 0: it is not kept."""
 
 
 class Store:
@@ -97,7 +95,7 @@ class Store:
         self._done = 0
         self._urgent = False
         """Whether something in the queue is not to wait for more."""
-        self._kept_ops = 0
+        self._kept = 0.0
         self._unkept = 0
         """Of the runs in the queue, all ops that are kept, and how many runs are not."""
         self._closing = False
@@ -121,7 +119,7 @@ class Store:
 
     def add(
         self, metadata: RunMetadata, what: str = "", graph: Part | None = None, *,
-        kept_ops: int = 0,
+        kept: float = 0,
     ) -> None:  # fmt: skip
         """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph.
 
@@ -129,7 +127,7 @@ class Store:
         """
         if self._elsewhere:
             return
-        run = _Waiting(metadata.held_now(), what, graph, kept_ops)
+        run = _Waiting(metadata.held_now(), what, graph, kept)
         with self._changed:
             while self._is_full() and not self.over:
                 self._changed.wait()
@@ -137,9 +135,9 @@ class Store:
                 return
             self._queue.append(run)
             self._added += 1
-            self._kept_ops += kept_ops
-            self._unkept += not kept_ops
-            self._urgent |= not kept_ops or self._has_gathered()
+            self._kept += kept
+            self._unkept += not kept
+            self._urgent |= not kept or self._kept >= 1
             if self._urgent or len(self._queue) == 1:
                 self._changed.notify_all()
 
@@ -153,15 +151,8 @@ class Store:
                 self._urgent = True
                 self._changed.notify_all()
 
-    def _has_gathered(self) -> bool:
-        return len(self._queue) >= GATHERED or self._kept_ops >= GATHERED_OPS
-
     def _is_full(self) -> bool:
-        return (
-            self._unkept >= WAITING
-            or len(self._queue) >= GATHERED + WAITING
-            or self._kept_ops >= 2 * GATHERED_OPS
-        )
+        return self._unkept >= WAITING or self._kept >= 2
 
     def flush(self) -> None:
         """Wait until every run that was added before is committed, or cannot be."""
@@ -274,8 +265,8 @@ class Store:
                     break
                 full = self._is_full()
                 run = self._queue.popleft()
-                self._kept_ops -= run.kept_ops
-                self._unkept -= not run.kept_ops
+                self._kept -= run.kept
+                self._unkept -= not run.kept
                 self._urgent &= bool(self._queue)
                 if full:
                     self._changed.notify_all()

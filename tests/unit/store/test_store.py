@@ -19,7 +19,7 @@ from patience import patient
 from stepscope.metadata import OpColumns, RunMetadata
 from stepscope.metadata.stored_run import Part
 from stepscope.store import Store
-from stepscope.store.store import GATHERED, GATHERED_OPS, WAITING
+from stepscope.store.store import WAITING
 
 
 def steps(path: object) -> list[int]:
@@ -309,27 +309,27 @@ def test_the_file_says_what_it_is(tmp_path):
 def test_runs_that_are_kept_elsewhere_are_gathered(tmp_path):
     commits = []
     with Store(tmp_path, lambda runs: commits.append(len(runs))) as store:
-        for number in range(2 * GATHERED):
-            store.add(simple_run(number), kept_ops=3)
+        for number in range(500):
+            store.add(simple_run(number), kept=1 / 250)
         store.flush()
         # Whenever the thread looked, there were many.
-        assert sum(commits) == 2 * GATHERED
+        assert sum(commits) == 500
         assert max(commits) > 1
-        store.add(simple_run(900), kept_ops=3)
+        store.add(simple_run(900), kept=1 / 250)
         store.add(simple_run(901))
         store.flush()
-    assert steps(tmp_path) == [*range(2 * GATHERED), 900, 901]
+    assert steps(tmp_path) == [*range(500), 900, 901]
 
 
 def test_a_run_that_is_kept_elsewhere_waits_for_none_for_long(tmp_path):
     stored = threading.Event()
     with Store(tmp_path, lambda _: stored.set()) as store:
-        store.add(simple_run(1), kept_ops=3)
+        store.add(simple_run(1), kept=1 / 250)
         assert stored.wait(patient(60))
 
 
-def test_ops_that_wait_are_bounded_as_runs_are(tmp_path):
+def test_runs_that_take_much_room_where_they_are_kept_do_not_wait(tmp_path):
     with Store(tmp_path) as store:
         for number in range(8):
-            store.add(simple_run(number), kept_ops=GATHERED_OPS)
+            store.add(simple_run(number), kept=1)
     assert steps(tmp_path) == list(range(8))

@@ -23,7 +23,10 @@ from stepscope.adapters.tensorflow.node_log.log import NodeLog
 from stepscope.metadata.readers.node_log_file import GRAPHS, SUFFIX
 
 _BYTES: Final = 1 << 25
-"""Room for half a million executions: for more than the store gathers."""
+"""Room for half a million executions: for more than wait to be stored."""
+_KEPT_RUNS: Final = 256
+_KEPT_RECORDS: Final = 200_000
+"""So many wait here to be stored, before the store is not to wait for more of them."""
 
 
 class MappedLogs:
@@ -39,9 +42,13 @@ class MappedLogs:
         self.problem = os.strerror(code) if code else ""
         """Why they lie on the heap; "" where they do not."""
 
-    def ended(self, step_id: int, log: NodeLog) -> None:
-        """The run is over, and its log, which was to `stay`, is to be kept until it is stored."""
+    def ended(self, step_id: int, log: NodeLog) -> float:
+        """The run is over, and its log, which was to `stay`, is to be kept until it is stored.
+
+        Gives which share it has of what may wait here.
+        """
         self._ended[step_id] = log
+        return max(1 / _KEPT_RUNS, log.records / _KEPT_RECORDS)
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""

@@ -41,11 +41,11 @@ class Add(Protocol):
     """Takes a run that ended."""
 
     def __call__(
-        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept_ops: int = 0
+        self, metadata: RunMetadata, label: str = "", graph: Any = None, kept: float = 0
     ) -> None:
         """`label` says what it was; `graph` is the TensorFlow graph it was a run of, if known.
 
-        `kept_ops` is how many ops of it outlive the process until it is stored.
+        `kept` is its share of the place where it outlives the process until it is stored.
         """
 
 
@@ -71,18 +71,18 @@ class Deliveries:
         self._eager_status = Status()
         self._eager_out_of_memory: OutOfMemory | None = None
 
-    def run(self, name: str, observed: Any, *ended: Status, kept_ops: int = 0) -> None:
+    def run(self, name: str, observed: Any, *ended: Status, kept: float = 0) -> None:
         """A run, with how it ended if it did not end well.
 
-        Of one that outlives the process (`kept_ops`) nothing is worked out before it is stored.
+        Of one that outlives the process (`kept`) nothing is worked out before it is stored.
         """
         self._cost.add(observed.capture.slowed_ns(), inside=True)
         made: Recording | Callable[[], Recording]
-        if kept_ops and not ended:
+        if kept and not ended:
             made = KeptRun(observed)
         else:
             made = _ended_with(observed, ended[0] if ended else Status())
-        self._hand_over(made, name, observed.graph, kept_ops)
+        self._hand_over(made, name, observed.graph, kept)
 
     def native(self, options: Any, run_metadata: Any, status: Status, graph: Any) -> bool:
         """A run that the script had TensorFlow trace, from its metadata; False if it took none."""
@@ -166,12 +166,12 @@ class Deliveries:
 
     def _hand_over(
         self, recording: Recording | Callable[[], Recording], name: str, graph: Any = None,
-        kept_ops: int = 0,
+        kept: float = 0,
     ) -> None:  # fmt: skip
         metadata = RunMetadata()
         metadata.record(recording)
         self.given += 1
-        self._add(metadata, name, graph, kept_ops)
+        self._add(metadata, name, graph, kept)
 
 
 def _ended_with(observed: Any, status: Status) -> Recording:

@@ -299,13 +299,12 @@ class ScriptRecorder:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
             capture.left = capture_module.clock()
-            kept_ops = 0
+            share = 0.0
             if kept is not None and self._mapped is not None:
-                self._mapped.ended(observed.step_id, kept)
-                kept_ops = kept.records
+                share = self._mapped.ended(observed.step_id, kept)
             if deliver_now:
                 self.windows.hand_over(
-                    lambda: self._deliveries.run(name, observed, *status, kept_ops=kept_ops)
+                    lambda: self._deliveries.run(name, observed, *status, kept=share)
                 )
                 capture.over()
 
