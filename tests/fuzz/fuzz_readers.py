@@ -129,7 +129,8 @@ def commanded(name: str, data: bytes, folder: Path, chance: random.Random) -> st
 COMMANDS = (
     ("info",), ("info", "--json"), ("top",), ("top", "--by", "name"), ("top", "--by", "thread"),
     ("path",), ("parallelism",), ("placement",), ("memory",), ("oom",), ("network",), ("coverage",),
-    ("top", "--csv"), ("timeline", "-o", "{}/out.json"), ("timeline", "--tf1", "-o", "{}/out.json"),
+    ("account",), ("retraces",), ("top", "--csv"),
+    ("timeline", "-o", "{}/out.json"), ("timeline", "--tf1", "-o", "{}/out.json"),
     ("export", "--to", "csv", "-o", "{}/out.csv"),
     ("export", "--to", "chrome", "-o", "{}/out.json"),
     ("export", "--to", "tensorboard", "-o", "{}/out"), ("merge", "-o", "{}/out.json"),

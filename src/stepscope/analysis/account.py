@@ -152,13 +152,16 @@ class Account(Result):
 
 def one_program(source: str | os.PathLike[str] | Program) -> Program:
     """The program that was recorded there; an error that names them where there are several."""
-    if isinstance(source, Program):
-        return source
-    found = programs(source)
+    found = [source] if isinstance(source, Program) else programs(source)
     if len(found) > 1:
         names = ", ".join(str(program.path) for program in found[:5])
         raise UnreadableFileError(
             f"{os.fspath(source)}: holds {len(found)} programs; name one of them: {names}"
+        )
+    if found[0].last(PROCESS) is None:
+        raise UnreadableFileError(
+            f"{found[0].path}: holds runs alone, and no note of when their program began; "
+            "record the program with `stepscope run SCRIPT` to have it"
         )
     return found[0]
 
@@ -194,19 +197,11 @@ class Piece(NamedTuple):
 
 
 def exclusive(spans: Iterable[Span], start: int, end: int) -> list[Piece]:
-    """What each span of a thread had for itself, and last, without a label, what none had.
+    """What each span of a thread had for itself; pieces of time that none had are without a label.
 
     Spans nest; of two that do not quite, by different clocks, the one inside ends with the other.
     """
     found: list[Piece] = []
-    gaps = _walk(spans, start, end, found)
-    found.append(Piece("", sum(gap.ns for gap in gaps), -1, start))
-    return found
-
-
-def _walk(spans: Iterable[Span], start: int, end: int, found: list[Piece]) -> list[Piece]:
-    """Add to `found` what each span had; gives the pieces that none had, in order of time."""
-    gaps: list[Piece] = []
     open_spans: list[tuple[Span, int]] = []  # with its place in `found`
     now = start
 
@@ -219,7 +214,7 @@ def _walk(spans: Iterable[Span], start: int, end: int, found: list[Piece]) -> li
             place = open_spans[-1][1]
             found[place] = found[place]._replace(ns=found[place].ns + until - now)
         else:
-            gaps.append(Piece("", until - now, -1, now))
+            found.append(Piece("", until - now, -1, now))
         now = until
 
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
@@ -237,7 +232,7 @@ def _walk(spans: Iterable[Span], start: int, end: int, found: list[Piece]) -> li
         advance(open_spans[-1][0].end)
         open_spans.pop()
     advance(end)
-    return gaps
+    return found
 
 
 # -- the parts of a run ------------------------------------------------------------------------
@@ -313,31 +308,28 @@ class _Accounting:
         process, script = program.last(PROCESS), program.last(SCRIPT)
         ends = [span.end for span in self._spans]
         ends += [note.ended_ns or note.started_ns for note in program.notes]
-        start = process.started_ns if process is not None else min(s.start for s in self._spans)
-        ended = process is not None and process.ended_ns > 0
+        assert process is not None, "see one_program"
+        start = process.started_ns
+        ended = process.ended_ns > 0
         last = program.last(ENDED)
-        if last is not None:
-            end = last.started_ns
-        else:
-            end = process.ended_ns if process is not None and ended else max(ends, default=start)
-        if process is not None:
-            recording = program.of(RECORDING)
-            if recording:
-                self._spans.append(Span(start, recording[0].started_ns, "starting"))
-            if ended:
-                self._spans.append(Span(process.ended_ns, end, "ending"))
+        noted = process.ended_ns if ended else max(ends)
+        end = last.started_ns if last is not None else noted
+        recording = program.of(RECORDING)
+        if recording:
+            self._spans.append(Span(start, recording[0].started_ns, "starting"))
+        if ended:
+            self._spans.append(Span(process.ended_ns, end, "ending"))
         script_end = script.ended_ns if script is not None and script.ended_ns else end
         stopped = program.of(STOPPED)
         if stopped and stopped[0].started_ns < script_end:
             self._spans.append(Span(stopped[0].started_ns, script_end, "unrecorded"))
-        pieces: list[Piece] = []
-        gaps = _walk(self._spans, start, end, pieces)
-        self._sum_pieces(pieces)
-        self._sum_gaps(gaps)
+        pieces = exclusive(self._spans, start, end)
+        self._sum_pieces([piece for piece in pieces if piece.label])
+        self._sum_gaps([piece for piece in pieces if not piece.label])
         self._take_costs()
         return Account(
             self._rows(end - start),
-            process.what if process is not None else str(program.path),
+            process.what,
             end - start,
             len(self._runs),
             len(self._firsts),

@@ -106,6 +106,13 @@ def test_eager_ops_between_runs_are_no_run(tmp_path):
     assert milliseconds(found) == {"eager": 11, "first_runs": 10, "before": 30, "after": 49}
 
 
+def test_runs_without_a_program_are_refused(tmp_path):
+    with Store(tmp_path) as store:
+        store.add(run(40, 50, [("MatMul", 41, 49)]), "step")
+    with pytest.raises(UnreadableFileError, match="holds runs alone"):
+        account(tmp_path)
+
+
 def test_several_programs_are_named(tmp_path):
     one, other = keras_like(tmp_path), keras_like(tmp_path)
     with pytest.raises(UnreadableFileError, match="holds 2 programs") as several:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.metadata import Note
+from stepscope.metadata.program_notes import PROCESS, TRACE
 from stepscope.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fuzz"))
@@ -18,9 +20,11 @@ import fuzz_readers
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory):
-    """A store of a few runs with all that the embedded engine records."""
+    """A store of a few runs with all that the embedded engine records, and some notes."""
     folder = tmp_path_factory.mktemp("whole")
     with Store(folder) as store:
+        store.note(Note(PROCESS, 1, 9, 7, "train.py"))
+        store.note(Note(TRACE, 2, 3, 7, "step", "train.py:3", {"arguments": [], "function": 1}))
         for _ in range(4):
             store.add(corpus.embedded_run(), "step")
     return store.path.read_bytes()
