@@ -9,6 +9,7 @@ APT    := apt-get install --yes --no-install-recommends
 JOBS   ?= 2
 ROUNDS ?= 20
 LOAD   ?= 4
+WHOLE  := --editable '.[dev,tensorflow,parquet]'
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
@@ -24,8 +25,10 @@ $(CORE): pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable .
 	@touch $@
 
+# With uv, which `make smoke-lowest` brings, it takes a quarter of the time.
 $(DEV): pyproject.toml | $(VENV)/bin/python
-	$(PIP) --editable '.[dev,tensorflow,parquet]'
+	if test -x $(UV); then $(UV) pip install --quiet --compile-bytecode --python $(VENV) $(WHOLE); \
+	else $(PIP) $(WHOLE); fi
 	@touch $@ $(CORE)
 
 demo: $(CORE)   ## train a small TensorFlow 1 network on the embedded engine and show what limits it
