@@ -15,6 +15,7 @@ import stepscope.tf1 as tf1
 from stepscope._messages import MetaGraphDef, RunMetadataMessage
 from stepscope.analysis.model_profile import nodes, options, views
 from stepscope.errors import InvalidArgumentError
+from stepscope.metadata import RunMetadata
 from stepscope.programs.profiler import model_analyzer, option_builder
 from stepscope.tf1.core.profiler import tfprof_log_pb2
 
@@ -148,6 +149,18 @@ def test_an_op_log_of_ours_is_tensorflows(tf: Any, recorded: _Recorded) -> None:
     assert told.pop("x") == (0, ["input"])
     assert told == {e.name: (e.float_ops, sorted(e.types)) for e in theirs.log_entries}
     assert len(given.log_entries) == 1
+
+
+@pytest.mark.tensorflow
+def test_tensorflows_own_takes_what_we_record(tf: Any, recorded: _Recorded) -> None:
+    asked = Builder(Builder.time_and_memory()).order_by("name").with_empty_output().build()
+    ours = RunMetadata.FromString(recorded.run.SerializeToString())
+    profiler = tf.profiler.Profiler(recorded.graph)
+    for step in range(2):
+        profiler.add_step(step, ours)
+    found = profiler.profile_operations(options=asked)
+    assert found.total_exec_micros > 0
+    assert found == tf.profiler.profile(recorded.graph, recorded.run, cmd="op", options=asked)
 
 
 # -- on the embedded engine ----------------------------------------------------------------------
