@@ -156,7 +156,7 @@ def one_program(source: str | os.PathLike[str] | Program) -> Program:
     if len(found) > 1:
         names = ", ".join(str(program.path) for program in found[:5])
         raise UnreadableFileError(
-            f"{os.fspath(source)}: holds {len(found)} programs; name one of them: {names}"
+            f"{source}: holds {len(found)} programs; name one of them: {names}"
         )
     if found[0].last(PROCESS) is None:
         raise UnreadableFileError(
