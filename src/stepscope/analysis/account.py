@@ -437,8 +437,10 @@ class _Accounting:
         python = ("between", "after", "before")
         around = max(0, known.get("around_ns", 0) - noted)
         before = min(around, max(0, known.get("before_ns", 0) - noted))
+        after = min(around - before, known.get("after_ns", 0))
         self._move(before, ("before",), "recording")
-        self._move(around - before, python, "recording")
+        self._move(after, ("after", "between", "before"), "recording")
+        self._move(around - before - after, python, "recording")
         steps = ("calling", "computing")
         self._move(self._slowed_ns[True], ("first_runs", *steps), "recording")
         slowed = known.get("inside_ns", 0) + self._slowed_ns[False]

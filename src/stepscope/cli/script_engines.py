@@ -269,6 +269,7 @@ class TensorFlow(ScriptEngine):
         return {
             "around_ns": cost.main_ns - cost.inside_ns,
             "before_ns": recorder.cost_before_ns,
+            "after_ns": cost.main_ns - recorder.cost_until_last_ns,
             "inside_ns": cost.inside_ns,
             "unrecorded_ns": recorder.unrecorded_ns,
             "input_ns": recorder.input_ns,

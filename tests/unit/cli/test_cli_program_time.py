@@ -178,12 +178,16 @@ def test_a_loop_s_time_is_where_the_loop_spent_it(loop):
     imports = [note.ns for note in program.of(IMPORT)]
     assert 0 < parts["imports"] <= sum(imports)
     traces = [note.ns for note in program.of(TRACE) if not note.details["inside"]]
-    assert 4 * 0.05e9 <= parts["tracing"] <= sum(traces)  # the first one imports modules
-    assert parts["python_ops"] >= 5 * 0.02e9  # what computes meanwhile is computing
-    assert parts["input"] >= 3 * 0.03e9  # TensorFlow makes all but the first of each loop ahead
-    assert parts["between"] >= 12 * 0.01e9
-    assert parts["after"] >= 0.2e9
-    assert parts["recording"] > 0
+    assert 0 < parts["tracing"] <= sum(traces)
+    # What recording cost is known in all, and taken from where most of it must have been: on a busy
+    # machine from more than that.
+    recording = parts["recording"]
+    assert recording > 0
+    assert parts["tracing"] + recording >= 4 * 0.05e9  # the first one imports modules
+    assert parts["python_ops"] + recording >= 5 * 0.02e9  # what computes meanwhile is computing
+    assert parts["input"] + recording >= 3 * 0.03e9  # all but the first of each loop is made ahead
+    assert parts["between"] + recording >= 12 * 0.01e9
+    assert parts["after"] + recording >= 0.2e9
 
 
 def test_the_rows_of_an_embedded_program_sum_to_what_its_caller_saw(graph):
@@ -192,9 +196,10 @@ def test_the_rows_of_an_embedded_program_sum_to_what_its_caller_saw(graph):
     assert found.whole_ns < graph[1] + PRECISION_NS
     parts = {row.key: row.ns for row in found.rows}
     assert (found.runs, found.first_runs) == (8, 2)
-    assert parts["before"] >= 0.1e9
-    assert parts["between"] >= 5 * 0.02e9
-    assert parts["python_ops"] >= 2 * 0.03e9
+    recording = parts["recording"]
+    assert parts["before"] + recording >= 0.1e9
+    assert parts["between"] + recording >= 5 * 0.02e9
+    assert parts["python_ops"] + recording >= 2 * 0.03e9
     assert parts["planning"] > 0
     assert found.ns("planning", "before") == parts["planning"] + parts["before"]
 

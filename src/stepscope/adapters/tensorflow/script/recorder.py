@@ -93,6 +93,8 @@ class ScriptRecorder:
         """How long the main thread was in runs that nobody asked to be recorded."""
         self.cost_before_ns = 0
         """What the main thread had waited for when the first run began."""
+        self.cost_until_last_ns = 0
+        """The same when the last one began."""
         self.input_ns = 0
         """How long it waited outside of runs for elements of datasets."""
         self._store = store
@@ -375,6 +377,7 @@ class ScriptRecorder:
         number = next(self._numbers)
         if not number:
             self.cost_before_ns = self.cost.main_ns
+        self.cost_until_last_ns = self.cost.main_ns
         self.runs = number + 1
         wanted = self._last_wanted = self._wants(number)
         if not wanted:
