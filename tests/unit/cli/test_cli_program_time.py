@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 
 import pytest
 
@@ -173,7 +174,7 @@ def test_the_rows_of_a_loop_sum_to_what_its_caller_saw(loop):
 
 
 def test_a_loop_s_time_is_where_the_loop_spent_it(loop):
-    parts = {row.key: row.ns for row in account(loop[0]).rows}
+    parts = Counter({row.key: row.ns for row in account(loop[0]).rows})
     [program] = programs(loop[0])
     imports = [note.ns for note in program.of(IMPORT)]
     assert 0 < parts["imports"] <= sum(imports)
@@ -194,7 +195,7 @@ def test_the_rows_of_an_embedded_program_sum_to_what_its_caller_saw(graph):
     found = account(graph[0])
     assert sum(row.ns for row in found.rows) == found.whole_ns
     assert found.whole_ns < graph[1] + PRECISION_NS
-    parts = {row.key: row.ns for row in found.rows}
+    parts = Counter({row.key: row.ns for row in found.rows})
     assert (found.runs, found.first_runs) == (8, 2)
     recording = parts["recording"]
     assert parts["before"] + recording >= 0.1e9
