@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from stepscope.analysis import LayerProfile, LayerRow, OpProfile
     from stepscope.cli.tables import Choice, Column
 
+    _OneOf = click.Choice[str]
+else:
+    _OneOf = click.Choice  # before click 8.2 it takes no type
+
 _ROWS = {"type": "op type", "name": "op"}
 
 
-class _Grouping(click.Choice[str]):
+class _Grouping(_OneOf):
     """What to sum up by; what it was called before is understood and not listed."""
 
     def __init__(self) -> None:
