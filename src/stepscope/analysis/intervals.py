@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["merged", "merged_by_key", "outermost", "self_times"]
+__all__ = ["merged", "merged_by_key", "outermost", "self_times", "sums_at"]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -25,6 +25,17 @@ def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     first = np.flatnonzero(opens)
     last = np.concatenate([first[1:] - 1, [len(start) - 1]])
     return start[first], reach[last]
+
+
+def sums_at(place: Ints, values: Ints, count: int) -> Ints:
+    """The sum of the values at each of so many places, to the nanosecond however large they are.
+
+    >>> sums_at(np.array([0, 2, 0]), np.array([1, 5, 2]), 3).tolist()
+    [3, 0, 5]
+    """
+    found = np.zeros(count, np.int64)
+    np.add.at(found, place, values)
+    return found
 
 
 def merged_by_key(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.intervals import merged
+from stepscope.analysis.intervals import merged, sums_at
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
@@ -228,8 +228,8 @@ class _Kind:
             number,
             ns,
             max(0, ns - _covered(ops)),
-            np.bincount(nodes, ran, size).astype(np.int64),
-            np.bincount(nodes, np.maximum(waited, 0), size).astype(np.int64),
+            sums_at(nodes, ran, size),
+            sums_at(nodes, np.maximum(waited, 0), size),
         )
 
     def _place(self, ops: OpColumns, run: RunMetadata) -> Ints:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from stepscope.analysis.account import INPUT_TYPES, PYTHON_TYPES
-from stepscope.analysis.intervals import merged, self_times
+from stepscope.analysis.intervals import merged, self_times, sums_at
 from stepscope.analysis.layers import layers_of
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import EAGER_CODE, RunKinds
@@ -194,7 +194,7 @@ class _Kind:
         place = self._place(run)[ops.node]
         own = self_times(ops.start_ns, ops.end_ns, ops.thread)
         is_input = np.isin(ops.ops.codes, _codes(ops, INPUT_TYPES))
-        work = np.bincount(place[~is_input], own[~is_input], len(self._nodes)).astype(np.int64)
+        work = sums_at(place[~is_input], own[~is_input], len(self._nodes))
         covered = _covered(ops)
         input_ns = covered - _covered(ops, ~is_input)
         began, ended = run_span(run)
