@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tracemalloc
 
@@ -205,11 +206,15 @@ def test_memory_grows_with_the_ops_of_a_step_alone(tmp_path):
         record(tmp_path / name, steps, tasks, more)
         for task in tasks:
             describe(tmp_path / name, task)
+        # When cycles are collected is not to depend on what other tests left behind.
+        gc.collect()
+        gc.freeze()
         tracemalloc.start()
         for _ in WorkerRuns(workers_at(tmp_path / name))():
             pass
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
+        gc.unfreeze()
         return most
 
     peak("warm", 2, 2)
