@@ -10,6 +10,7 @@ JOBS   ?= 2
 ROUNDS ?= 20
 LOAD   ?= 4
 WHOLE  := --editable '.[dev,tensorflow,parquet]'
+PAGE   := viewer/build.mjs viewer/package-lock.json $(shell find viewer/src -type f)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
@@ -21,12 +22,13 @@ help:   ## list the targets
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(CORE): pyproject.toml | $(VENV)/bin/python
+# Installing makes the viewer's page, too (tools/viewer_page.py).
+$(CORE): pyproject.toml $(PAGE) | $(VENV)/bin/python
 	$(PIP) --editable .
 	@touch $@
 
 # With uv, which `make smoke-lowest` brings, it takes a quarter of the time.
-$(DEV): pyproject.toml | $(VENV)/bin/python
+$(DEV): pyproject.toml $(PAGE) | $(VENV)/bin/python
 	if test -x $(UV); then $(UV) pip install --quiet --compile-bytecode --python $(VENV) $(WHOLE); \
 	else $(PIP) $(WHOLE); fi
 	@touch $@ $(CORE)
@@ -86,11 +88,12 @@ browser:   ## Chromium for the tests that need a browser, as the Debian package,
 pictures: $(DEV) browser   ## take the pictures of TensorBoard in docs/pictures again
 	STEPSCOPE_PICTURES=docs/pictures $(BIN)/python -m pytest tests/browser
 
-check: $(DEV)   ## ruff, mypy --strict, import-linter
+check: $(DEV)   ## ruff, mypy --strict, import-linter; types and unit tests of the viewer's page
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_viewer.py
 
 bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
