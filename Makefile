@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core.stamp
 DEV    := $(VENV)/.dev.stamp
 OLD    := .venv-tf215
+LOWEST := .venv-lowest
+UV     := $(LOWEST)/uv/bin/uv
 APT    := apt-get install --yes --no-install-recommends
 JOBS   ?= 2
 ROUNDS ?= 20
@@ -27,7 +29,12 @@ $(CORE): pyproject.toml $(PAGE) | $(VENV)/bin/python
 	$(PIP) --editable .
 	@touch $@
 
-# With uv, which `make smoke-lowest` brings, it takes a quarter of the time.
+# What installs the other environments, in seconds.
+$(UV):
+	$(PYTHON) -m venv $(LOWEST)/uv
+	$(LOWEST)/uv/bin/python -m pip --disable-pip-version-check install --quiet uv
+
+# With uv, where one of these environments brought it, it takes a quarter of the time.
 $(DEV): pyproject.toml $(PAGE) | $(VENV)/bin/python
 	if test -x $(UV); then $(UV) pip install --quiet --compile-bytecode --python $(VENV) $(WHOLE); \
 	else $(PIP) $(WHOLE); fi
@@ -53,7 +60,7 @@ test-py312: ; @$(MAKE) --no-print-directory other-python VERSION=3.12   ## all t
 test-py313: ; @$(MAKE) --no-print-directory other-python VERSION=3.13   ## all tests on Python 3.13, if there is one
 
 .PHONY: other-python
-other-python:
+other-python: | $(UV)
 	@found=; \
 	for python in python$(VERSION) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(VERSION).*/bin/python; do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "$(VERSION)".split("."))))' \
@@ -62,14 +69,12 @@ other-python:
 	test -n "$$found" || { echo "There is no Python $(VERSION) here: nothing was tried."; exit 0; }; \
 	set -ex; \
 	test -x .venv-py$(VERSION)/bin/python || "$$found" -m venv .venv-py$(VERSION); \
-	.venv-py$(VERSION)/bin/python -m pip --disable-pip-version-check install --quiet \
-	  --editable '.[dev,tensorflow,parquet]'; \
+	$(UV) pip install --quiet --python .venv-py$(VERSION) $(WHOLE); \
 	.venv-py$(VERSION)/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile $(TESTS)
 
-$(OLD)/.stamp: pyproject.toml
+$(OLD)/.stamp: pyproject.toml | $(UV)
 	$(PYTHON) -m venv $(OLD)
-	$(OLD)/bin/python -m pip --disable-pip-version-check install --quiet \
-	  --editable '.[dev]' 'tensorflow-cpu==2.15.*'
+	$(UV) pip install --quiet --python $(OLD) --editable '.[dev]' 'tensorflow-cpu==2.15.*'
 	@touch $@
 
 test-tf215: $(OLD)/.stamp   ## the adapter on TensorFlow 2.15, the last with Estimator (Python 3.11)
@@ -109,14 +114,10 @@ fuzz: $(DEV)   ## 100,000 broken files into every reader (some minutes)
 
 # As somebody has it who installs the package today beside the oldest of what it depends on: only what
 # pyproject.toml names is old, and nothing else is there.
-LOWEST := .venv-lowest
-UV     := $(LOWEST)/uv/bin/uv
 OLDEST := $(LOWEST)/env/bin/python -m pytest -p no:cacheprovider
 
 .PHONY: test-lowest smoke-lowest sanitize clean-lowest
-$(LOWEST)/.stamp: pyproject.toml
-	$(PYTHON) -m venv $(LOWEST)/uv
-	$(LOWEST)/uv/bin/python -m pip --disable-pip-version-check install --quiet uv
+$(LOWEST)/.stamp: pyproject.toml | $(UV)
 	$(UV) venv --quiet --allow-existing --python 3.11 $(LOWEST)/env
 	$(UV) pip install --quiet --python $(LOWEST)/env --resolution lowest-direct --editable '.[dev,parquet]'
 	$(UV) pip install --quiet --python $(LOWEST)/env pip
