@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
 
 _FAILURES_SHOWN = 10
+_ENDS_SHOWN = 4
 _LOSSES_SHOWN = 5
 
 NamedRuns = list[tuple[str, "RunMetadata"]]
@@ -79,9 +80,31 @@ def _device(name: str) -> str:
     return wording.device(name) if name else "(several)"
 
 
-def failures(runs: NamedRuns) -> RenderableType | None:
-    """The runs that failed: how, and what was in flight; None where all went well."""
-    failed = [(name, run.status) for name, run in runs if not run.status.ok]
+def ends_of_input(runs: NamedRuns, width: int) -> RenderableType | None:
+    """The runs that found no more input, which is how many a loop ends; None where none did."""
+    ended = [wording.plain(name) for name, run in runs if _found_no_more(run)]
+    if not ended:
+        return None
+    shown = ", ".join(ended[:_ENDS_SHOWN])
+    more = f" and {len(ended) - _ENDS_SHOWN:,} more" if len(ended) > _ENDS_SHOWN else ""
+    what = f"{wording.number(len(ended), 'run')} found no more input (OUT_OF_RANGE)"
+    return Text(filled(f"{what}, and the program went on: {shown}{more}", width))
+
+
+def _found_no_more(run: RunMetadata) -> bool:
+    return run.status.code == "OUT_OF_RANGE"
+
+
+def failures(runs: NamedRuns, *, ends_too: bool = False) -> RenderableType | None:
+    """The runs that failed: how, and what was in flight; None where all went well.
+
+    The end of an input is a failure only with `ends_too`: the program did not know what to do.
+    """
+    failed = [
+        (name, run.status)
+        for name, run in runs
+        if not run.status.ok and (ends_too or not _found_no_more(run))
+    ]
     if not failed:
         return None
     grid = Table.grid(padding=(0, 2, 0, 0))

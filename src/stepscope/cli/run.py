@@ -315,12 +315,14 @@ def _finish(
     course.reported(sum(costs))
     console = terminal.console(stderr=True)
     terminal.flush()
+    went_on = status in (None, 0)
     report.show(
         [
             report.heading(script, engine.name(runs), trace, table),
             *_verdict(runs, found, console.width),
             report.ops(table, console.width, top) if len(table) else None,
-            report.failures(runs.runs),
+            report.failures(runs.runs, ends_too=not went_on),
+            report.ends_of_input(runs.runs, console.width) if went_on else None,
             report.cost(costs, now - waiting.began) if runs.runs else None,
             report.losses(runs.runs, engine.losses(), console.width),
             report.notes(_remarks(runs, engine, len(table), trace, status), console.width),

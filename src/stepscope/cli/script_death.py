@@ -77,14 +77,14 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
             timeline = chrome(runs, directory / TIMELINE_FILE)
         except (OSError, StepscopeError) as error:
             problem = f"{TIMELINE_FILE} could not be written: {error}"
-    engine = script_engines.recorded_on(runs) if runs else "none was used"
     report.show(
         [
             report.death(how, _in_flight(runs), console.width),
-            report.heading(script, engine, trace, table),
+            report.heading(script, script_engines.recorded_on(runs), trace, table),
             *said,
             report.ops(table, console.width, top) if len(table) else None,
             report.failures(runs),
+            report.ends_of_input(runs, console.width),
             report.losses(runs, [], console.width),
             report.notes(_remarks(runs, directory), console.width),
             report.files(next(directory.glob(f"*{SUFFIX}")), timeline) if runs else None,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
     from stepscope.scheduling import Schedule
 
+NONE = "none was used"
+"""What the report says in place of an engine's name."""
+
 
 class ScriptEngine(ABC):
     """What executes a script's runs."""
@@ -99,13 +102,13 @@ def choose(engine: str | None, program: Program, tf1: bool | None) -> ScriptEngi
 
 
 def recorded_on(runs: Sequence[tuple[str, RunMetadata]]) -> str:
-    """The engines that recorded runs were made on, as the report says it."""
+    """The engines that recorded runs were made on, as the report says it; `NONE` of none."""
     engines = {run.engine for _, run in runs}
     kinds = {engine.removeprefix("tensorflow ") for engine in engines if engine != "embedded"}
     names = [_tensorflow_name(kinds)] if kinds else []
     if "embedded" in engines:
         names.append(_embedded_name())
-    return " and ".join(names)
+    return " and ".join(names) or NONE
 
 
 def _embedded_name() -> str:
@@ -302,13 +305,13 @@ class Whichever(ScriptEngine):
 
     @property
     def _used(self) -> Sequence[ScriptEngine]:
-        """What executed runs; where nothing did, what would have."""
+        """What executed runs; where nothing did, TensorFlow if the program imported it."""
         engines = [engine for engine in (self._tensorflow, self._embedded) if engine.made()]
-        return engines or [self._tensorflow if "tensorflow" in sys.modules else self._embedded]
+        return engines or ([self._tensorflow] if "tensorflow" in sys.modules else [])
 
     @property
     def counts(self) -> str:  # type: ignore[override]
-        return self._used[0].counts
+        return (self._used or [self._tensorflow])[0].counts
 
     def follow_memory(self, limit_mb: int | None) -> None:
         self._memory = True
@@ -319,7 +322,7 @@ class Whichever(ScriptEngine):
         self._embedded.record(runs, level, schedule)
 
     def name(self, runs: RecordedRuns) -> str:
-        return " and ".join(engine.name(runs) for engine in self._used)
+        return " and ".join(engine.name(runs) for engine in self._used) or NONE
 
     def failed(self, error: BaseException) -> None:
         self._tensorflow.failed(error)

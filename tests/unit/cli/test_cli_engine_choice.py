@@ -125,6 +125,16 @@ def test_without_importing_tensorflow_the_embedded_engine_is_recorded(stepscope,
 
 @pytest.mark.tensorflow
 @needs_tensorflow
+@pytest.mark.parametrize("end", ["", "raise ValueError('before any import')\n"])
+def test_a_program_that_comes_to_no_engine_has_none_named(stepscope, script, end):
+    done = stepscope("run", script("print('hello')\n" + end))
+    assert (done.returncode, done.stdout) == (bool(end), "hello\n"), done.stderr
+    assert "engine: none was used · 0 runs" in done.stderr
+    assert "--engine tensorflow" not in done.stderr, "that would change nothing"
+
+
+@pytest.mark.tensorflow
+@needs_tensorflow
 def test_memory_asked_for_and_tensorflow_never_imported(stepscope, script):
     script(EMBEDDED_MODEL, "ours.py")
     done = stepscope("run", "--memory", script("import ours\nours.total()\n"))

@@ -185,6 +185,39 @@ def test_runs_of_a_failing_script_are_written_the_failed_one_too(embedded, scrip
     assert (tmp_path / "out/timeline.json").exists()
 
 
+UNTIL_THE_END = """\
+import tensorflow as tf
+queue = tf.FIFOQueue(4, tf.float32)
+enqueue, close, item = queue.enqueue_many([[1.0, 2.0]]), queue.close(), queue.dequeue()
+with tf.Session() as session:
+    session.run(enqueue)
+    session.run(close)
+    try:
+        while True:
+            print(session.run(item))
+    except tf.errors.OutOfRangeError:
+        print("done")
+"""
+
+
+def test_the_end_of_an_input_is_no_failure_of_a_program_that_went_on(embedded, script, tmp_path):
+    done = embedded("--out", "out", script(UNTIL_THE_END))
+    assert (done.returncode, done.stdout) == (0, "1.0\n2.0\ndone\n"), done.stderr
+    assert "failed" not in done.stderr.partition("recording cost")[0]
+    assert "1 run found no more input (OUT_OF_RANGE), and the program went on: run_000005" in (
+        " ".join(done.stderr.split())
+    )
+    assert [run.status.code for run in load(tmp_path / "out")][-1] == "OUT_OF_RANGE"
+
+
+def test_the_end_of_an_input_that_ends_the_program_is_a_failure(embedded, script):
+    done = embedded(script(UNTIL_THE_END.replace("OutOfRangeError", "AbortedError")))
+    assert done.returncode == 1
+    assert "1 run failed" in done.stderr
+    assert "run_000005  OUT_OF_RANGE" in done.stderr
+    assert "the program went on" not in done.stderr
+
+
 def test_ctrl_c_still_writes(script, tmp_path):
     name = script(SUM + "    print('ready', flush=True)\n    import time\n    time.sleep(60)\n")
     with subprocess.Popen(

@@ -563,12 +563,6 @@ def test_without_tensorflow_installed(tmp_path):
     assert "engine: embedded (NumPy" in chosen.stderr
 
 
-def test_a_script_without_tensorflow_runs_on_the_embedded_engine(stepscope, script):
-    done = stepscope("run", script("print('hello')\n"))
-    assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert "engine: embedded" in done.stderr
-
-
 def test_steps_and_every_exclude_each_other(stepscope, script):
     done = stepscope("run", "--steps", "1", "--every", "2", script("print('hello')\n"))
     assert (done.returncode, done.stdout) == (2, "")
