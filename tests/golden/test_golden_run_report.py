@@ -15,7 +15,7 @@ from rich.console import Console
 import started_python
 from patience import patient
 from stepscope.analysis import OpProfile, OpRow
-from stepscope.cli import report
+from stepscope.cli import run_report
 from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
 
 HERE = Path(__file__).parent
@@ -99,14 +99,14 @@ RUNS = [
 def test_a_report(width):
     shown = io.StringIO()
     console = Console(file=shown, width=width, highlight=False, markup=False, emoji=False)
-    report.show(
+    run_report.show(
         [
-            report.heading("examples/demo.py", "embedded (NumPy 2.4.0)", "full", TABLE),
-            report.ops(TABLE, width, top=5),
-            report.failures(RUNS),
-            report.losses(RUNS),
-            report.notes(["recording ended after 3 (--limit); later runs are not here"]),
-            report.files(Path("out/demo/runs-7-1.stepscope"), Path("out/demo/timeline.json")),
+            run_report.heading("examples/demo.py", "embedded (NumPy 2.4.0)", "full", TABLE),
+            run_report.ops(TABLE, width, top=5),
+            run_report.failures(RUNS),
+            run_report.losses(RUNS),
+            run_report.notes(["recording ended after 3 (--limit); later runs are not here"]),
+            run_report.files(Path("out/demo/runs-7-1.stepscope"), Path("out/demo/timeline.json")),
         ],
         console,
     )

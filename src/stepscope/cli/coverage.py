@@ -36,11 +36,13 @@ def command(
     from stepscope.analysis import coverage
     from stepscope.analysis.coverage import STATES
     from stepscope.cli import tables, terminal, wording
-    from stepscope.cli.graph_files import graph_in_file, graph_of
+    from stepscope.metadata import LoadedRun
     from stepscope.metadata.executed_graphs import executed_graphs
+    from stepscope.metadata.readers.users_graph import graph_in_file, graph_of
 
     run = one_run(path, number)
-    wanted = graph_in_file(graph, run) if graph is not None else graph_of(path, run)
+    loaded = LoadedRun(run.found, run.metadata)
+    wanted = graph_in_file(graph, loaded) if graph is not None else graph_of(path, loaded)
     found = coverage(run.metadata, wanted)
     rows = [row for row in found.rows if not missing or row.state != "measured"]
     columns = [

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from stepscope.cli import report, verdict_text
+from stepscope.analysis import verdict_words
+from stepscope.cli import run_report, verdict_text
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def parts(
     account, retraces = _noted(record)
     said: list[RenderableType] = []
     if account is not None:
-        said.append(Text(report.filled(verdict_text.spent(account, recording=recording), width)))
+        said.append(
+            Text(run_report.filled(verdict_words.spent(account, recording=recording), width))
+        )
     lines = verdict_text.steps(found, width)
     again = verdict_text.traced_again(retraces) if retraces is not None else []
     spoken = [*([lines] if lines is not None else []), *again]

@@ -292,7 +292,7 @@ def _finish(
     course.report_begins()
     from stepscope.analysis import op_profile
     from stepscope.analysis.verdict import VerdictSums
-    from stepscope.cli import report, terminal, wording
+    from stepscope.cli import run_report, terminal, wording
 
     runs.stop()
     if runs.in_child_process:
@@ -310,23 +310,23 @@ def _finish(
             notes.reported()
     now = time.perf_counter_ns()
     during_ns = engine.cost_ns(runs) + runs.storing_ns
-    costs = report.Costs(waiting.before_ns, during_ns, now - ended)
+    costs = run_report.Costs(waiting.before_ns, during_ns, now - ended)
     # As of now, for the account that the report gives, and once more when that is made.
     course.reported(sum(costs))
     console = terminal.console(stderr=True)
     terminal.flush()
     went_on = status in (None, 0)
-    report.show(
+    run_report.show(
         [
-            report.heading(script, engine.name(runs), trace, table),
+            run_report.heading(script, engine.name(runs), trace, table),
             *_verdict(runs, found, console.width),
-            report.ops(table, console.width, top) if len(table) else None,
-            report.failures(runs.runs, ends_too=not went_on),
-            report.ends_of_input(runs.runs, console.width) if went_on else None,
-            report.cost(costs, now - waiting.began) if runs.runs else None,
-            report.losses(runs.runs, engine.losses(), console.width),
-            report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
-            report.files(runs.store, timeline, others) if runs.runs else None,
+            run_report.ops(table, console.width, top) if len(table) else None,
+            run_report.failures(runs.runs, ends_too=not went_on),
+            run_report.ends_of_input(runs.runs, console.width) if went_on else None,
+            run_report.cost(costs, now - waiting.began) if runs.runs else None,
+            run_report.losses(runs.runs, engine.losses(), console.width),
+            run_report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
+            run_report.files(runs.store, timeline, others) if runs.runs else None,
         ],
         console,
     )

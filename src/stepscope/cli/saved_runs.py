@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from stepscope.cli.typical_run import typical_run
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.readable import plain
 
@@ -103,10 +102,13 @@ def one_run(path: Path, number: int | None) -> SavedRun:
     Of all runs only the one looked for stays in memory.
     """
     if number is None:
+        from stepscope.analysis.typical_run import typical_run
+
         chosen = typical_run((place, run.metadata) for place, run in _readable(path))
         found = next(islice(runs(path), chosen.number, None))
         name = _numbered(chosen.number, found.name) if chosen.why else str(path)
-        return SavedRun(name, found.metadata, found.name, chosen.why, chosen.number)
+        why = f"{chosen.why}; --run takes another" if chosen.why else ""
+        return SavedRun(name, found.metadata, found.name, why, chosen.number)
     count = 0
     kept: list[tuple[int, LoadedRun]] = []
     for run in runs(path):

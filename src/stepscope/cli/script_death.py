@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.analysis import op_profile, verdict
-from stepscope.cli import outside, program_verdict, report, script_engines, terminal, wording
+from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
@@ -77,17 +77,17 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
             timeline = chrome(runs, directory / TIMELINE_FILE)
         except (OSError, StepscopeError) as error:
             problem = f"{TIMELINE_FILE} could not be written: {error}"
-    report.show(
+    run_report.show(
         [
-            report.death(how, _in_flight(runs), console.width),
-            report.heading(script, script_engines.recorded_on(runs), trace, table),
+            run_report.death(how, _in_flight(runs), console.width),
+            run_report.heading(script, script_engines.recorded_on(runs), trace, table),
             *said,
-            report.ops(table, console.width, top) if len(table) else None,
-            report.failures(runs),
-            report.ends_of_input(runs, console.width),
-            report.losses(runs, [], console.width),
-            report.notes(_remarks(runs, directory), console.width),
-            report.files(next(directory.glob(f"*{SUFFIX}")), timeline) if runs else None,
+            run_report.ops(table, console.width, top) if len(table) else None,
+            run_report.failures(runs),
+            run_report.ends_of_input(runs, console.width),
+            run_report.losses(runs, [], console.width),
+            run_report.notes(_remarks(runs, directory), console.width),
+            run_report.files(next(directory.glob(f"*{SUFFIX}")), timeline) if runs else None,
         ],
         console,
     )

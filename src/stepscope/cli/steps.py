@@ -84,7 +84,7 @@ def _below(row: StepRow, width: int) -> Iterator[Text]:
     """The lengths as a line of blocks, and what was different in the longest."""
     from rich.text import Text
 
-    from stepscope.cli import report, wording
+    from stepscope.cli import run_report, wording
 
     if row.rest < 2:
         return
@@ -96,7 +96,7 @@ def _below(row: StepRow, width: int) -> Iterator[Text]:
     yield Text.assemble("\n", (name, "bold"), after)
     yield Text.assemble("  ", (line, "cyan"), f"  {least} to {most}")
     for outlier in row.outliers:
-        yield Text(report.filled(_outlier(outlier), width, "  "))
+        yield Text(run_report.filled(_outlier(outlier), width, "  "))
     if row.far > len(row.outliers):
         yield Text(f"  and {row.far - len(row.outliers):,} more far out", style="dim")
 

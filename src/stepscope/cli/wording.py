@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from stepscope.metadata import readable
 
+file = readable.file
 number = readable.number
+place = readable.place
 plain = readable.plain
 time = readable.time
 
@@ -35,21 +34,3 @@ def share(fraction: float) -> str:
 def count(value: int) -> str:
     """`12,000`; `-` for none."""
     return f"{value:,}" if value else "-"
-
-
-def place(source: str) -> str:
-    """A source line, its path relative to here where it lies below."""
-    path, colon, line = source.rpartition(":")
-    return f"{file(path)}:{readable.plain(line)}" if colon else readable.plain(source)
-
-
-def file(path: str) -> str:
-    """A file, relative to here where it lies below."""
-    if not Path(path).is_absolute():
-        return readable.plain(path)
-    try:
-        near = os.path.relpath(path)
-    except (OSError, ValueError):
-        # The directory that we are in was removed, or this is no path.
-        near = ".."
-    return readable.plain(path if near.startswith("..") else near)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from stepscope.metadata.strings import writable
 
 __all__ = [
     "cost",
     "device",
+    "file",
     "first_lines",
     "number",
+    "place",
     "plain",
     "plain_lines",
     "size",
@@ -95,3 +99,21 @@ def device(name: str) -> str:
     """`CPU:0` for a device of this process, `ps:0/CPU:0` for another task's; others as they are."""
     local = name.removeprefix(_LOCAL)
     return _TASK.sub(r"\g<job>:\g<task>", local).replace("/device:", "/").removeprefix("/")
+
+
+def place(source: str) -> str:
+    """A source line, its path relative to here where it lies below."""
+    path, colon, line = source.rpartition(":")
+    return f"{file(path)}:{plain(line)}" if colon else plain(source)
+
+
+def file(path: str) -> str:
+    """A file, relative to here where it lies below."""
+    if not Path(path).is_absolute():
+        return plain(path)
+    try:
+        near = os.path.relpath(path)
+    except (OSError, ValueError):
+        # The directory that we are in was removed, or this is no path.
+        near = ".."
+    return plain(path if near.startswith("..") else near)

@@ -9,36 +9,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from stepscope.cli.saved_graphs import GRAPH_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
-from stepscope.metadata.readers import stored_graph
+from stepscope.metadata.readers._load import LoadedRun, stored_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepscope.cli.saved_runs import SavedRun
 
 __all__ = ["graph_in_file", "graph_of"]
 
-GRAPH_FILES = (GRAPH_FILE, "graph.pbtxt")
+GRAPH_FILES = ("graph.pb", "graph.pbtxt")
 _EVENT_FILES = "*.tfevents.*"
 
 
-def graph_of(path: Path, run: SavedRun) -> Any:
+def graph_of(path: Path, run: LoadedRun) -> Any:
     """The graph of a run in `path`.
 
     First the one saved for this run, in its store or beside it, then the one that its function's
     record holds, then those in its event files, then the one saved for all runs of the directory.
     An error says what to do where there is none.
     """
-    if (stored := stored_graph(path, run.found)) is not None:
+    if (stored := stored_graph(path, run.name)) is not None:
         from stepscope._messages import GraphDef
 
         return GraphDef.FromString(stored)
     directory = path if path.is_dir() else path.parent
-    if (own := _saved_in(directory / run.found)) is not None:
+    if (own := _saved_in(directory / run.name)) is not None:
         return graph_in_file(own, run)
     written = [graphs.pre_optimization_graph for graphs in run.metadata.function_graphs]
     if written:
@@ -54,14 +50,14 @@ def graph_of(path: Path, run: SavedRun) -> Any:
             f"{run.name} is eager code, which has no graph: every op that it executed has a time "
             "(stepscope top shows them)"
         )
-    raise click.UsageError(
+    raise StepscopeError(
         f"there is no graph.pb beside {path}, and no event file with the graph of this run as it "
         "was written: give the graph's file as the second argument (stepscope run saves it; "
         "tf.io.write_graph, or graph.as_graph_def().SerializeToString(), writes one)"
     )
 
 
-def graph_in_file(path: Path, run: SavedRun) -> Any:
+def graph_in_file(path: Path, run: LoadedRun) -> Any:
     """The graph in a file; of several in an event file the one that is the run's."""
     from google.protobuf import text_format
 
@@ -104,7 +100,7 @@ def _saved_in(directory: Path) -> Path | None:
     return next((directory / n for n in GRAPH_FILES if (directory / n).is_file()), None)
 
 
-def _logged(path: Path, run: SavedRun) -> Any:
+def _logged(path: Path, run: LoadedRun) -> Any:
     """The graph in the run's own event file, or in others of its directory; None without one."""
     own = None if path.is_dir() else _best(_in_file(path), run)
     if own is not None:
@@ -136,7 +132,7 @@ def _in_events(data: bytes) -> list[Any]:
     return found
 
 
-def _best(graphs: Iterable[Any], run: SavedRun) -> Any:
+def _best(graphs: Iterable[Any], run: LoadedRun) -> Any:
     """The graph that holds the most of the run's ops, of equal ones the last; None if all none.
 
     A graph as executed, which `TensorBoardWriter` adds where it is given no other, is no answer:

@@ -1,6 +1,6 @@
-"""Which of several runs a command takes that looks at one."""
+"""Which of several runs is looked at where nobody said which."""
 
-from stepscope.cli.typical_run import typical_run
+from stepscope.analysis.typical_run import typical_run
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
 
@@ -22,7 +22,7 @@ def test_the_step_is_taken_rather_than_the_longest_run():
     runs = [run(["init"], 500), *(run(STEP, n) for n in (90, 30, 10, 40)), run(["Mul", "Add"], 999)]
     chosen = typical_run(enumerate(runs))
     assert chosen.number == 2
-    assert chosen.why == "the run of median length of 4 alike, of 6 in all; --run takes another"
+    assert chosen.why == "the run of median length of 4 alike, of 6 in all"
 
 
 def test_runs_that_lack_a_few_ops_are_alike():
@@ -33,7 +33,7 @@ def test_runs_that_lack_a_few_ops_are_alike():
 def test_of_runs_that_were_not_repeated_the_longest_but_no_eager_code():
     runs = [run(["a"], 10), run(["b"], 20), run(["Mul"], 999, "TensorFlow eager")]
     chosen = typical_run(enumerate(runs))
-    assert (chosen.number, chosen.why) == (1, "the longest of 3 runs; --run takes another")
+    assert (chosen.number, chosen.why) == (1, "the longest of 3 runs")
     assert typical_run([(3, runs[2])]).number == 3
 
 

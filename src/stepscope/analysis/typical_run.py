@@ -1,4 +1,4 @@
-"""Which of several runs a command takes that looks at one.
+"""Which of several runs to look at where nobody said which.
 
 The first run of a script makes its variables, and its eager code outside of any step is a run of
 its own, often the longest. What people ask about is the step: what was run most often. Runs are of
@@ -42,11 +42,23 @@ class Chosen:
 
 def typical_run(runs: Iterable[tuple[int, RunMetadata]]) -> Chosen:
     """The run to look at, of at least one, each with its number. None of them is kept."""
-    kinds: list[_Kind] = []
-    count = 0
+    candidates = Candidates()
     for number, run in runs:
-        count += 1
-        names = _names(run)
+        candidates.add(number, run)
+    return candidates.chosen()
+
+
+class Candidates:
+    """A choice that is made while runs are read for something else."""
+
+    def __init__(self) -> None:
+        self._kinds: list[_Kind] = []
+        self._count = 0
+
+    def add(self, number: int, run: RunMetadata) -> None:
+        """Take in the next run; it is not kept."""
+        self._count += 1
+        kinds, names = self._kinds, _names(run)
         kind = next((kind for kind in kinds if _alike(kind.names, names)), None)
         if kind is None:
             kind = _Kind(names, run.engine.endswith("eager"))
@@ -55,17 +67,23 @@ def typical_run(runs: Iterable[tuple[int, RunMetadata]]) -> Chosen:
             else:
                 kind = kinds[-1]
         kind.runs.append((_length(run), number))
-    most = max(kinds, key=lambda k: (len(k.runs), not k.eager, sum(length for length, _ in k.runs)))
-    if count == 1:
-        return Chosen(most.runs[0][1], "")
-    if len(most.runs) > 1:
-        ordered = sorted(most.runs)
-        number = ordered[(len(ordered) - 1) // 2][1]
-        what = f"the run of median length of {len(most.runs):,} alike"
-        return Chosen(number, f"{what}, of {count:,} in all; --run takes another")
-    kinds = [kind for kind in kinds if not kind.eager] or kinds
-    _, number = max((run for kind in kinds for run in kind.runs), key=lambda run: run[0])
-    return Chosen(number, f"the longest of {count:,} runs; --run takes another")
+
+    def chosen(self) -> Chosen:
+        """Of the runs so far, of which there is at least one."""
+        kinds, count = self._kinds, self._count
+        most = max(
+            kinds, key=lambda k: (len(k.runs), not k.eager, sum(length for length, _ in k.runs))
+        )
+        if count == 1:
+            return Chosen(most.runs[0][1], "")
+        if len(most.runs) > 1:
+            ordered = sorted(most.runs)
+            number = ordered[(len(ordered) - 1) // 2][1]
+            what = f"the run of median length of {len(most.runs):,} alike"
+            return Chosen(number, f"{what}, of {count:,} in all")
+        kinds = [kind for kind in kinds if not kind.eager] or kinds
+        _, number = max((run for kind in kinds for run in kind.runs), key=lambda run: run[0])
+        return Chosen(number, f"the longest of {count:,} runs")
 
 
 def _names(run: RunMetadata) -> frozenset[str]:

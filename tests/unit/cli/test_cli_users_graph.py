@@ -6,9 +6,9 @@ import pytest
 
 import stepscope.tf1 as tf1
 from stepscope._messages import MetaGraphDef
-from stepscope.cli.graph_files import _in_events
 from stepscope.export import FileWriter, TensorBoardWriter
 from stepscope.metadata import RunMetadata
+from stepscope.metadata.readers.users_graph import _in_events
 
 
 def counts(command, *arguments):

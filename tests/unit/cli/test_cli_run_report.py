@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from stepscope.cli import report
+from stepscope.cli import run_report
 from stepscope.metadata import Completeness, Loss, Recording, RunMetadata, Status
 
 GRAPH_ERROR = """Graph execution error:
@@ -42,20 +42,20 @@ def run(message="", losses=()):
     ],
 )
 def test_a_failure_is_told_in_one_line(message, line):
-    _, row = shown(report.failures([("run_000001 divide", run(message))])).splitlines()
+    _, row = shown(run_report.failures([("run_000001 divide", run(message))])).splitlines()
     assert row.split(None, 3)[3].rstrip() == line
 
 
 def test_losses_of_runs_and_of_none():
     runs = [("a", run(losses=[Loss("ops", 3, "cut")])), ("b", run(losses=[Loss("ops", 4, "cut")]))]
-    lines = shown(report.losses(runs, ["5 runs: busy"])).splitlines()
+    lines = shown(run_report.losses(runs, ["5 runs: busy"])).splitlines()
     assert [line.rstrip() for line in lines] == [
         "not measured",
         "  5 runs: busy",
         "  7 ops (in 2 runs): cut",
     ]
-    assert report.losses([("a", run())]) is None
-    assert "busy" in shown(report.losses([], ["busy"]))
+    assert run_report.losses([("a", run())]) is None
+    assert "busy" in shown(run_report.losses([], ["busy"]))
 
 
 def test_a_long_loss_is_one_indented_paragraph():
@@ -63,7 +63,7 @@ def test_a_long_loss_is_one_indented_paragraph():
     losses = (Loss("memory", 0, "not seen " * 12),)
     run.record(Recording(engine="test", completeness=Completeness(losses)))
     screen = Console(width=60, file=io.StringIO())
-    screen.print(report.losses([("a", run)], width=60))
+    screen.print(run_report.losses([("a", run)], width=60))
     _, first, *rest = screen.file.getvalue().splitlines()
     assert first.startswith("  memory (in 1 run): not seen")
     assert rest
