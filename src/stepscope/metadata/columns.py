@@ -13,7 +13,7 @@ from stepscope.metadata.row_groups import distinct
 from stepscope.metadata.strings import StringColumn, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -59,12 +59,12 @@ class OpColumns:
         "_facts",
         "_labels",
         "_made_labels",
+        "_memory",
         "_names",
         "_node",
         "_ops",
         "_output_bytes",
         "end_ns",
-        "memory",
         "op_end_ns",
         "op_start_ns",
         "scheduled_ns",
@@ -84,7 +84,7 @@ class OpColumns:
     step: NDArray[np.int64]
     thread_names: Mapping[int, str]
     tensors: TensorColumns
-    memory: MemoryColumns
+    _memory: MemoryColumns | Callable[[], MemoryColumns]
     # Either facts and nodes are known, and text is looked up there when it is asked for; or text
     # is known, and the facts are made of it when they are asked for.
     _facts: GraphFacts | None
@@ -109,11 +109,14 @@ class OpColumns:
         step: ArrayLike = 0,
         thread_names: Mapping[int, str] | None = None,
         tensors: TensorColumns | None = None,
-        memory: MemoryColumns | None = None,
+        memory: MemoryColumns | Callable[[], MemoryColumns] | None = None,
         op_start_ns: ArrayLike | None = None,
         op_end_ns: ArrayLike | None = None,
     ) -> OpColumns:
-        """Executions of a graph's nodes; `node` are rows of the facts, the rest as in `build`."""
+        """Executions of a graph's nodes; `node` are rows of the facts, the rest as in `build`.
+
+        What makes `memory` is called when somebody asks for it.
+        """
         self = cls.__new__(cls)
         self._facts = facts
         self._node = node = np.asarray(node, dtype=np.int32)
@@ -173,7 +176,7 @@ class OpColumns:
         step: ArrayLike,
         thread_names: Mapping[int, str] | None,
         tensors: TensorColumns | None,
-        memory: MemoryColumns | None,
+        memory: MemoryColumns | Callable[[], MemoryColumns] | None,
         op_start_ns: ArrayLike | None,
         op_end_ns: ArrayLike | None,
     ) -> None:
@@ -188,7 +191,7 @@ class OpColumns:
             thread: writable(name) for thread, name in (thread_names or {}).items()
         }
         self.tensors = _NO_TENSORS if tensors is None else tensors
-        self.memory = _NO_MEMORY if memory is None else memory
+        self._memory = _NO_MEMORY if memory is None else memory
         self._output_bytes = self._made_labels = None
         self._check(rows)
 
@@ -207,11 +210,16 @@ class OpColumns:
         if wrong:
             rows_of = "nodes" if self._names is None else "names"
             raise ValueError(f"{rows} {rows_of}, but columns of other lengths: {wrong}")
-        for part in (self.tensors, self.memory):
-            if len(part) and not 0 <= part.op_index.min() <= part.op_index.max() < rows:
-                raise ValueError(
-                    f"op_index of {type(part).__name__} points outside the {rows} rows of ops"
-                )
+        self._check_rows(self.tensors)
+        if not callable(self._memory):
+            self._check_rows(self._memory)
+
+    def _check_rows(self, part: TensorColumns | MemoryColumns) -> None:
+        rows = len(self)
+        if len(part) and not 0 <= part.op_index.min() <= part.op_index.max() < rows:
+            raise ValueError(
+                f"op_index of {type(part).__name__} points outside the {rows} rows of ops"
+            )
 
     @classmethod
     def empty(cls) -> OpColumns:
@@ -329,6 +337,17 @@ class OpColumns:
         return self.names.table
 
     # -- what the run added --------------------------------------------------------------------
+
+    @property
+    def memory(self) -> MemoryColumns:
+        """The memory that ops used, as far as it was recorded."""
+        memory = self._memory
+        if callable(memory):
+            # Two threads may both make it: they make the same.
+            memory = memory()
+            self._check_rows(memory)
+            self._memory = memory
+        return memory
 
     @property
     def thread_name(self) -> NDArray[Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.outcome import Placement
     from stepscope.metadata.program_notes import CallTime
     from stepscope.metadata.stored_log import StorableLog
+    from stepscope.metadata.stored_pattern import StorablePattern
     from stepscope.options import RunOptions
 
 __all__ = ["LoggedRecording", "Recording", "RunNumbers", "Shared"]
@@ -54,8 +55,10 @@ class Shared(Generic[_T]):
 class RunNumbers:
     """What a store needs of a run that is like others: the rest is as it was of those.
 
-    `like` is equal for runs that differ in nothing else than in what stands here. `rows` are the
-    log's, as `stored_log.pack_log` packs them; `ops` is how many executions came to an end.
+    `like` is equal for runs that differ in nothing else than in what stands here. `columns` are the
+    run's own, packed: the log's rows (`stored_log.pack_log`) or the clock's readings
+    (`stored_pattern.pack_readings`), by the names that a store has for them. `parts` is packed
+    content that it shares with some of the others. `ops` is how many executions came to an end.
     """
 
     like: Hashable
@@ -66,13 +69,19 @@ class RunNumbers:
     ended_ns: int
     overhead: Overhead
     call: CallTime | None
-    rows: bytes
+    columns: Mapping[str, bytes]
+    parts: Mapping[str, Shared[bytes]] = field(default_factory=dict)
 
 
 class LoggedRecording(ABC):
     """A recording of a run that its log has all of, made when somebody looks."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def step_id(self) -> int:
+        """The number that the engine gave to the run."""
 
     @abstractmethod
     def __call__(self) -> Recording:
@@ -95,6 +104,8 @@ class Recording:
     `recorder` says what saw the ops of an engine that has several means.
     `allocations` are all of them (a FULL_TRACE), `allocation_log` what the options asked to keep.
     `log` is what `ops` are made of, where an executor logged all of the run: to be stored as it is.
+    `pattern` is what `ops` and `allocations` have in common with those of other runs: to be stored
+    in place of them, once.
     `call` is when the program called the run, as far as its engine knows.
     """
 
@@ -117,4 +128,5 @@ class Recording:
     sources: Callable[[], Mapping[str, str]] | None = None
     run_options: RunOptions | None = None
     log: StorableLog | None = None
+    pattern: StorablePattern | None = None
     call: CallTime | None = None

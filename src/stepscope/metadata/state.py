@@ -238,6 +238,7 @@ class State:
                 allocations=None if run.allocations is None else self.allocations,
                 allocation_log=None if run.allocation_log is None else self.allocation_log,
                 log=None if self._handed_out else run.log,
+                pattern=None if self._handed_out else run.pattern,
                 **graphs,
             )
             if "session_metadata" in self._encoded:
@@ -409,6 +410,9 @@ class State:
 
     def step_id(self) -> int:
         """The number of the run in its engine."""
+        unmade = self.unmade()
+        if unmade is not None:
+            return unmade.step_id
         step: int = self._ours("step_id", lambda run: run.step_id, lambda message: message.step_id)
         return step
 

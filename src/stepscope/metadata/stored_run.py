@@ -25,7 +25,7 @@ import numpy as np
 import orjson
 
 from stepscope import _messages as pb
-from stepscope.metadata import extras, stored_log
+from stepscope.metadata import extras, stored_log, stored_pattern
 from stepscope.metadata import stored_columns as columns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.logged_nodes import LoggedNodes, ended
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.graph_facts import GraphFacts
     from stepscope.metadata.logged_nodes import LoggedGraphs
     from stepscope.metadata.stored_log import StorableLog
+    from stepscope.metadata.stored_pattern import StorablePattern
 
 __all__ = ["Part", "RunEncoder", "StoredRun", "decoded_run"]
 
@@ -64,13 +65,17 @@ class Part:
         self.content = content
         self.digest = digest_of(content) if digest is None else digest
         self._lock = threading.Lock()
-        self._value: tuple[Callable[[bytes], Any], Any] | None = None
+        self._value: tuple[Callable[..., Any], Any] | None = None
 
-    def decoded(self, decode: Callable[[bytes], _T]) -> _T:
-        """The content as `decode` makes it; kept for the next one who asks with that function."""
+    def decoded(self, decode: Callable[..., _T], *over: Part) -> _T:
+        """The content as `decode` makes it; kept for the next one who asks with that function.
+
+        It is given the content, and the parts that this one is to be read with; the content tells
+        which those are.
+        """
         with self._lock:
             if self._value is None or self._value[0] is not decode:
-                self._value = (decode, decode(self.content))
+                self._value = (decode, decode(self.content, *over))
             value: _T = self._value[1]
             return value
 
@@ -216,8 +221,10 @@ class RunEncoder:
                 ops=numbers.ops,
                 overhead=numbers.overhead,
                 parts=dict(parts),
-                columns={"log": numbers.rows},
+                columns=dict(numbers.columns),
             )
+            for name, shared in numbers.parts.items():
+                self._add_made(run, name, shared, lambda content: [content])
             _note_call(run, numbers.call)
         if graph is not None:
             run.parts["graph"] = (graph,)
@@ -248,17 +255,21 @@ class RunEncoder:
         self._add(run, _MESSAGE, [_bytes_of(message)])
 
     def _encode_recording(self, recording: Recording, run: StoredRun) -> None:
-        log = recording.log
-        if log is None:
-            ops = recording.ops() if recording.ops is not None else OpColumns.empty()
-            self._encode_ops(ops, run)
-        else:
+        log, pattern = recording.log, recording.pattern
+        told = False
+        if log is not None:
             log = replace(log, allocations=log.allocations and not log.nodes.has_loops)
             self._encode_log(log, run)
+            told = log.allocations
+        elif pattern is not None:
+            self._encode_pattern(pattern, run)
+            told = pattern.allocations is not None
+        else:
+            ops = recording.ops() if recording.ops is not None else OpColumns.empty()
+            self._encode_ops(ops, run)
         for name in ("allocations", "allocation_log"):
             produce = getattr(recording, name)
-            told = log is not None and log.allocations and name == "allocations"
-            if produce is not None and not told:
+            if produce is not None and not (told and name == "allocations"):
                 self._add_halves(run, name, columns.pack_allocations(produce()))
         for name in _GRAPH_LISTS:
             self._add_made(run, name, getattr(recording, name), _all_bytes)
@@ -272,19 +283,37 @@ class RunEncoder:
         if not len(ops):
             return
         _note_times(ops, run)
-        facts = self._facts.get(ops.facts)
-        if facts is None:
-            content, place = columns.pack_facts(ops.facts)
-            facts = _PackedFacts(Part(content), place)
-            self._facts[ops.facts] = facts
-        run.parts["facts"] = (facts.part,)
-        node = facts.place[ops.node]
+        node = self._add_facts(ops, run)
         self._add_halves(run, "times", columns.pack_times(ops, node))
         if len(ops.tensors):
             self._add_halves(run, "tensors", columns.pack_tensors(ops.tensors, node))
         if len(ops.memory):
             memory = columns.pack_memory(ops.memory, node, ops.start_ns)
             self._add_halves(run, "memory", memory)
+
+    def _add_facts(self, ops: OpColumns, run: StoredRun) -> NDArray[np.int32]:
+        """Add what the graph determines; the node of each row, as it is there."""
+        facts = self._facts.get(ops.facts)
+        if facts is None:
+            content, place = columns.pack_facts(ops.facts)
+            facts = _PackedFacts(Part(content), place)
+            self._facts[ops.facts] = facts
+        run.parts["facts"] = (facts.part,)
+        return facts.place[ops.node]
+
+    def _encode_pattern(self, pattern: StorablePattern, run: StoredRun) -> None:
+        """A run as its readings, over what it has in common with others."""
+        ops, readings = pattern.ops(), pattern.readings
+        allocations = None if pattern.allocations is None else pattern.allocations()
+        times = readings.all_times[pattern.order]
+        run.ops = len(ops)
+        run.started_ns = int(times[int(ops.start_ns.min()) - 1])
+        run.ended_ns = int(times[int(ops.end_ns.max()) - 1])
+        node = self._add_facts(ops, run)
+        content = stored_pattern.pack_pattern(ops.facts, ops, node, allocations, pattern.order)
+        standing = stored_pattern.pack_standing(readings.standing)
+        run.parts |= {"pattern": (Part(content),), "standing": (Part(standing),)}
+        run.columns["readings"] = stored_pattern.pack_readings(readings)
 
     def _encode_log(self, log: StorableLog, run: StoredRun) -> None:
         """A run as it was logged."""
@@ -482,13 +511,15 @@ def _recording(run: StoredRun) -> Recording:
     else:
         ended = _Outcome("", _status_alone(run), Completeness(), {}, None, None, None)
 
-    logged = None
+    whole: _LoggedParts | _PatternParts | None = None
     if "log" in run.columns and parts.keys() >= _LoggedParts.names:
-        logged = _LoggedParts(run, parts)
+        whole = _LoggedParts(run, parts)
+    elif "readings" in run.columns and parts.keys() >= _PatternParts.names:
+        whole = _PatternParts(run, parts)
 
     def allocations(name: str) -> Callable[[], Any] | None:
-        if name == "allocations" and logged is not None and logged.how.allocations:
-            return logged.allocations
+        if name == "allocations" and whole is not None and whole.has_allocations:
+            return whole.allocations
         if name not in run.columns or name not in parts:
             return None
         return lambda: columns.unpack_allocations(
@@ -506,7 +537,7 @@ def _recording(run: StoredRun) -> Recording:
         status=ended.status,
         completeness=Completeness((*ended.completeness.losses, *run.losses)),
         overhead=run.overhead,
-        ops=logged.ops if logged is not None else lambda: _ops(run, parts),
+        ops=whole.ops if whole is not None else lambda: _ops(run, parts),
         peak_bytes=lambda: ended.peaks,
         allocations=allocations("allocations"),
         allocation_log=allocations("allocation_log"),
@@ -534,7 +565,8 @@ class _LoggedParts:
     def __init__(self, run: StoredRun, parts: Mapping[str, Part]) -> None:
         self._run = run
         self._parts = parts
-        self.how = parts["logged"].decoded(_LoggedHow.of)
+        self._how = parts["logged"].decoded(_LoggedHow.of)
+        self.has_allocations = self._how.allocations
 
     @functools.cached_property
     def _nodes(self) -> LoggedNodes:
@@ -547,8 +579,8 @@ class _LoggedParts:
     @functools.cached_property
     def _columns(self) -> OpColumns:
         return self._nodes.columns(
-            self._run.step_id, self.how.thread_names,
-            failed=self._run.status != "OK", outputs=self.how.outputs,
+            self._run.step_id, self._how.thread_names,
+            failed=self._run.status != "OK", outputs=self._how.outputs,
         )  # fmt: skip
 
     def ops(self) -> OpColumns:
@@ -558,6 +590,42 @@ class _LoggedParts:
     def allocations(self) -> Any:
         """Its allocations, as far as outputs tell them."""
         return self._nodes.estimated_allocations(self._columns, self._run.step_id)
+
+
+class _PatternParts:
+    """A run that is stored as readings over a pattern."""
+
+    names: Final = {"facts", "pattern", "standing"}
+
+    def __init__(self, run: StoredRun, parts: Mapping[str, Part]) -> None:
+        self._run = run
+        self._parts = parts
+
+    @functools.cached_property
+    def _pattern(self) -> stored_pattern.Pattern:
+        return self._parts["pattern"].decoded(_pattern_of, self._parts["facts"])
+
+    @functools.cached_property
+    def _readings(self) -> stored_pattern.Readings:
+        standing = self._parts["standing"].decoded(stored_pattern.unpack_standing)
+        return stored_pattern.unpack_readings(self._run.columns["readings"], standing)
+
+    def ops(self) -> OpColumns:
+        """Its ops."""
+        return self._pattern.ops(self._readings, self._run.step_id)
+
+    @property
+    def has_allocations(self) -> bool:
+        """Whether they were recorded."""
+        return self._pattern.has_allocations
+
+    def allocations(self) -> Any:
+        """Its allocations."""
+        return self._pattern.allocations(self._readings)
+
+
+def _pattern_of(content: bytes, facts: Part) -> stored_pattern.Pattern:
+    return stored_pattern.unpack_pattern(content, facts.decoded(columns.unpack_facts))
 
 
 def _status_alone(run: StoredRun) -> Status:

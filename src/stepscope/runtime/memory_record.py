@@ -13,7 +13,7 @@ from stepscope.ops.variable_cells import KIND as VARIABLE
 from stepscope.runtime.accountant import Event, Found, Owner
 from stepscope.runtime.memory_curve import MemoryCurve
 from stepscope.runtime.memory_table import MemoryTable, Port
-from stepscope.runtime.run_memory import Fed, HeldEvent, Request, RunMemory
+from stepscope.runtime.run_memory import Fed, HeldEvent, Noted, Request, RunMemory
 from stepscope.runtime.trace import Trace
 
 
@@ -97,7 +97,7 @@ class MemoryRecord:
     refused; `cut_short` says whether an op was under way when the run ended for another reason.
     """
 
-    __slots__ = ("_columns", "_curve", "_cut_short", "_failed", "_memory", "_trace")
+    __slots__ = ("_columns", "_curve", "_cut_short", "_failed", "_memory", "_noted", "_trace")
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class MemoryRecord:
         cut_short: bool,
     ) -> None:
         self._memory = memory
+        self._noted: Noted | None = None
         self._trace = trace
         self._curve = None if memory.counts else curve
         self._failed = failed
@@ -119,6 +120,24 @@ class MemoryRecord:
         """Read the times from a trace that no longer changes."""
         if trace is not None:
             self._trace = trace
+
+    @property
+    def noted(self) -> Noted:
+        """What the run noted."""
+        return self._memory.noted() if self._noted is None else self._noted
+
+    @property
+    def follows_from_plan(self) -> bool:
+        """Whether the events are those of the plan, at the times of the trace."""
+        return self._curve is not None and self._failed is None
+
+    def over(self, trace: Trace, noted: Noted) -> MemoryRecord:
+        """The record of a run with another trace and other notes."""
+        other = MemoryRecord(
+            self._memory, trace, self._curve, self._failed, cut_short=self._cut_short
+        )
+        other._noted = noted
+        return other
 
     def columns(self) -> AllocationColumns:
         """All events, with what was live when the run began."""
@@ -135,16 +154,16 @@ class MemoryRecord:
         return peaks
 
     def _make(self) -> AllocationColumns:
-        memory, trace = self._memory, self._trace
-        offset, step = trace.offset, memory.step_id
+        noted, trace = self.noted, self._trace
+        offset, step = trace.offset, noted.step_id
         begin = trace.begin + offset
         rows = Rows()
-        for h in memory.opening:
+        for h in noted.opening:
             rows.holding(h, HELD, min(h.time_ns, begin))
-        rows.fed(memory.table, memory.feeds, begin, step)
+        rows.fed(noted.table, noted.feeds, begin, step)
         events, addresses = self._events()
         pending = sorted(
-            (self._ending(e) for e in memory.held_events), key=lambda e: (e.time, e.place)
+            (self._ending(e) for e in noted.held_events), key=lambda e: (e.time, e.place)
         )
         for place, (time, event, owner) in events:
             while pending and (pending[0].time, pending[0].place) <= (time, place):
@@ -169,13 +188,13 @@ class MemoryRecord:
 
     def _events(self) -> tuple[Iterable[tuple[float, Event]], Mapping[Port, int]]:
         """Events with their places in the order, and the addresses that are known beside them."""
-        memory, trace = self._memory, self._trace
+        noted, trace = self.noted, self._trace
         if self._curve is None:
-            return [(0.0, event) for event in memory.accountant.events], {}
+            return [(0.0, event) for event in self._memory.accountant.events], {}
         done = len(trace.marks) - trace.marks.count(0)
         lines = None if trace.complete else done
         curve = self._curve()
-        events = curve.events(memory.notes, memory.replaced, lines)
+        events = curve.events(noted.notes, noted.replaced, lines)
         marks = [trace.begin, *trace.marks[:done], max(trace.end, trace.begin)]
         if self._cut_short and lines is not None:
             events = [*events, *curve.begun(lines)]
@@ -186,8 +205,9 @@ class MemoryRecord:
         return timed, self._addresses()
 
     def _addresses(self) -> Mapping[Port, int]:
-        program, known = self._trace.program, self._memory.view_addresses
-        found = {port: note.address for port, note in self._memory.notes.items()}
+        noted = self.noted
+        program, known = self._trace.program, noted.view_addresses
+        found = {port: note.address for port, note in noted.notes.items()}
         if program is not None and known:
             found |= {port: known[view] for port, view in program.buffers.view_of.items()}
         return found

@@ -4,19 +4,22 @@ Memory is counted by the tensor, in its own bytes, without rounding. An output i
 an *alias* of an input (a view, a receive), or nothing that is counted (references, constants, and
 what a plan knows as it knows those: the shape of a tensor). A view that NumPy can only make by
 copying (a reshape of something transposed) is own memory too; where a plan cannot tell, the run
-looks. The table is the same for every run of a plan.
+looks. What a table says is the same for every run of a plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from stepscope.runtime.buffers import writes_to_buffer
 from stepscope.runtime.plan import Plan, Step
+
+if TYPE_CHECKING:
+    from stepscope.runtime.run_pattern import Stood
 
 Port = tuple[int, int]
 """(step, slot) of an output."""
@@ -77,6 +80,8 @@ class MemoryTable:
         """Per step, whether a run has to look at what it made."""
         self.feeds: dict[int, tuple[str, int, int]] = {}
         """Per fed step: op, slot and dtype of the tensor that is fed."""
+        self.stood: Stood | None = None
+        """What the last run found in place whose memory was looked at, to be known again."""
         self._contiguous: set[Port] = set()
         for i, step in enumerate(plan.steps):
             self._describe(i, step)

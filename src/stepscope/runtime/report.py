@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from stepscope.errors import OpError, code_name
-from stepscope.metadata import CallTime, Completeness, InFlight, Loss, Overhead, Recording, Status
+from stepscope.metadata import (
+    CallTime,
+    Completeness,
+    InFlight,
+    LoggedRecording,
+    Loss,
+    Overhead,
+    Recording,
+    RunNumbers,
+    Status,
+)
 from stepscope.metadata.allocation_log import LogSettings
 from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import ResolvedRunOptions, RunOptions
@@ -15,6 +25,7 @@ from stepscope.runtime.accounting import RunLog
 from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.memory_record import MemoryRecord
 from stepscope.runtime.recording_costs import recording_costs
+from stepscope.runtime.run_pattern import RunPattern
 from stepscope.runtime.trace import Trace
 
 ENGINE: Final = "embedded"
@@ -65,12 +76,40 @@ class RunReport:
     """The clock when the run was over."""
     handed_over_ns: int = 0
     """How long it took to hand this report over."""
+    _cost: Overhead | None = None
 
-    def handed_over(self, error: BaseException | None) -> Recording | Callable[[], Recording]:
-        """What the caller asked for; of a run that went well, made when somebody looks."""
-        if error is not None:
-            return self.recording(error, traced=self.recorded.traced)
-        return lambda: self.recording(None, traced=self.recorded.traced)
+    def handed_over(
+        self, error: BaseException | None, *, observed: bool = False
+    ) -> Recording | LoggedRecording:
+        """What the caller asked for, or all for an observer; of a run that went well, made when
+        somebody looks.
+        """
+        traced = observed or self.recorded.traced
+        return _WentWell(self, traced) if error is None else self.recording(error, traced=traced)
+
+    def numbers(self) -> RunNumbers | None:
+        """What a store needs of a run that went well and is like others; None where it needs more.
+
+        It is of a run that was traced, for whoever gets its trace.
+        """
+        recorded, asked = self.recorded, self.asked
+        pattern = RunPattern.of(recorded.trace, recorded.memory)
+        odd = recorded.log_settings is not None or recorded.cost_graph is not None
+        if pattern is None or odd:
+            return None
+        options = None if asked.given is None else asked.given.SerializeToString()
+        return RunNumbers(
+            like=(pattern.key, recorded.losses, options),
+            engine=ENGINE,
+            step_id=asked.step_id,
+            ops=pattern.ops,
+            started_ns=pattern.started_ns,
+            ended_ns=pattern.ended_ns,
+            overhead=self._overhead(pattern.trace),
+            call=self._call(),
+            columns=pattern.columns(),
+            parts=pattern.parts(),
+        )
 
     def recording(self, error: BaseException | None, *, traced: bool) -> Recording:
         """The run as it ended (None: well), with or without its trace."""
@@ -110,6 +149,7 @@ class RunReport:
             log = RunLog(memory, recorded.log_settings)
         full = memory if trace is not None and trace.level >= 3 else None
         timed = trace if trace is not None else recorded.trace if log is not None else None
+        pattern = RunPattern.of(trace, memory) if status.ok else None
         return Recording(
             engine=ENGINE,
             step_id=self.asked.step_id,
@@ -131,6 +171,7 @@ class RunReport:
                 compiled.placements if compiled is not None and trace is not None else None
             ),
             run_options=self.asked.given,
+            pattern=(None if pattern is None else pattern.storable(allocations=full is not None)),
             call=self._call(),
             sources=(
                 compiled.sources
@@ -148,6 +189,11 @@ class RunReport:
 
     def _overhead(self, trace: Trace) -> Overhead:
         """What recording cost, from the events recorded and what one costs in this process."""
+        if self._cost is None:
+            self._cost = self._estimated_overhead(trace)
+        return self._cost
+
+    def _estimated_overhead(self, trace: Trace) -> Overhead:
         costs = recording_costs()
         marks = len(trace.marks) - trace.marks.count(0)
         around = self.asked.around + self.recorded.around + self.handed_over_ns
@@ -157,3 +203,23 @@ class RunReport:
         whole = max(1, self.ended - self.asked.entered)
         ns = min(ns, whole - 1)
         return Overhead(ns, ns / (whole - ns))
+
+
+class _WentWell(LoggedRecording):
+    """A run that went well, for one who gets its trace or does not."""
+
+    __slots__ = ("_report", "_traced")
+
+    def __init__(self, report: RunReport, traced: bool) -> None:
+        self._report = report
+        self._traced = traced
+
+    @property
+    def step_id(self) -> int:
+        return self._report.asked.step_id
+
+    def __call__(self) -> Recording:
+        return self._report.recording(None, traced=self._traced)
+
+    def numbers(self) -> RunNumbers | None:
+        return self._report.numbers() if self._traced else None

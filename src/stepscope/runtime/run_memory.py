@@ -70,6 +70,22 @@ class HeldEvent(NamedTuple):
     """The step whose end it is part of."""
 
 
+class Noted(NamedTuple):
+    """What a run noted of memory: all that its plan does not know."""
+
+    table: MemoryTable
+    step_id: int
+    opening: Sequence[Holding]
+    """What variables and queues held when the run began, where somebody asked."""
+    feeds: Sequence[Fed]
+    """What was fed, each array once."""
+    notes: Mapping[Port, Found]
+    held_events: Sequence[HeldEvent]
+    replaced: Sequence[Replaced]
+    view_addresses: Sequence[int]
+    """Where the views of the program's buffers lay, if it had them all from the start."""
+
+
 class Before(NamedTuple):
     """A variable as it was when a step that changes it began."""
 
@@ -108,11 +124,9 @@ class RunMemory:
         self.held_events: list[HeldEvent] = []
         self.replaced: list[Replaced] = []
         self.opening: list[Holding] = []
-        """What variables and queues held when the run began, where somebody asked."""
         self._fed: list[tuple[tuple[int, ...], int, int]] = []
         """Shape, bytes and address of what was fed, in the order of the table's feeds."""
         self.view_addresses: Sequence[int] = ()
-        """Where the views of the program's buffers lay, if it had them all from the start."""
         self.refused: Request | None = None
         self._allocator = allocator
         self._account: Account | None = None
@@ -136,6 +150,13 @@ class RunMemory:
         """What was fed, each array once."""
         fed = [Fed(step, *facts) for step, facts in zip(self.table.feeds, self._fed, strict=False)]
         return list({(f.address, f.bytes): f for f in reversed(fed)}.values())[::-1]
+
+    def noted(self) -> Noted:
+        """What was noted so far."""
+        return Noted(
+            self.table, self.step_id, self.opening, self.feeds, self.notes, self.held_events,
+            self.replaced, self.view_addresses,
+        )  # fmt: skip
 
     # -- the run as a whole --------------------------------------------------------------------
 

@@ -238,7 +238,7 @@ class BaseSession:
         report.handed_over_ns = clock() - report.ended
         for observer in watching:
             seen = RunMetadata()
-            seen.record(report.recording(error, traced=True))
+            seen.record(report.handed_over(error, observed=True))
             observers.show(observer, seen, self._graph)
         return metadata
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_examples import recorded
-from test_round_trips import content_of, of_ops
 
 from random_examples import examples
+from run_content import content_of, of_ops
 from stepscope.metadata import GraphFacts, RunMetadata, Status
 from stepscope.metadata.logged_nodes import (
     DONE,

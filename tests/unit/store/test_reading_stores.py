@@ -23,6 +23,8 @@ from stepscope.errors import UnreadableFileError
 from stepscope.metadata import iter_runs
 from stepscope.store import Store
 
+STORES = Path(__file__).parents[2] / "data" / "stores"
+
 
 def steps(path: object) -> list[int]:
     return [run.step_id for run in stepscope.load(path)]
@@ -184,7 +186,7 @@ def test_a_later_version_is_refused(stored):
     with pytest.raises(UnreadableFileError) as refused:
         stepscope.load(stored)
     assert str(refused.value) == (
-        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 3: "
+        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 4: "
         "pip install --upgrade stepscope"
     )
 
@@ -304,3 +306,27 @@ def test_a_damaged_store_beside_good_files(stored):
     damaged.write_bytes(b"SQLite format 3\x00" + bytes(3000))
     runs = stepscope.load(stored.parent)
     assert sorted(run.status.code for run in runs) == ["DATA_LOSS"] + ["OK"] * 10
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_what_an_earlier_stepscope_wrote_is_read(version):
+    # Written by `stepscope run program.py` of that time.
+    start, step, again, loop, failed = stepscope.load(STORES / f"version_{version}.stepscope")
+    assert [len(run.ops) for run in (start, step, again, loop, failed)] == [4, 26, 26, 37, 7]
+    assert failed.status.code == "INVALID_ARGUMENT"
+    assert failed.status.in_flight == ["bad"]
+    assert step.ops.name.tolist() == again.ops.name.tolist()
+    assert step.sources["product"].endswith("tiny.py:7")
+    assert again.ops.start_ns[0] > step.ops.end_ns[-1] > step.ops.start_ns[0]
+    rows = step.allocations
+    assert [
+        (name, event, size)
+        for name, event, size in zip(rows.name, rows.event, rows.bytes.tolist(), strict=True)
+    ][:4] == [
+        ("w", "held", 8),
+        ("x", "held", 16),
+        ("product", "allocate", 8),
+        ("loss", "allocate", 4),
+    ]
+    assert step.peak_bytes() == 44
+    assert loop.ops.name.tolist().count("loop/add") == 3

@@ -11,6 +11,7 @@ from recorded_examples import GRAPH, recorded, runs, simple_run
 
 import stepscope
 from random_examples import examples
+from run_content import of_ops, ours
 from stepscope import _messages as pb
 from stepscope.metadata import (
     AllocationColumns,
@@ -18,7 +19,6 @@ from stepscope.metadata import (
     Recording,
     RunMetadata,
     Shared,
-    StringColumn,
     TensorColumns,
 )
 from stepscope.metadata.stored_run import RunEncoder, decoded_run
@@ -27,56 +27,6 @@ from stepscope.store import Store
 
 def stored_and_read(metadata: RunMetadata) -> RunMetadata:
     return decoded_run(RunEncoder().encode(metadata))
-
-
-def texts(column: StringColumn | None) -> list[str] | None:
-    return None if column is None else column.values.tolist()
-
-
-def content_of(columns: object) -> dict[str, object]:
-    """Every column of a dataclass of columns, with its type."""
-    found: dict[str, object] = {}
-    for field in fields(columns):  # type: ignore[arg-type]
-        column = getattr(columns, field.name)
-        if isinstance(column, StringColumn):
-            found[field.name] = texts(column)
-        else:
-            found[field.name] = (column.tolist(), column.dtype)
-    return found
-
-
-def of_ops(ops: OpColumns) -> dict[str, object]:
-    numbers = ("thread", "step", "scheduled_ns", "start_ns", "end_ns", "op_start_ns", "op_end_ns")
-    return {
-        "names": texts(ops.names),
-        "types": texts(ops.ops),
-        "devices": texts(ops.devices),
-        "labels": texts(ops.labels) if len(ops) else None,
-        "sources": texts(ops.facts.sources[ops.node]) if len(ops) and ops.facts.sources else None,
-        "thread_names": dict(ops.thread_names) if len(ops) else {},
-        "tensors": content_of(ops.tensors),
-        "memory": content_of(ops.memory),
-        "outputs": content_of(ops.facts.outputs_of(ops.node)) if len(ops) else None,
-        **{name: (getattr(ops, name).tolist(), getattr(ops, name).dtype) for name in numbers},
-    }
-
-
-def ours(run: RunMetadata) -> dict[str, object]:
-    return {
-        "status": run.status,
-        "completeness": run.completeness,
-        "overhead": run.overhead,
-        "engine": run.engine,
-        "recorder": run.recorder,
-        "step_id": run.step_id,
-        "run_options": run.run_options,
-        "placements": run.placements,
-        "sources": run.sources,
-        "peaks": run.device_peaks(),
-        "out_of_memory": run.out_of_memory,
-        "allocations": content_of(run.allocations),
-        "allocation_log": content_of(run.allocation_log),
-    }
 
 
 @given(runs())
@@ -100,10 +50,10 @@ def test_a_run_that_is_a_message_comes_back(metadata):
 
 def test_no_field_of_a_recording_is_forgotten():
     # A field that is new here must be stored in `stored_run`, and be among `runs()` above, or, as
-    # `log` and `call` are, in a test of its own.
+    # `log`, `pattern` and `call` are, in a test of its own.
     assert {field.name for field in fields(Recording)} == {
         *("engine", "recorder", "step_id", "status", "completeness", "overhead", "ops", "log"),
-        "call",
+        *("call", "pattern"),
         *("allocations", "allocation_log", "out_of_memory", "partition_graphs", "function_graphs"),
         *("cost_graph", "session_metadata", "placements", "sources", "run_options", "peak_bytes"),
     }

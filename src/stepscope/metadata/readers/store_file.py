@@ -1,6 +1,6 @@
 """`*.stepscope`: a store of runs, an SQLite database that `stepscope.store` writes.
 
-Tables (versions 1 to 3):
+Tables (versions 1 to 4):
 
     parts   id, digest, size, content: what runs share, each once. `content` is compressed with
             zlib where it is shorter than `size`.
@@ -70,9 +70,9 @@ NAME = "a store of Stepscope's"
 SUFFIX: Final = ".stepscope"
 APPLICATION_ID: Final = 0x53537470
 """SQLite's field for whose database a file is: "SStp"."""
-VERSION: Final = 3
-"""From 2 on runs may be stored as an executor logged them, from 3 on there are notes. What reads it
-reads those before as well."""
+VERSION: Final = 4
+"""From 2 on runs may be stored as an executor logged them, from 3 on there are notes, from 4 on
+runs may be stored as readings over a pattern. What reads it reads those before as well."""
 _WITH_NOTES: Final = 3
 
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -83,7 +83,9 @@ _RUN: Final = (
     " overhead_fraction, parts, columns, content, checksum FROM runs"
 )
 _TYPES: Final = (int, str, str, str, int, int, int, int, int, float, str, str, bytes)
-_OF_ALL_OPS: Final = ("facts", "times", "graphs", "descriptions", "logged")
+_OF_ALL_OPS: Final = frozenset(
+    {"facts", "times", "graphs", "descriptions", "logged", "pattern", "standing"}
+)
 """Parts without which there are no ops."""
 _BESIDE: Final = ("-wal", "-journal")
 

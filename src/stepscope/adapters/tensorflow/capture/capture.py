@@ -319,7 +319,7 @@ class Capture:
             ended_ns=packed.ended_ns,
             overhead=self.overhead(),
             call=self.call(),
-            rows=packed.rows,
+            columns={"log": packed.rows},
         )
 
     def logged_alone(self) -> LoggedRun | None:

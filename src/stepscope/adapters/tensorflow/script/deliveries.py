@@ -196,6 +196,10 @@ class KeptRun(LoggedRecording):
     def __init__(self, observed: Any) -> None:
         self._observed = observed
 
+    @property
+    def step_id(self) -> int:
+        return int(self._observed.step_id)
+
     def __call__(self) -> Recording:
         return _ended_with(self._observed, Status())
 
