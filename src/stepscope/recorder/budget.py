@@ -1,0 +1,267 @@
+"""What to record of the next run, so that recording costs no more than its budget.
+
+`Budget` is a state without threads or clocks: it is told what time it is, and what recording made
+the program wait for, and answers with a `Level`.
+
+How it decides:
+
+- The program's own time earns **credit**, a budget's share of it; whatever it waited for because of
+  us is taken off. In debt nothing is recorded but what is next to free, so debt is always paid
+  back.
+- Runs are judged by their **kind** (what ran: a function, the fetches of a session). The first run
+  of a kind is recorded in detail at once, on credit. After that each level is taken only where
+  there is credit for what it is expected to cost, by what it cost this kind before.
+- Where there is none, the kind has a **claim** to that much, and credit is for the oldest claims
+  first. A claim holds back a sum once, not a share of the time, so that a kind that comes once in a
+  thousand runs finds its sum ready, and one that never comes again costs the others one sample.
+- Details are wanted of runs further and further apart (2, 4, 8, ... up to `DETAIL_GAP`), op times
+  of all in between. How far beyond its cost the credit must be for a sample is drawn anew each
+  time: samples do not fall into step with a program that does something every n-th run.
+- Length and status are noted of every run as long as that takes at most half of what the time
+  between runs earns, also in debt; else of those for which there is credit, and others are counted.
+- Credit beyond all claims is bounded by what `BURST_STEPS` runs of late earned: an hour of waiting
+  is no licence to slow down the hour after it.
+
+>>> budget = Budget(0.05, seed=1)            # 5% of the program's own time
+>>> budget.begins("train", now=0)            # a new kind: detail at once, on credit
+<Level.DETAIL: 3>
+>>> budget.spent(400_000, "train", Level.DETAIL)       # it cost 0.4 ms of a step of 1 ms
+>>> round(budget.credit)
+-400000
+>>> now, costs, levels = 1_400_000, {"LENGTH": 1_000, "TIMES": 60_000, "DETAIL": 400_000}, ""
+>>> for step in range(60):                   # 60 more steps of 1 ms, and what each level costs
+...     level = budget.begins("train", now)
+...     budget.spent(costs[level.name], "train", level)
+...     now += 1_000_000 + costs[level.name]
+...     levels += level.name[0]
+>>> levels                                   # L: length, T: op times, D: detail
+'LLLLLLLLLLLLLLLLDLLLLLLLLDLLLLLTTLLLLDTTTTTTTTTTTLTTLLLLLLLL'
+>>> f"{budget.overhead:.3f}"                 # of the program's own 61 ms
+'0.042'
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["BURST_STEPS", "DETAIL_GAP", "MOST_KINDS", "OTHERS", "Budget", "KindSpending", "Level"]
+
+BURST_STEPS: Final = 8
+DETAIL_GAP: Final = 1024
+MOST_KINDS: Final = 256
+"""Kinds beyond these are judged together, as `OTHERS`: a program that makes a new kind with every
+run has no detail at once for each."""
+OTHERS: Final = "other steps"
+
+_GUESS_NS: Final = 2_000
+"""What noting a length is taken to cost until one was noted."""
+_SHARE_OF_LENGTHS: Final = 0.5
+_PACE: Final = 1 / 16
+_OUTLIER: Final = 8.0
+
+
+class Level(enum.IntEnum):
+    """How much is recorded of a run; each level has all of those below it."""
+
+    COUNT = 0
+    """That it ran."""
+    LENGTH = 1
+    """When it began and ended, and how."""
+    TIMES = 2
+    """When each op ran, and on which thread."""
+    DETAIL = 3
+    """All that the engine can tell: memory, shapes, what was allocated."""
+
+
+@dataclass(slots=True)
+class KindSpending:
+    """What is known of the runs of one kind.
+
+    `at` counts runs by level. `expected` has, by level, what recording one is expected to cost,
+    None where none was. `claim` is the credit that is held for it. `detail_gap` runs after the last
+    detailed one, at run `detail_due`, another is wanted. `jitter` times a level's cost must be
+    there beyond it for the next sample.
+    """
+
+    runs: int = 0
+    at: list[int] = field(default_factory=lambda: [0] * len(Level))
+    expected: list[float | None] = field(default_factory=lambda: [None] * len(Level))
+    claim: float = 0.0
+    detail_gap: int = 1
+    detail_due: int = 2
+    jitter: float = 0.0
+
+    def expects(self, level: Level) -> float:
+        """What that level is expected to cost, by what others cost where it was never tried."""
+        found = self.expected[level]
+        if found is not None:
+            return found
+        if level is Level.TIMES:
+            return (self.expected[Level.DETAIL] or 0.0) / 2
+        if level is Level.DETAIL:
+            return self.expected[Level.TIMES] or 0.0
+        return _GUESS_NS
+
+    def learn(self, level: Level, ns: float) -> None:
+        """Recording a run at a level cost so much. One outlier changes little, two are believed."""
+        known = self.expected[level]
+        if known is None:
+            self.expected[level] = float(ns)
+            return
+        seen = min(float(ns), max(_OUTLIER * known, _GUESS_NS))
+        self.expected[level] = known + (seen - known) * (0.5 if seen > known else 0.25)
+
+
+class Budget:
+    """See the module's text. Not for several threads at once."""
+
+    def __init__(self, share: float, *, seed: int = 0) -> None:
+        """`share` of the program's own time is what recording may cost; infinite: no bound."""
+        if not share > 0:
+            raise ValueError(f"a budget is a share of the time above 0; it was {share}")
+        self.share = share
+        self.credit = 0.0
+        """What may be spent now, in nanoseconds; negative in debt."""
+        self.own_ns = 0
+        """How long the program ran, without what it waited for because of us."""
+        self.spent_ns = 0
+        """What it waited for."""
+        self.kinds: dict[str, KindSpending] = {}
+        self._claimants: dict[int, KindSpending] = {}
+        """Those that claim, the oldest claim first."""
+        self._claims = 0.0
+        self._now: int | None = None
+        self._uncounted = 0
+        """What was spent and is still to be taken off the time that passed."""
+        self._last_begin: int | None = None
+        self._between: float | None = None
+        """The program's own time from run to run, of late."""
+        self._chance = random.Random(seed)
+
+    @property
+    def overhead(self) -> float:
+        """What recording cost so far, as a share of the program's own time."""
+        return self.spent_ns / self.own_ns if self.own_ns else 0.0
+
+    def kind_of(self, kind: str) -> str:
+        """The kind that runs of a kind are judged with."""
+        return kind if kind in self.kinds or len(self.kinds) < MOST_KINDS else OTHERS
+
+    def begins(self, kind: str, now: int) -> Level:
+        """A run of a kind is about to begin at this time: what to record of it."""
+        self._pass(now)
+        self._note_pace()
+        kind = self.kind_of(kind)
+        known = self.kinds.get(kind)
+        if known is None:
+            known = self.kinds[kind] = KindSpending()
+        known.runs += 1
+        level = self._choose(known)
+        known.at[level] += 1
+        return level
+
+    def spent(self, ns: int, kind: str = "", level: Level | None = None) -> None:
+        """The program waited so long because of us, for such a run if that is said."""
+        self.spent_ns += ns
+        self._uncounted += ns
+        if self.share != math.inf:
+            self.credit -= ns
+        known = self.kinds.get(self.kind_of(kind)) if kind else None
+        if known is not None and level is not None:
+            known.learn(level, ns)
+
+    def validate(self) -> None:
+        """Whether the state is one that can be; for tests."""
+        assert abs(self._claims - sum(k.claim for k in self.kinds.values())) <= 1e-6 * (
+            1 + self._claims
+        ), "claims do not add up"
+        for kind in self.kinds.values():
+            assert sum(kind.at) == kind.runs, "a run without a level"
+            assert kind.claim >= 0, "a negative claim"
+        assert len(self.kinds) <= MOST_KINDS + 1, "too many kinds"
+
+    def most_credit(self) -> float:
+        """What credit can grow to."""
+        return self.share * BURST_STEPS * (self._between or 0.0) + self._claims
+
+    # -- deciding ------------------------------------------------------------------------------
+
+    def _choose(self, kind: KindSpending) -> Level:
+        if self.share == math.inf or kind.runs == 1:
+            return self._detailed(kind)
+        wanted = Level.DETAIL if kind.runs >= kind.detail_due else Level.TIMES
+        price = kind.expects(wanted) * (1 + kind.jitter)
+        if self._is_there(price, kind):
+            self._claim(kind, 0.0)
+            kind.jitter = self._chance.random()
+            return self._detailed(kind) if wanted is Level.DETAIL else Level.TIMES
+        self._claim(kind, price)
+        return self._least(kind)
+
+    def _is_there(self, price: float, kind: KindSpending) -> bool:
+        """Whether there is credit for that, beside what older claims hold."""
+        if self.credit < price:
+            return False
+        left = self.credit - price
+        if left >= self._claims:
+            return True
+        for one in self._claimants.values():
+            if one is kind:
+                break
+            left -= one.claim
+            if left < 0:
+                return False
+        return True
+
+    def _least(self, kind: KindSpending) -> Level:
+        """What is noted where there is no credit for more."""
+        cost = kind.expects(Level.LENGTH)
+        earned = self.share * (self._between or 0.0)
+        if cost <= _SHARE_OF_LENGTHS * earned:
+            return Level.LENGTH
+        return Level.LENGTH if self.credit - self._claims >= cost else Level.COUNT
+
+    def _detailed(self, kind: KindSpending) -> Level:
+        kind.detail_gap = min(2 * kind.detail_gap, DETAIL_GAP)
+        kind.detail_due = kind.runs + kind.detail_gap
+        return Level.DETAIL
+
+    def _claim(self, kind: KindSpending, claim: float) -> None:
+        """Change what a kind claims; one that claims already keeps its place."""
+        self._claims += claim - kind.claim
+        kind.claim = claim
+        if claim:
+            self._claimants[id(kind)] = kind
+        elif self._claimants.pop(id(kind), None) is not None and not self._claimants:
+            self._claims = 0.0
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _pass(self, now: int) -> None:
+        if self._now is None:
+            self._now = now
+        passed = now - self._now - self._uncounted
+        if passed < 0:
+            # Several threads waited at once, or the cost is known before the clock is read.
+            self._uncounted = -passed
+            self._now = max(now, self._now)
+            return
+        self._now, self._uncounted = now, 0
+        self.own_ns += passed
+        if self.share != math.inf:
+            self.credit = min(self.credit + self.share * passed, self.most_credit())
+
+    def _note_pace(self) -> None:
+        last, self._last_begin = self._last_begin, self.own_ns
+        if last is None:
+            return
+        between = self.own_ns - last
+        if self._between is None:
+            self._between = float(between)
+        else:
+            seen = min(float(between), _OUTLIER * self._between)
+            self._between += (seen - self._between) * (_PACE if seen > self._between else 2 * _PACE)
