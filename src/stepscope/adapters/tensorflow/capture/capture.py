@@ -43,6 +43,10 @@ _INSIDE_ANOTHER: Final = (
 
 
 _CUT: Final = "recorded only up to the moment when another run had waited too long for its data"
+_NOT_KEPT: Final = (
+    "the profiler did not keep what the run's own thread did: it ended before the profiler was "
+    "stopped, and another thread took its place"
+)
 _TOO_MANY: Final = "the run had more of them than are kept"
 _TOO_MANY_SHAPES: Final = "the program had more different ones than are kept"
 _TRACED_ANEW: Final = Loss(
@@ -183,9 +187,13 @@ class Capture:
         except TimeoutError:
             batch, reason = None, _STILL_READ
         if batch is None:
-            what = "op executions" if self.log is None else "annotations, input pipelines"
-            self.losses.append(Loss(what, 0, reason))
+            self.losses.append(Loss(self._profiled, 0, reason))
         return batch
+
+    @property
+    def _profiled(self) -> str:
+        """What the profiler alone tells of the run."""
+        return "op executions" if self.log is None else "annotations, input pipelines"
 
     def abandon(self) -> None:
         """The run goes on and is not waited for: take what it did up to now. From any thread."""
@@ -234,6 +242,15 @@ class Capture:
             self.finish()
         self.left = clock()
 
+    def outlive(self) -> None:
+        """Wait until the profiler has given what this thread did, if the thread is about to end.
+
+        TensorFlow 2.15 keeps what a thread left under a number that the next thread may get, which
+        then takes its place.
+        """
+        if self.batch is not None:
+            self.batch.done.wait()
+
     def finish(self) -> None:
         """Take what leaving left to be taken later. To be called before `losses` are looked at."""
         self.logged()
@@ -254,7 +271,7 @@ class Capture:
                 self.losses.append(Loss("shapes of outputs", logged.undescribed, _TOO_MANY_SHAPES))
 
     def _note_problems(self, batch: Batch) -> None:
-        what = "op executions" if self.log is None else "annotations, input pipelines"
+        what = self._profiled
         if batch.cut and batch.decoded(Profile).of_run(self.mark) is None:
             self.losses.append(Loss(what, 0, _CUT))
         if batch.problem:
@@ -451,10 +468,12 @@ class Capture:
         return [*logged.graphs.losses, *([_TRACED_ANEW] if traced else ())]
 
     def cut_off(self, nodes: Nodes = NO_NODES) -> list[Loss]:
-        """What is lost of a run that went well as the profiler was stopped right behind it."""
+        """What the profiler lost: the whole run, or what it was stopped inside of at the end."""
         profile = self.profile()
         marked = profile.of_run(self.mark)
-        if self.failed or marked is None or self.logged() is not None:
+        if marked is None:
+            return self._lost_mark()
+        if self.failed or self.logged() is not None:
             return []
         lost = profile.cut_off_in(marked.steps, nodes)
         if not lost:
@@ -464,6 +483,13 @@ class Capture:
             f"were not executed): {', '.join(lost)}; what they called may be missing with them"
         )
         return [Loss("op executions", len(lost), reason)]
+
+    def _lost_mark(self) -> list[Loss]:
+        batch = self.batch
+        if batch is None or not batch.done.is_set() or batch.problem:
+            return []
+        open_still = self.abandoned or batch.cut
+        return [] if open_still else [Loss(self._profiled, 0, _NOT_KEPT)]
 
     def columns(self, step_id: int, find_nodes: FindNodes) -> OpColumns:
         """The run as columns; `find_nodes` says what is known of the nodes of its graphs."""

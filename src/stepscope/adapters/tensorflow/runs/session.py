@@ -106,7 +106,7 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
         """
         shared = self._stepscope
         shared.closed = True
-        if not any(thread.is_alive() for thread in shared.threads):
+        if not shared.threads:
             super().close()
             return
         closing = threading.Thread(target=super().close, name="stepscope/close", daemon=True)

@@ -226,6 +226,8 @@ class SessionRun:
                 box.append((None, error))
             self._begun.set()
             over.set()
+            shared.threads.discard(thread)
+            self.capture.outlive()
 
         shared = self._shared
         shared.waiting.add(over)

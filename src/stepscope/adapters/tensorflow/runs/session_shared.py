@@ -32,8 +32,8 @@ class SharedByRuns:
         """The kinds of runs that have ended once, so that TensorFlow has their graph ready."""
         self.waiting: set[threading.Event] = set()
         """What wakes those who wait for a run with a deadline."""
-        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        """The threads of such runs."""
+        self.threads: set[threading.Thread] = set()
+        """The threads of such runs, as long as these are under way."""
         self.closed = False
         self.logs_nodes = False
         """Whether the session's executors are ours, which can log what nodes do."""
