@@ -7,6 +7,8 @@
     import      an import that took long: `what` is the module
     trace       TensorFlow built the graph of a function: see `adapters.tensorflow.script.traces`
     plan        the embedded engine planned the runs of a set of fetches, for some fed shapes
+    input       what the stages of an input pipeline did: `adapters.tensorflow.script.pipelines`;
+                of one pipeline (`details["pipeline"]`) the last note holds
     recording   the program waited for Stepscope, for some longer time
     cost        what recording cost: `around_ns` in which the main thread waited outside of runs,
                 notes of kind "recording" included while the script went on, and `before_ns` of it
@@ -28,8 +30,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "COST", "ENDED", "IMPORT", "PLAN", "PROCESS", "RECORDING", "SCRIPT", "STOPPED", "TRACE",
-    "CallTime", "Note",
+    "COST", "ENDED", "IMPORT", "INPUT", "PLAN", "PROCESS", "RECORDING", "SCRIPT", "STOPPED",
+    "TRACE", "CallTime", "Note",
 ]  # fmt: skip
 
 PROCESS: Final = "process"
@@ -37,6 +39,7 @@ SCRIPT: Final = "script"
 IMPORT: Final = "import"
 TRACE: Final = "trace"
 PLAN: Final = "plan"
+INPUT: Final = "input"
 COST: Final = "cost"
 RECORDING: Final = "recording"
 STOPPED: Final = "stopped"

@@ -258,7 +258,7 @@ def _patch_functions(recorder: ScriptRecorder) -> None:
                 return native(self, *args, **kwargs)
             return recorder.function(
                 self, lambda: name_of(self), lambda: graph_of(self),
-                lambda: native(self, *args, **kwargs),
+                lambda: native(self, *args, **kwargs), args,
             )  # fmt: skip
 
         kind.__call__ = call
@@ -320,11 +320,46 @@ def _patch_iterators(recorder: ScriptRecorder) -> None:
             return native(self)
         began = clock()
         try:
-            return native(self)
-        finally:
+            element = native(self)
+        except BaseException:
             recorder.input_ns += clock() - began
+            recorder.elements_taken((self,), str, ended=True)
+            raise
+        waited = clock() - began
+        recorder.input_ns += waited
+        recorder.elements_taken((self,), str, waited)
+        return element
 
     kind._next_internal = next_internal
+    _patch_datasets(recorder, kind)
+
+
+def _patch_datasets(recorder: ScriptRecorder, iterator: Any) -> None:
+    """Have datasets and the iterators over them noted as they are made."""
+    dataset = versions.dataset_class()
+    notes = recorder.pipelines
+    if dataset is None or notes is None or not hasattr(iterator, "_create_iterator"):
+        return
+    native_init = dataset.__init__
+    executing_eagerly = versions.tensorflow().executing_eagerly
+
+    @functools.wraps(native_init)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        native_init(self, *args, **kwargs)
+        if recorder.active:
+            notes.dataset_made(self)
+
+    dataset.__init__ = init
+    native_create = iterator._create_iterator
+
+    @functools.wraps(native_create)
+    def create(self: Any, dataset: Any) -> Any:
+        result = native_create(self, dataset)
+        if recorder.active and executing_eagerly():
+            notes.iterator_made(self, dataset)
+        return result
+
+    iterator._create_iterator = create
 
 
 def _patch_servers(recorder: ScriptRecorder) -> None:

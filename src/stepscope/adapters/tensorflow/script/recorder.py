@@ -28,6 +28,7 @@ Guarantees.
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import os
@@ -50,6 +51,7 @@ from stepscope.adapters.tensorflow.node_log.mapped_logs import MappedLogs
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Deliveries
+from stepscope.adapters.tensorflow.script.pipelines import PipelineNotes
 from stepscope.adapters.tensorflow.script.served import serve
 from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
 from stepscope.adapters.tensorflow.script.windows import LentProfiler, WindowCapture, Windows
@@ -89,6 +91,10 @@ class ScriptRecorder:
         """
         self._note = note
         self._sees_building = True
+        self.cost = ScriptCost()
+        """What the script waited for because it is recorded."""
+        self.pipelines = None if note is None else PipelineNotes(note, self.cost)
+        """Notes of the input pipelines, where notes are wanted."""
         self.unrecorded_ns = 0
         """How long the main thread was in runs that nobody asked to be recorded."""
         self.cost_before_ns = 0
@@ -115,8 +121,7 @@ class ScriptRecorder:
         self._numbers = itertools.count()
         self._main = threading.main_thread()
         self._segment: _Segment | None = None
-        self.cost = ScriptCost()
-        """What the script waited for because it is recorded."""
+        self._iterator_class: Any = None
         self._deliveries = Deliveries(add, self._asked, self.cost)
         self.logs_nodes = False
         """Whether functions and sessions are executed by our executor."""
@@ -148,6 +153,21 @@ class ScriptRecorder:
             self._end_segment()
             self.windows.close()
             self._deliveries.eager_code()
+            if self.pipelines is not None:
+                self.pipelines.close()
+
+    def elements_taken(
+        self, iterators: Iterable[Any], by: Callable[[], str], waited_ns: int = 0, *,
+        ended: bool = False,
+    ) -> None:  # fmt: skip
+        """A function that was given these, or eager code (""), took elements of them.
+
+        Or found them at their end. What is no iterator among them is passed over.
+        """
+        if self.pipelines is not None and self.active:
+            for one in iterators:
+                if type(one) is self._iterator_class:
+                    self.pipelines.taken(one, by(), waited_ns, ended=ended)
 
     def stored(self, step_ids: Iterable[int]) -> None:
         """These runs are in the store, or nobody wants them there. From any thread."""
@@ -168,9 +188,9 @@ class ScriptRecorder:
 
     def function(
         self, function: Any, name: Callable[[], str], graph: Callable[[], Any],
-        call: Callable[[], Any],
+        call: Callable[[], Any], arguments: Iterable[Any] = (),
     ) -> Any:  # fmt: skip
-        """An outermost call of a function."""
+        """An outermost call of a function with these arguments."""
 
         def prepare() -> Prepared:
             observed = Observed(FUNCTION, self._options, self._asked, graph())
@@ -179,7 +199,8 @@ class ScriptRecorder:
                 observed.log_alone()
             return observed, call
 
-        return self._run(name, prepare, call)
+        taken = functools.partial(self.elements_taken, arguments, name)
+        return self._run(name, prepare, call, taken)
 
     def session_run(
         self, session: Any, native: Callable[..., Any], fetches: Any, feed_dict: Any, options: Any,
@@ -241,8 +262,9 @@ class ScriptRecorder:
         return self._run(lambda: "Session callable", prepare, call)
 
     def _run(
-        self, name: Callable[[], str], prepare: Callable[[], Prepared], call: Callable[[], Any]
-    ) -> Any:
+        self, name: Callable[[], str], prepare: Callable[[], Prepared], call: Callable[[], Any],
+        after: Callable[[], None] = lambda: None,
+    ) -> Any:  # fmt: skip
         here = self.here
         thread = threading.current_thread()
         if isinstance(thread, threading._DummyThread):
@@ -257,6 +279,7 @@ class ScriptRecorder:
                     return self._observed(name(), prepare, call)
                 return self._unrecorded(name, call)
             finally:
+                after()
                 here.depth -= 1
                 given = self._deliveries.given + self.windows.pending
                 if self._limit is not None and given >= self._limit:
@@ -439,6 +462,7 @@ class ScriptRecorder:
 
     def loaded(self) -> None:
         """TensorFlow is imported, and nothing is allocated yet."""
+        self._iterator_class = versions.iterator_class()
         if self._note is not None:
             self._sees_building = TraceNotes(self._note, self.cost).watch()
         # What stays for good is not looked through again and again. When a full collection comes
