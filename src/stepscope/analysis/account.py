@@ -24,6 +24,7 @@ import numpy as np
 
 from stepscope.analysis.intervals import merged
 from stepscope.analysis.result import Result
+from stepscope.analysis.waiting import CALLS, INPUT_TYPES, rows_of_pipelines
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, programs
 from stepscope.metadata.program_notes import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 __all__ = [
-    "INPUT_TYPES",
     "PARTS",
     "PYTHON_TYPES",
     "STEPS",
@@ -85,22 +85,11 @@ _OF_NOTES: Final = {
 }  # fmt: skip
 _EAGER: Final = "tensorflow eager"
 _SERVER: Final = "tensorflow server"
-INPUT_TYPES: Final = frozenset({
-    "IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional",
-    "MultiDeviceIteratorGetNextFromShard", "QueueDequeue", "QueueDequeueV2", "QueueDequeueMany",
-    "QueueDequeueManyV2", "QueueDequeueUpTo", "QueueDequeueUpToV2", "ReaderRead", "ReaderReadV2",
-    "ReaderReadUpTo", "ReaderReadUpToV2", "Unstage", "MapUnstage", "OrderedMapUnstage",
-})  # fmt: skip
 _TRANSFERS: Final = frozenset({
     "_Send", "_Recv", "_HostSend", "_HostRecv", "RecvTensor", "SendTensor", "MEMCPYHtoD",
     "MEMCPYDtoH", "MEMCPYDtoD", "MEMCPYPtoP",
 })  # fmt: skip
 PYTHON_TYPES: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-_CALLS: Final = frozenset({
-    "PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
-    "Case", "StatelessCase", "RemoteCall",
-})  # fmt: skip
-"""What these execute has rows of its own."""
 _CATEGORIES: Final = ("computing", "python_ops", "transfers", "input")
 """Where ops of several ran at once, the time is the first one's."""
 
@@ -240,6 +229,9 @@ def exclusive(spans: Iterable[Span], start: int, end: int) -> list[Piece]:
 
 def _split(ops: OpColumns, start: int, end: int) -> dict[str, int]:
     """How long ops of each category ran in that time, and how long some waited while none ran."""
+    pipelines = rows_of_pipelines(ops)
+    if pipelines.any():
+        ops = ops.select(~pipelines)
     if not len(ops):
         return {}
     kinds = ops.ops
@@ -270,7 +262,7 @@ def _split(ops: OpColumns, start: int, end: int) -> dict[str, int]:
 
 
 def _category(op: str) -> int:
-    if op in _CALLS:
+    if op in CALLS:
         return -1
     if op in INPUT_TYPES:
         return 3
