@@ -9,6 +9,7 @@ from stepscope.metadata import CallTime, Note, OpColumns, Overhead, Recording, R
 from stepscope.metadata.program_notes import (
     COST,
     IMPORT,
+    INPUT,
     PROCESS,
     RECORDING,
     SCRIPT,
@@ -111,4 +112,53 @@ def keras_like(folder: Path, *, ended: bool = True) -> Path:
             store.note(note(PROCESS, 0, 1000, "train.py"))
         else:
             store.note(Note(SCRIPT, at(55), 0, MAIN, "train.py"))
+    return store.path
+
+
+def a_stage(kind: str, name: str, inputs: list[int], line: str, **known: Any) -> dict[str, Any]:
+    return {
+        "kind": kind, "name": name, "inputs": inputs, "line": line, "function": "",
+        "defined": "", "python": False, "bytes": 0, "parallelism": 0, "buffer": 0,
+        "tuned": False, "nested": False, "ratio": 1.0,
+    } | known  # fmt: skip
+
+
+def slow_map(
+    *, calls: int = 0, own_ms: float = 20.0, period_ms: float = 24.0, cpu_ms: float = 6.0,
+    elements: int = 20, number: int = 0,
+) -> Note:  # fmt: skip
+    """The note of a dataset whose `map` takes 20 ms of own time for each element."""
+    name = "ParallelMapV2" if calls else "Map"
+    stages = [
+        a_stage("", "Root", [1], ""),
+        a_stage("batch", "BatchV2", [2], "input.py:7", ratio=32.0),
+        a_stage("map", name, [3], "input.py:6", function="decode", defined="input.py:2",
+                parallelism=calls),
+        a_stage("range", "Range", [], "input.py:5"),
+    ]  # fmt: skip
+    rows = range(1, elements + 1)
+    return note(
+        INPUT, 100, 100 + period_ms * elements, "tf.data", "train.py:9",
+        pipeline=number, taken_by={"train_step": elements}, waited_ns=0, cores=4, stages=stages,
+        moments=[at(100 + period_ms * row) for row in rows],
+        elements=[[row, row, 32 * row, 32 * row] for row in rows],
+        own_ns=[[0, MS * row, round(own_ms * MS) * row, 1000 * row] for row in rows],
+        buffered=[[0, 0, 2, 0]] * elements,
+        cpu_ns=[round(cpu_ms * MS) * row for row in rows],
+    )  # fmt: skip
+
+
+def waiting_for_input(
+    folder: Path, *notes: Note, wait_ms: float = 21.0, period_ms: float = 24.0, elements: int = 20
+) -> Path:
+    """A program whose train_step waits for elements that long."""
+    with Store(folder) as store:
+        store.note(Note(PROCESS, START, 0, MAIN, "train.py"))
+        for one in notes:
+            store.note(one)
+        for step in range(elements):
+            began = 101 + period_ms * step
+            taken = began + wait_ms
+            ops = [("IteratorGetNext", began, taken), ("MatMul", taken, taken + 1)]
+            store.add(run(began - 0.5, taken + 1.5, ops), "train_step")
     return store.path

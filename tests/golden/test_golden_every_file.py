@@ -31,6 +31,7 @@ COMMANDS = (
     "network FILE --limit 3",
     "account FILE",
     "retraces FILE",
+    "input FILE",
     "diff FILE FILE --limit 2",
     "timeline FILE -o out.json",
     "merge FILE -o out.json",

@@ -1,23 +1,26 @@
-"""What `account` and `retraces` show of a program with known times, letter by letter."""
+"""What commands show of a program with known times, letter by letter."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from recorded_program import keras_like
+from recorded_program import keras_like, slow_map, waiting_for_input
 from stepscope.cli.command_line import run_command_line
 
 HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("columns", [80, 160])
-@pytest.mark.parametrize("name", ["account", "retraces"])
+@pytest.mark.parametrize("name", ["account", "retraces", "input"])
 def test_what_the_command_shows(name, columns, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    keras_like(tmp_path)
+    if name == "input":
+        waiting_for_input(tmp_path, slow_map())
+    else:
+        keras_like(tmp_path)
     assert run_command_line([name, "."]) == 0
     text = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()) + "\n"
     path = HERE / f"{name}_{columns}.txt"

@@ -5,6 +5,8 @@ from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
 from stepscope.analysis.diff import Diff, DiffRow, diff
+from stepscope.analysis.input_pipeline import InputPipelines, input_pipeline
+from stepscope.analysis.input_stages import Pipeline, Stage
 from stepscope.analysis.layer_profile import LayerProfile, LayerRow, layer_profile
 from stepscope.analysis.memory import (
     DeviceMemory,
@@ -38,6 +40,7 @@ __all__ = [
     "DeviceMemory",
     "Diff",
     "DiffRow",
+    "InputPipelines",
     "Lane",
     "LayerProfile",
     "LayerRow",
@@ -53,12 +56,14 @@ __all__ = [
     "Outlier",
     "Parallelism",
     "PathPart",
+    "Pipeline",
     "PlacedOp",
     "PlacementReport",
     "Result",
     "Retrace",
     "Retraces",
     "Saving",
+    "Stage",
     "StepRow",
     "StepVerdict",
     "Steps",
@@ -76,6 +81,7 @@ __all__ = [
     "coverage",
     "critical_path",
     "diff",
+    "input_pipeline",
     "layer_profile",
     "memory_profile",
     "named_runs",

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from stepscope.analysis import input_words
 from stepscope.analysis.account import Account
+from stepscope.analysis.input_pipeline import InputPipelines
 from stepscope.analysis.notebook import view
 from stepscope.analysis.retraces import Retraces
-from stepscope.metadata import html
+from stepscope.metadata import html, readable
 from stepscope.metadata.readable import number, size, time
+
+if TYPE_CHECKING:
+    from stepscope.analysis.input_stages import Pipeline
 
 __all__: list[str] = []
 
@@ -57,3 +64,42 @@ def _(found: Retraces) -> str:
         "memory", "what to do",
     )  # fmt: skip
     return html.section(title, html.table(heads, rows, (1, 2, 7, 8), "rows"))
+
+
+@view.register
+def _(found: InputPipelines) -> str:
+    if not found.pipelines:
+        return html.section("input", html.facts([("", found.lacking)]))
+    return "".join(_pipeline(pipeline) for pipeline in found.pipelines)
+
+
+def _pipeline(pipeline: Pipeline) -> str:
+    rows = [
+        (
+            stage.stage,
+            readable.place(stage.line),
+            time(stage.own_ns),
+            time(stage.waiting_ns),
+            stage.waits_for,
+            f"{stage.calls:,}" if stage.calls else "",
+            f"{stage.buffered:.1f}" if stage.buffered >= 0 else "",
+            f"{stage.buffer:,}" if stage.buffer else "",
+        )
+        for stage in pipeline.stages
+    ]
+    heads = ("stage", "made at", "own", "waiting", "for", "calls", "buffered", "of")
+    title, *lines = input_words.heading(pipeline)
+    helps = [
+        (
+            input_words.change(pipeline, change), time(change.saves_ns), time(change.low_ns),
+            time(change.high_ns), input_words.condition(change),
+        )
+        for change in pipeline.changes
+    ]  # fmt: skip
+    changes = ("what would help", "saves", "least", "most", "if")
+    said = [("", line) for line in (*lines, pipeline.lacking) if line]
+    parts = [html.facts(said)]
+    parts.append(html.table(heads, rows, (2, 3, 5, 6, 7), "rows"))
+    if helps:
+        parts.append(html.table(changes, helps, (1, 2, 3), "rows"))
+    return html.section(title, *parts)

@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.account import INPUT_TYPES, PYTHON_TYPES
-from stepscope.analysis.intervals import merged, self_times, sums_at
+from stepscope.analysis.account import PYTHON_TYPES
+from stepscope.analysis.input_pipeline import InputSums
+from stepscope.analysis.intervals import self_times, sums_at
 from stepscope.analysis.layers import layers_of
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.analysis.steps import StepSums, run_span
+from stepscope.analysis.waiting import INPUT_TYPES, covered_ns, rows_of, rows_of_pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
+    from stepscope.analysis.input_stages import Pipeline, Stage
     from stepscope.analysis.steps import StepRow
-    from stepscope.metadata import OpColumns, RunMetadata
+    from stepscope.metadata import Note, RunMetadata
     from stepscope.metadata.graph_facts import GraphFacts
 
     Ints: TypeAlias = NDArray[np.int64]
@@ -64,8 +67,9 @@ class Limit:
 
     `kind` says what it is: `INPUT`, `PYTHON` (the op `name`), `LAYER` (its path is `name`, or the
     line where there is none) or `OUTSIDE`. `line` is the line of the program of most of it, `op`
-    the type of op that most of it is, "" where there is no such one. `stages` are the functions of
-    the input pipeline that the recording has ("map", line).
+    the type of op that most of it is, "" where there is no such one. Of `INPUT` it is the line of
+    the stage that limits the pipeline, where that is known, and `name` what the stage is called;
+    else `stages` are the functions of input pipelines that the recording has ("map", line).
     """
 
     kind: str
@@ -92,19 +96,23 @@ class StepVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Result):
-    """A row per kind of step, in the order of the time they took in all."""
+    """A row per kind of step, in the order of the time they took in all.
+
+    `pipelines` are what they took elements from, as far as it is known.
+    """
 
     rows: tuple[StepVerdict, ...]
     runs: int
     total_ns: int
+    pipelines: tuple[Pipeline, ...] = ()
 
 
-def verdict(runs: Runs) -> Verdict:
-    """What limits the runs, by what ran."""
+def verdict(runs: Runs, notes: Iterable[Note] = ()) -> Verdict:
+    """What limits the runs, by what ran; `notes` are those of their program on input pipelines."""
     sums = VerdictSums()
     for run in iter_named_runs(runs):
         sums.add(run)
-    return sums.verdict()
+    return sums.verdict(notes)
 
 
 class VerdictSums:
@@ -115,6 +123,7 @@ class VerdictSums:
         self._steps = StepSums()
         self._kinds: dict[str, _Kind] = {}
         self._stages: dict[tuple[str, str], None] = {}
+        self._inputs = InputSums()
 
     def passing(self, runs: Iterable[tuple[str, RunMetadata]]) -> Iterator[NamedRun]:
         """The runs, each taken in on its way."""
@@ -127,6 +136,7 @@ class VerdictSums:
         """Take in the next run."""
         what = self._names.of(run)
         self._steps.add(what, run)
+        self._inputs.add(what, run)
         kind = self._kinds.get(what)
         if kind is None:
             kind = self._kinds[what] = _Kind(what)
@@ -134,11 +144,21 @@ class VerdictSums:
         if "tensorflow" in run.metadata.engine:
             self._stages.update(dict.fromkeys(_stages(run.metadata)))
 
-    def verdict(self) -> Verdict:
-        """Of the runs so far."""
+    def verdict(self, notes: Iterable[Note] = ()) -> Verdict:
+        """Of the runs so far, and these notes of their program on input pipelines."""
         steps = self._steps.steps()
-        rows = [self._kinds[row.key].verdict(row, list(self._stages)) for row in steps]
-        return Verdict(tuple(rows), steps.runs, steps.total_ns)
+        pipelines = self._inputs.pipelines(notes).pipelines
+        rows = []
+        for row in steps:
+            stage = _limiting(pipelines, "" if row.key == EAGER_CODE else row.key)
+            rows.append(self._kinds[row.key].verdict(row, list(self._stages), stage))
+        return Verdict(tuple(rows), steps.runs, steps.total_ns, pipelines)
+
+
+def _limiting(pipelines: Iterable[Pipeline], what: str) -> Stage | None:
+    """The stage that limits what runs of a kind take elements from."""
+    found = (pipeline.limiting for pipeline in pipelines if what in pipeline.taken_by)
+    return next((stage for stage in found if stage is not None), None)
 
 
 def _stages(run: RunMetadata) -> Iterator[tuple[str, str]]:
@@ -193,10 +213,11 @@ class _Kind:
         ops = run.ops
         place = self._place(run)[ops.node]
         own = self_times(ops.start_ns, ops.end_ns, ops.thread)
-        is_input = np.isin(ops.ops.codes, _codes(ops, INPUT_TYPES))
-        work = sums_at(place[~is_input], own[~is_input], len(self._nodes))
-        covered = _covered(ops)
-        input_ns = covered - _covered(ops, ~is_input)
+        mine = ~rows_of_pipelines(ops)
+        works = mine & ~rows_of(ops, INPUT_TYPES)
+        work = sums_at(place[works], own[works], len(self._nodes))
+        covered = covered_ns(ops, mine)
+        input_ns = covered - covered_ns(ops, works)
         began, ended = run_span(run)
         ns = covered if self._name == EAGER_CODE else ended - began
         sums = self._rest if number else self._first
@@ -221,14 +242,18 @@ class _Kind:
         self._places[id(facts)] = (facts, found)
         return found
 
-    def verdict(self, step: StepRow, stages: list[tuple[str, str]]) -> StepVerdict:
+    def verdict(
+        self, step: StepRow, stages: list[tuple[str, str]], stage: Stage | None
+    ) -> StepVerdict:
         only_first = not self._rest.runs
         sums = self._first if only_first else self._rest
-        limits = self._limits(sums, stages) if sums.ns else []
+        limits = self._limits(sums, stages, stage) if sums.ns else []
         limits.sort(key=lambda limit: -limit.ns)
         return StepVerdict(step, tuple(limits), sums.runs, only_first)
 
-    def _limits(self, sums: _Sums, stages: list[tuple[str, str]]) -> list[Limit]:
+    def _limits(
+        self, sums: _Sums, stages: list[tuple[str, str]], stage: Stage | None
+    ) -> list[Limit]:
         whole = int(sums.work.sum())
         busy = max(0, sums.ns - sums.input_ns - sums.outside_ns)
         names = list(self._nodes)
@@ -245,7 +270,10 @@ class _Kind:
             line = next((self._lines[node] for node in nodes if self._lines[node]), "")
             others = tuple(stage for stage in stages if stage[1] != line)
             ns, share = sums.input_ns / sums.runs, sums.input_ns / sums.ns
-            found.append(Limit(INPUT, "", line, ns, share, "", others))
+            if stage is None:
+                found.append(Limit(INPUT, "", line, ns, share, "", others))
+            else:
+                found.append(Limit(INPUT, stage.stage, stage.line or line, ns, share, stage.name))
         if sums.outside_ns:
             ns, share = sums.outside_ns / sums.runs, sums.outside_ns / sums.ns
             found.append(Limit(OUTSIDE, "", "", ns, share))
@@ -296,15 +324,3 @@ def _most(parts: Iterable[tuple[str, int]]) -> tuple[str, int]:
         if text:
             sums[text] = sums.get(text, 0) + ns
     return max(sums.items(), key=lambda item: item[1]) if sums else ("", 0)
-
-
-def _codes(ops: OpColumns, types: frozenset[str]) -> list[int]:
-    return [code for code, kind in enumerate(ops.ops.table) if kind in types]
-
-
-def _covered(ops: OpColumns, rows: NDArray[np.bool_] | None = None) -> int:
-    """How long at least one op ran, of these."""
-    start = ops.start_ns if rows is None else ops.start_ns[rows]
-    end = ops.end_ns if rows is None else ops.end_ns[rows]
-    firsts, lasts = merged(start, np.maximum(start, end))
-    return int((lasts - firsts).sum())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stepscope.analysis import input_words
 from stepscope.analysis.account import STEPS
 from stepscope.analysis.verdict import INPUT, LAYER, OUTSIDE, PYTHON
 from stepscope.metadata import readable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.account import Account
     from stepscope.analysis.verdict import Limit, StepVerdict, Verdict
 
-__all__ = ["cause", "length", "spent", "worth_saying"]
+__all__ = ["between_steps", "cause", "length", "remedy", "spent", "worth_saying"]
 
 _KINDS_SHOWN: Final = 4
 _WORTH: Final = 0.02
@@ -95,12 +96,37 @@ def cause(row: StepVerdict) -> str:
     return said
 
 
+def remedy(verdict: Verdict, row: StepVerdict) -> str:
+    """What would help a step that waits for input; "" where it does not, or nothing is known."""
+    if not row.limits or row.limits[0].kind != INPUT or row.limits[0].share < _CAUSE:
+        return ""
+    mine = [pipeline for pipeline in verdict.pipelines if row.step.key in pipeline.taken_by]
+    return next((said for pipeline in mine if (said := input_words.advice(pipeline))), "")
+
+
+def between_steps(verdict: Verdict) -> list[str]:
+    """What the program waits for between its runs: elements that it takes of datasets itself."""
+    found = []
+    for pipeline in verdict.pipelines:
+        stage = pipeline.limiting
+        if "" not in pipeline.taken_by or stage is None or pipeline.share < _CAUSE:
+            continue
+        found.append(
+            f"{readable.time(pipeline.wait_ns)} waiting for each element, {pipeline.share:.0%} of "
+            f"the time: {input_words.stage(stage)}; {input_words.advice(pipeline)}"
+        )
+    return found[:_KINDS_SHOWN]
+
+
 def _limit(limit: Limit) -> str:
     share = f"{limit.share:.0%}"
     at = f" ({readable.place(limit.line)})" if limit.line else ""
     mostly = f", mostly {readable.plain(limit.op)}" if limit.op else ""
     name = readable.plain(limit.name)
     if limit.kind == INPUT:
+        if name:
+            where = f" at {readable.place(limit.line)}" if limit.line else ""
+            return f"{share} waiting for input: `{name}`{where}"
         if limit.stages:
             stages = [f"`{stage}` at {readable.place(line)}" for stage, line in limit.stages[:2]]
             return f"{share} waiting for input: {' and '.join(stages)}"

@@ -28,6 +28,7 @@ COMMANDS = (
     "diff",
     "export",
     "info",
+    "input",
     "memory",
     "merge",
     "network",

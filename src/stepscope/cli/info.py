@@ -41,6 +41,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     traces, .xplane.pb, and directories of them.
     """
     from stepscope.analysis import verdict
+    from stepscope.analysis.input_pipeline import noted
     from stepscope.cli import program_verdict, tables, terminal, wording
 
     runs = all_runs(path, number, unread=True)
@@ -57,7 +58,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
         tables.size_column("peak_bytes", "peak", rank=1),
         tables.count_column("losses", "losses", rank=1),
     ]
-    found = verdict([(run.found, run.metadata) for run in runs])
+    found = verdict([(run.found, run.metadata) for run in runs], noted(path))
     if tables.write_for_programs(_info(rows, found), rows, columns, choice):
         return
     if len(runs) == 1:

@@ -291,6 +291,7 @@ def _finish(
     """
     course.report_begins()
     from stepscope.analysis import op_profile
+    from stepscope.analysis.input_pipeline import noted
     from stepscope.analysis.verdict import VerdictSums
     from stepscope.cli import run_report, terminal, wording
 
@@ -303,7 +304,7 @@ def _finish(
         others = runs.write_exports()
         sums = VerdictSums()
         table = op_profile(sums.passing(runs.each()))
-        found = sums.verdict()
+        found = sums.verdict(noted(runs.file))
     finally:
         # An error is shown as well: nobody else has to say anything.
         if notes is not None:

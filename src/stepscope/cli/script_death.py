@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.analysis import op_profile, verdict
+from stepscope.analysis.input_pipeline import noted
 from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
@@ -70,7 +71,10 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
         runs, problem = [], f"what was recorded cannot be read: {error}"
     console = terminal.console(stderr=True)
     table = op_profile(runs)
-    said = program_verdict.parts(verdict(runs), directory, directory, console.width) if runs else []
+    said = []
+    if runs:
+        limits = verdict(runs, noted(directory))
+        said = program_verdict.parts(limits, directory, directory, console.width)
     timeline = None
     if runs:
         try:

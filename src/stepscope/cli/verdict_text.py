@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["next_commands", "steps", "traced_again"]
 
 _RETRACES_SHOWN: Final = 3
+_BETWEEN: Final = "between steps"
 
 
 def steps(verdict: Verdict, width: int) -> Text | None:
@@ -29,16 +30,25 @@ def steps(verdict: Verdict, width: int) -> Text | None:
     if not shown:
         return None
     text = Text()
-    for number, row in enumerate(shown):
+    for row in shown:
         name = wording.plain(row.step.key)
         joint = ", " if row.limits else "; "
         said = f"{name}  {verdict_words.length(row)}{joint}{verdict_words.cause(row)}"
-        lines = run_report.filled(said, width).splitlines()
-        text.append("\n" if number else "")
-        whole = "\n".join(lines)
-        text.append(whole[: len(name)], style="bold")
-        text.append(whole[len(name) :])
+        _append(text, name, said, width)
+        remedy = verdict_words.remedy(verdict, row)
+        if remedy:
+            text.append("\n" + run_report.filled(remedy, width, "  "))
+    for said in verdict_words.between_steps(verdict):
+        _append(text, _BETWEEN, f"{_BETWEEN}  {said}", width)
     return text
+
+
+def _append(text: Text, name: str, said: str, width: int) -> None:
+    """Add a sentence that begins with a name."""
+    text.append("\n" if text else "")
+    whole = run_report.filled(said, width)
+    text.append(whole[: len(name)], style="bold")
+    text.append(whole[len(name) :])
 
 
 def traced_again(retraces: Retraces) -> list[Text]:
@@ -66,6 +76,8 @@ def next_commands(verdict: Verdict, directory: Path | str, *, noted: bool) -> Te
     """What to look at next, as commands; `noted` says whether the program as a whole is known."""
     where = shlex.quote(str(directory))
     kinds = {row.limits[0].kind for row in verdict.rows if row.limits}
+    if verdict_words.between_steps(verdict):
+        kinds.add(INPUT)
     wanted: Sequence[str] = [
         *(["input"] if INPUT in kinds else []),
         *(["top --by line"] if PYTHON in kinds else []),

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from analysed_runs import run_of
 
-from recorded_program import keras_like
+from recorded_program import keras_like, slow_map, waiting_for_input
 from stepscope import analysis
 from stepscope._messages import GraphDef
 from stepscope.metadata import AllocationColumns, Completeness, Loss, RunMetadata, Status
@@ -143,6 +143,11 @@ def test_a_whole_program(tmp_path):
     shown = texts(tree)
     assert "3 graphs of functions traced in 190 ms, 40.0 ms of it again" in "".join(tree.itertext())
     assert {"shape", "float32[32,64] → float32[17,64]", "train.py:30"} <= set(shown)
+
+
+def test_an_input_pipeline(tmp_path):
+    shown = texts(parsed(analysis.input_pipeline(waiting_for_input(tmp_path, slow_map()))))
+    assert {"map", "input.py:6", "20.0 ms", "a prefetch at the end"} <= set(shown)
 
 
 def test_one_is_not_several():

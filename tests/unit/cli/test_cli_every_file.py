@@ -113,6 +113,10 @@ def test_each_command_says_something_true(file, command, tmp_path):
     assert devices == {d: list(looked_at.ops.device).count(d) for d in set(looked_at.ops.device)}
     assert "ops at once" in said(command, "parallelism", file)
 
+    pipelines = json.loads(said(command, "input", file, "--json"))
+    assert pipelines["pipelines"] or pipelines["lacking"]
+    assert said(command, "input", file)
+
     assert f"{len(runs)} run" in said(command, "diff", file, file, "--limit", "3")
     rows = json.loads(said(command, "info", file, "--json"))["rows"]
     assert sum(row["ops"] for row in rows) == ops
