@@ -57,6 +57,10 @@ class Edges:
             list(executions.latest(inputs[name], (steps[row], tasks[row]), until[row], row))
             for row, name in enumerate(names)
         ]
+        for row in np.flatnonzero(receives).tolist():
+            if not before[row]:
+                place = (steps[row], tasks[row])
+                before[row] = list(executions.begun(inputs[names[row]], place, until[row]))
         _cross_tasks(ops, before)
         return cls(before)
 
@@ -87,6 +91,7 @@ class _Executions:
         for row in order:
             self._rows.setdefault((names[row], steps[row]), []).append(row)
         ends = ops.end_ns.tolist()
+        self._starts = ops.start_ns.tolist()
         self._ends = {key: [ends[row] for row in rows] for key, rows in self._rows.items()}
 
     def latest(
@@ -100,6 +105,15 @@ class _Executions:
             place = bisect_right(self._ends[name, step], until) - 1
             if place >= 0 and rows[place] != row:
                 yield rows[place]
+
+    def begun(self, names: list[int], step: tuple[int, int], until: int) -> Iterator[int]:
+        """For each name its last execution that had begun at `until`.
+
+        A send hands its tensor over while it runs: the receive may be over before it is.
+        """
+        for name in names:
+            rows = [row for row in self._rows.get((name, step), ()) if self._starts[row] <= until]
+            yield from rows[-1:]
 
 
 def _inputs_of_names(ops: OpColumns) -> list[list[int]]:

@@ -1,0 +1,63 @@
+"""A recorded run again, as a discrete-event simulation, as it was or with something changed.
+
+    recorded_work   a run as work: lengths, delays, who waited for whom, on which thread
+    simulation      when each op of some work begins and ends
+    changes         what is different in a program, by the names of nodes
+    prediction      what a change would gain, with an interval
+
+`replay(run)` says how well the simulation tells the length of a run that was recorded, and
+`replay(run, change)` how long it would have taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepscope.analysis.replay.changes import Change, serving_only
+from stepscope.analysis.replay.prediction import Prediction, of_gains, predict, replay_error
+from stepscope.analysis.replay.recorded_work import RecordedWork, WorkReader
+from stepscope.analysis.replay.simulation import ANY, NONE, Work, ends
+from stepscope.analysis.result import Result
+from stepscope.analysis.runs import Runs, iter_named_runs
+
+__all__ = [
+    "ANY", "NONE", "Change", "Prediction", "RecordedWork", "Replay", "Work", "WorkReader", "ends",
+    "of_gains", "predict", "replay", "replay_error", "serving_only",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRow:
+    """A run: how long it took, how long its replay does, and by what share that is off."""
+
+    run: str
+    recorded_ns: int
+    replayed_ns: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replay(Result):
+    """Runs and their replays; `gain` is what the change that was asked for would gain in one."""
+
+    rows: tuple[ReplayRow, ...]
+    gain: Prediction
+
+
+def replay(runs: Runs, change: Change | None = None) -> Replay:
+    """Replay runs as they were, and with a change.
+
+    >>> from stepscope.metadata import RunMetadata
+    >>> replay(RunMetadata()).rows[0].replayed_ns
+    0.0
+    """
+    reader = WorkReader()
+    named = [(run.name, reader.read(run.metadata)) for run in iter_named_runs(runs)]
+    works = [work for _, work in named]
+    rows = []
+    for name, work in named:
+        ns = work.replayed_ns()
+        error = abs(ns / work.recorded_ns - 1) if work.recorded_ns > 0 else 0.0
+        rows.append(ReplayRow(name, work.recorded_ns, ns, error))
+    wanted = change if change is not None else Change()
+    return Replay(tuple(rows), predict(works, wanted.replayed_ns))

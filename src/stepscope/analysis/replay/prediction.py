@@ -1,0 +1,114 @@
+"""What a change would gain, with an interval: from replaying recorded runs with it and without.
+
+The gain of a run is the difference between the two replays of it, so that what the simulation gets
+wrong in both cancels. The gain that is predicted is the median over the runs. Its interval has
+three parts, added as independent errors are: how far the gains of runs lie apart (a bootstrap of
+the median), how far the program's steps drift in the course of the recording, and the error of the
+replay on the recorded runs themselves, as a share of the gain.
+
+>>> gains = [10.0, 11.0, 9.0, 10.0, 10.5]
+>>> predicted = of_gains(gains, lengths=[20.0] * 5, error=0.02)
+>>> predicted.gain_ns, round(predicted.low_ns, 1), round(predicted.high_ns, 1)
+(10.0, 8.9, 11.1)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from stepscope.analysis.replay.recorded_work import RecordedWork
+
+__all__ = ["Prediction", "of_gains", "predict"]
+
+_RESAMPLES: Final = 400
+_LEAST: Final = 0.05
+"""A program that runs again does not take the same time to less than this, as a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A run would be shorter by `gain_ns`, which lies between `low_ns` and `high_ns` in 19 of 20.
+
+    `runs` were replayed; `error` is by how much the replay of these, without any change, missed
+    their recorded length (0.02 is 2%).
+    """
+
+    gain_ns: float
+    low_ns: float
+    high_ns: float
+    runs: int
+    error: float
+
+    def times(self, factor: float) -> Prediction:
+        """The same of so many runs, or of a part of one."""
+        return replace(
+            self,
+            gain_ns=factor * self.gain_ns,
+            low_ns=factor * self.low_ns,
+            high_ns=factor * self.high_ns,
+        )
+
+    def between(self, least: float, most: float) -> Prediction:
+        """With a gain that is some part of this one, nobody knows which between the two."""
+        middle = (least + most) / 2
+        return replace(
+            self,
+            gain_ns=middle * self.gain_ns,
+            low_ns=least * self.low_ns,
+            high_ns=max(most, 1e-12) * self.high_ns,
+        )
+
+
+def predict(
+    runs: Sequence[RecordedWork], changed_ns: Callable[[RecordedWork], float]
+) -> Prediction:
+    """What is gained in a run whose replay with the change takes `changed_ns`."""
+    base = [run.replayed_ns() for run in runs]
+    gains = [before - changed_ns(run) for before, run in zip(base, runs, strict=True)]
+    return of_gains(gains, [float(run.recorded_ns) for run in runs], replay_error(runs, base))
+
+
+def replay_error(runs: Sequence[RecordedWork], base: Sequence[float] | None = None) -> float:
+    """By how much replays miss the recorded length: the median over the runs."""
+    replayed = [run.replayed_ns() for run in runs] if base is None else base
+    errors = [
+        abs(ns / run.recorded_ns - 1)
+        for ns, run in zip(replayed, runs, strict=True)
+        if run.recorded_ns > 0
+    ]
+    return float(np.median(errors)) if errors else 0.0
+
+
+def of_gains(gains: Sequence[float], lengths: Sequence[float], error: float) -> Prediction:
+    """The prediction from what was gained in each of some runs, which took `lengths`."""
+    if not gains:
+        return Prediction(0.0, 0.0, 0.0, 0, error)
+    found = np.array(gains)
+    gain = float(np.median(found))
+    spread = 0.0
+    if len(found) > 1:
+        picks = np.random.default_rng(1).integers(0, len(found), (_RESAMPLES, len(found)))
+        medians = np.median(found[picks], axis=1)
+        low, high = np.percentile(medians, (2.5, 97.5))
+        spread = float(high - low) / 2
+    around = math.hypot(spread, abs(gain) * (_drift(lengths) + error), _LEAST * max(gain, 0))
+    return Prediction(gain, gain - around, gain + around, len(gains), error)
+
+
+def _drift(lengths: Sequence[float]) -> float:
+    """How far the median lengths of the earlier and the later half lie from their middle, as a
+    share of it.
+
+    >>> _drift([9, 9, 9, 11, 11, 11])
+    0.1
+    """
+    half = len(lengths) // 2
+    if not half:
+        return 0.0
+    early, late = float(np.median(lengths[:half])), float(np.median(lengths[-half:]))
+    return abs(late - early) / max(early + late, 1e-9)

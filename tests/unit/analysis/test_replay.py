@@ -1,0 +1,152 @@
+"""Replaying a recorded run: as it was, and with something changed."""
+
+import pytest
+from analysed_runs import T0, run_of
+
+from stepscope.analysis.replay import (
+    ANY,
+    Change,
+    Work,
+    WorkReader,
+    ends,
+    of_gains,
+    predict,
+    replay,
+    replay_error,
+    serving_only,
+)
+from stepscope.metadata.program_notes import CallTime
+
+
+def recorded(*rows, call=None, **parts):
+    """Rows of (name, type, inputs, thread, start, end)."""
+    full = [(name, kind, inputs, lane, at, at, end) for name, kind, inputs, lane, at, end in rows]
+    return run_of(*full, call=call and CallTime(T0 + call[0], T0 + call[1], 7), **parts)
+
+
+TWO_THREADS = (
+    ("x", "Const", [], 7, 0, 1), ("left", "Tanh", ["x"], 7, 2, 12),
+    ("right", "Exp", ["x"], 8, 4, 24), ("sum", "Add", ["left", "right"], 8, 25, 30),
+)  # fmt: skip
+
+
+def test_a_run_on_two_threads_is_as_long_as_it_was():
+    run = recorded(*TWO_THREADS, call=(-10, 35))
+    (row,) = replay(run).rows
+    assert (row.recorded_ns, row.replayed_ns, row.error) == (45, 45, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "length"),
+    [
+        (Change(times={"right": 0.5}), 35),
+        (Change(times={"right": 0.1}), 33),  # then the other branch is the longer one
+        (Change(times={"left": 0.0}), 45),  # it was not on the path
+        (Change(without=frozenset({"right"})), 33),
+        (Change(cut=frozenset({("right", "sum")})), 45),  # its thread is taken all the same
+        (Change(around=0.0), 30),
+    ],
+)
+def test_what_a_change_gains_depends_on_the_path(change, length):
+    work = WorkReader().read(recorded(*TWO_THREADS, call=(-10, 35)))
+    assert change.replayed_ns(work) == pytest.approx(length)
+
+
+def test_independent_ops_run_side_by_side_on_more_threads():
+    rows = [(f"op{i}", "Tanh", [], 7, 10 * i, 10 * i + 10) for i in range(4)]
+    work = WorkReader().read(recorded(*rows))
+    assert work.replayed_ns() == 40
+    assert [Change(threads=n).replayed_ns(work) for n in (1, 2, 3, 4)] == [40, 20, 20, 10]
+
+
+def test_an_op_that_waits_takes_no_thread():
+    run = recorded(
+        ("next", "IteratorGetNext", [], 7, 0, 50), ("other", "Tanh", [], 7, 5, 15),
+        ("use", "Neg", ["next"], 7, 51, 60),
+    )  # fmt: skip
+    work = WorkReader().read(run)
+    assert work.replayed_ns() == 60
+    assert Change(times={"next": 0.1}).replayed_ns(work) == pytest.approx(25)
+
+
+def test_a_receive_waits_for_its_send_and_not_from_its_own_beginning_on():
+    run = recorded(
+        ("a", "Tanh", [], 7, 0, 20), ("a/_1", "_Recv", [], 8, 1, 24),
+        ("a/_0", "_Send", ["a"], 7, 21, 26), ("b", "Neg", ["a/_1"], 8, 25, 35),
+    )  # fmt: skip
+    work = WorkReader().read(run)
+    assert work.replayed_ns() == 35
+    assert Change(times={"a": 0.5}).replayed_ns(work) == 25
+    assert Change(without=frozenset({"a/_0", "a/_1"})).replayed_ns(work) == pytest.approx(31, abs=1)
+
+
+def test_a_call_is_over_when_its_ops_are():
+    run = recorded(
+        ("f", "StatefulPartitionedCall", [], 7, 0, 40), ("f/slow", "Tanh", [], 7, 2, 30),
+        ("f/last", "Neg", ["f/slow"], 7, 31, 38), ("after", "Exp", ["f"], 7, 41, 50),
+    )  # fmt: skip
+    work = WorkReader().read(run)
+    assert work.replayed_ns() == 50
+    assert Change(times={"f/slow": 0.0}).replayed_ns(work) == 22
+
+
+def test_nodes_that_ran_several_times_keep_their_order():
+    rows = []
+    for turn in range(3):
+        at = 20 * turn
+        rows += [
+            ("body", "Tanh", ["next"], 7, at, at + 10),
+            ("next", "Neg", ["body"], 7, at + 11, at + 19),
+        ]
+    work = WorkReader().read(recorded(*rows))
+    assert work.replayed_ns() == 59
+    assert Change(times={"body": 0.5}).replayed_ns(work) == 44
+
+
+def test_ops_that_wait_for_each_other_are_an_error():
+    with pytest.raises(ValueError, match="2 of 2 ops wait for each other"):
+        ends(Work([1, 1], [0, 0], [[1], [0]], [0, 0]))
+
+
+def test_a_thread_takes_its_own_op_first_if_that_comes_first():
+    work = Work([5, 1, 1], [0, 0, 0], [[], [], []], [0, ANY, 0], workers=1)
+    assert ends(work) == [5, 6, 7]
+
+
+def test_what_serves_something_alone_ends_where_others_read():
+    run = recorded(
+        ("x", "Const", [], 7, 0, 1), ("hist", "HistogramSummary", ["x"], 7, 1, 2),
+        ("sq", "Square", ["x"], 7, 2, 3), ("merged", "MergeSummary", ["hist", "sq"], 7, 3, 4),
+        ("w", "AssignSub", ["x"], 7, 4, 5),
+    )  # fmt: skip
+    work = WorkReader().read(run)
+    alone = serving_only(work, ["merged"], frozenset({"AssignSub"}))
+    assert alone == {"merged", "hist", "sq"}
+
+
+def test_the_interval_grows_with_what_is_not_known():
+    steady = of_gains([10.0] * 10, [20.0] * 10, 0.0)
+    spread = of_gains([5.0, 15.0] * 5, [20.0] * 10, 0.0)
+    drifting = of_gains([10.0] * 10, [20.0] * 5 + [30.0] * 5, 0.0)
+    missed = of_gains([10.0] * 10, [20.0] * 10, 0.3)
+    assert steady.gain_ns == drifting.gain_ns == 10
+    assert (steady.low_ns, steady.high_ns) == (9.5, 10.5)
+    for wider in (spread, drifting, missed):
+        assert wider.low_ns < steady.low_ns
+        assert wider.high_ns > steady.high_ns
+
+
+def test_a_prediction_is_of_runs_and_of_the_replay_s_own_error():
+    reader = WorkReader()
+    runs = [
+        reader.read(
+            recorded(("a", "Tanh", [], 7, 0, end), ("b", "Neg", ["a"], 7, end + 1, end + 9))
+        )
+        for end in range(10, 15)
+    ]
+    found = predict(runs, Change(times={"a": 0.0}).replayed_ns)
+    assert (found.gain_ns, found.runs, found.error) == (12, 5, 0)
+    assert replay_error(runs) == 0
+    half = found.between(0.5, 1.0)
+    assert half.gain_ns == 9
+    assert half.low_ns < 6 < half.high_ns
