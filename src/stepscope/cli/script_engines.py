@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.cli import script_data, wording
 from stepscope.cli.program_imports import version_1_use
 from stepscope.errors import StepscopeError
+from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import PLAN, Note
 from stepscope.scheduling import Action
 
@@ -159,7 +160,9 @@ class Embedded(ScriptEngine):
                 what = wording.number(nodes, "node")
                 runs.note(Note(PLAN, ended - ns, ended, thread, what, details={"nodes": nodes}))
 
-            return recording(maybe, level, runs.live, planned)
+            fed = FedValues()
+            runs.note_at_the_end(fed.note)
+            return recording(maybe, level, runs.live, planned, fed.add)
 
         if self._in_tensorflows_place:
             shim.install()
@@ -222,6 +225,7 @@ class TensorFlow(ScriptEngine):
                 store=runs.file, note=runs.note,
             )  # fmt: skip
             self._recorder = recorder
+            runs.note_at_the_end(recorder.fed.note)
             runs.also_kept_by(recorder)
             patches.install(
                 recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package

@@ -10,6 +10,8 @@
     input       what the stages of an input pipeline did: `adapters.tensorflow.script.pipelines`;
                 of one pipeline (`details["pipeline"]`) the last note holds
     recording   the program waited for Stepscope, for some longer time
+    feeds       what sessions were fed, noted at the end: per tensor how often, how often the same
+                as before, and its bytes
     cost        what recording cost: `around_ns` in which the main thread waited outside of runs,
                 notes of kind "recording" included while the script went on, and `before_ns` of it
                 before the first run; `inside_ns` by which TensorFlow's runs on it were slowed down;
@@ -30,8 +32,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "COST", "ENDED", "IMPORT", "INPUT", "PLAN", "PROCESS", "RECORDING", "SCRIPT", "STOPPED",
-    "TRACE", "CallTime", "Note",
+    "COST", "ENDED", "FEEDS", "IMPORT", "INPUT", "PLAN", "PROCESS", "RECORDING", "SCRIPT",
+    "STOPPED", "TRACE", "CallTime", "Note",
 ]  # fmt: skip
 
 PROCESS: Final = "process"
@@ -41,6 +43,7 @@ TRACE: Final = "trace"
 PLAN: Final = "plan"
 INPUT: Final = "input"
 COST: Final = "cost"
+FEEDS: Final = "feeds"
 RECORDING: Final = "recording"
 STOPPED: Final = "stopped"
 ENDED: Final = "ended"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Callback: TypeAlias = Callable[[RunMetadata, Graph], None]
 Planned: TypeAlias = Callable[[int, int], None]
 """Told, on the thread of a run that had to be planned first, for how many nodes and how long."""
+Fed: TypeAlias = Callable[[Iterable[tuple[str, Any]]], None]
+"""Told, on the thread of a run that ended well, the names of what was fed and the arrays."""
 
 
 class LiveRun(Protocol):
@@ -59,13 +61,15 @@ class LiveLog(Protocol):
 class Observer:
     """Who wants each run's metadata and graph, and at what trace level at least.
 
-    `live`, if given, is told what a run is executing while it does, `planned` of each plan made.
+    `live`, if given, is told what a run is executing while it does, `planned` of each plan made,
+    `fed` of what each run was fed.
     """
 
     callback: Callback
     trace_level: int
     live: LiveLog | None = None
     planned: Planned | None = None
+    fed: Fed | None = None
 
 
 _lock = threading.Lock()
@@ -76,16 +80,16 @@ current: tuple[Observer, ...] = ()
 @contextmanager
 def recording(
     callback: Callback, trace_level: int, live: LiveLog | None = None,
-    planned: Planned | None = None,
+    planned: Planned | None = None, fed: Fed | None = None,
 ) -> Iterator[None]:  # fmt: skip
     """While active, every run is traced at least at this level and handed over: its metadata
     and its session's graph.
 
     Failed runs too. The callback runs on the thread of the run, after the run. What runs are
-    executing is written to `live`, and `planned` is told of each plan, if given.
+    executing is written to `live`, `planned` is told of each plan, and `fed` of feeds, if given.
     """
     global current
-    observer = Observer(callback, trace_level, live, planned)
+    observer = Observer(callback, trace_level, live, planned, fed)
     with _lock:
         current = (*current, observer)
     try:
@@ -112,6 +116,13 @@ def planned(nodes: int, ns: int) -> None:
     for observer in current:
         if observer.planned is not None:
             observer.planned(nodes, ns)
+
+
+def fed(watching: Iterable[Observer], names: Iterable[str], arrays: Iterable[Any]) -> None:
+    """A run was fed these arrays."""
+    for observer in watching:
+        if observer.fed is not None:
+            observer.fed(zip(names, arrays, strict=True))
 
 
 def _drop(observer: Observer) -> None:

@@ -190,6 +190,8 @@ class BaseSession:
             raise
         finally:
             self._active.discard(state)
+        if watching and tensors:
+            observers.fed(watching, [tensor.name for tensor in tensors], arrays)
         if target.asked_for or watching:
             self._deliver(target, RunReport(asked, compiled, recorded, clock()), None, watching)
         return spec.build(results)

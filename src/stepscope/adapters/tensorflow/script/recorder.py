@@ -57,6 +57,7 @@ from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
 from stepscope.adapters.tensorflow.script.windows import LentProfiler, WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
 from stepscope.metadata import Note, Recording, Status
+from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import RECORDING, STOPPED
 from stepscope.scheduling import Action, Schedule
 
@@ -90,6 +91,8 @@ class ScriptRecorder:
         die; `stored` and `close` are to be called then. `note` is given what is noted beside runs.
         """
         self._note = note
+        self.fed = FedValues()
+        """What sessions were fed in the runs that were recorded."""
         self._sees_building = True
         self.cost = ScriptCost()
         """What the script waited for because it is recorded."""
@@ -238,6 +241,8 @@ class ScriptRecorder:
             # Not before there is TensorFlow.
             from stepscope.adapters.tensorflow.script.session_calls import SessionCall
 
+            if feed_dict:
+                self.fed.add((str(getattr(key, "name", key)), v) for key, v in feed_dict.items())
             made = SessionCall(
                 session, native, fetches, feed_dict, options, run_metadata, self._asked
             )
