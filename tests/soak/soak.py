@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
+import itertools
 import os
 import random
 import resource
@@ -162,9 +163,15 @@ def embedded() -> dict[str, Callable[[random.Random], float | None]]:
     """One session of a graph with something of everything."""
     import stepscope.tf1 as tf
 
-    def asleep(value: Any) -> Any:
-        time.sleep(2 * DEADLINE_MS / 1e3)
-        return value
+    given_up: dict[int, threading.Event] = {}
+
+    def asleep(call: Any) -> Any:
+        """Goes on for a while after its caller has control again, however late that was."""
+        control = given_up.get(int(call))
+        if control is not None:
+            control.wait(STUCK_AFTER_S)
+        time.sleep(DEADLINE_MS / 1e3)
+        return call
 
     graph = tf.Graph()
     with graph.as_default():
@@ -176,7 +183,8 @@ def embedded() -> dict[str, Callable[[random.Random], float | None]]:
             refused = tf.identity(x)
         queue = tf.FIFOQueue(1, [tf.float32], name="never_filled")
         blocked = queue.dequeue(name="take")
-        sleeping = tf.py_func(asleep, [x], tf.float32, name="asleep")
+        call = tf.placeholder(tf.int64, [], name="call")
+        sleeping = tf.py_func(asleep, [call], tf.int64, name="asleep")
         endless = tf.while_loop(lambda i: i >= 0, lambda i: i * 0, [0])
     session = tf.Session(graph=graph, config=tf.ConfigProto(inter_op_parallelism_threads=8))
     names = {op.name for op in (*(w.op for w in wide), total.op)}
@@ -215,15 +223,20 @@ def embedded() -> dict[str, Callable[[random.Random], float | None]]:
             return
         raise Wrong("nothing was refused")
 
-    def late(fetch: Any, op: str) -> Callable[[random.Random], float]:
-        def run(choice: random.Random) -> float:
-            fed = values(choice)[0]
-            return late_by(
-                lambda: session.run(fetch, fed, options=deadline),
-                tf.errors.DeadlineExceededError, op,
-            )  # fmt: skip
+    def late(fetch: Any, fed: Any, op: str) -> float:
+        return late_by(
+            lambda: session.run(fetch, fed, options=deadline), tf.errors.DeadlineExceededError, op
+        )
 
-        return run
+    calls = itertools.count()
+
+    def late_asleep(_: random.Random) -> float:
+        number = next(calls)
+        given_up[number] = threading.Event()
+        try:
+            return late(sleeping, {call: number}, "asleep")
+        finally:
+            given_up.pop(number).set()
 
     def late_loop(choice: random.Random) -> float:
         began = time.monotonic()
@@ -235,8 +248,8 @@ def embedded() -> dict[str, Callable[[random.Random], float | None]]:
 
     return {
         "plain": plain, "software": traced(1), "full": traced(3), "loop": loop,
-        "failing": failing, "blocked": late(blocked, "take"), "sleeping": late(sleeping, "asleep"),
-        "endless loop": late_loop,
+        "failing": failing, "blocked": lambda choice: late(blocked, values(choice)[0], "take"),
+        "sleeping": late_asleep, "endless loop": late_loop,
     }  # fmt: skip
 
 
