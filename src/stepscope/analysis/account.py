@@ -24,7 +24,8 @@ import numpy as np
 
 from stepscope.analysis.intervals import merged
 from stepscope.analysis.result import Result
-from stepscope.analysis.waiting import CALLS, INPUT_TYPES, rows_of_pipelines
+from stepscope.analysis.run_parts import parts_between
+from stepscope.analysis.waiting import INPUT_TYPES
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, programs
 from stepscope.metadata.program_notes import (
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTS",
-    "PYTHON_TYPES",
     "STEPS",
     "Account",
     "AccountRow",
@@ -85,13 +85,6 @@ _OF_NOTES: Final = {
 }  # fmt: skip
 _EAGER: Final = "tensorflow eager"
 _SERVER: Final = "tensorflow server"
-_TRANSFERS: Final = frozenset({
-    "_Send", "_Recv", "_HostSend", "_HostRecv", "RecvTensor", "SendTensor", "MEMCPYHtoD",
-    "MEMCPYDtoH", "MEMCPYDtoD", "MEMCPYPtoP",
-})  # fmt: skip
-PYTHON_TYPES: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-_CATEGORIES: Final = ("computing", "python_ops", "transfers", "input")
-"""Where ops of several ran at once, the time is the first one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,53 +217,6 @@ def exclusive(spans: Iterable[Span], start: int, end: int) -> list[Piece]:
     return found
 
 
-# -- the parts of a run ------------------------------------------------------------------------
-
-
-def _split(ops: OpColumns, start: int, end: int) -> dict[str, int]:
-    """How long ops of each category ran in that time, and how long some waited while none ran."""
-    pipelines = rows_of_pipelines(ops)
-    if pipelines.any():
-        ops = ops.select(~pipelines)
-    if not len(ops):
-        return {}
-    kinds = ops.ops
-    category_of = np.array([_category(name) for name in kinds.table])
-    category = category_of[kinds.codes]
-    begin = np.clip(ops.start_ns, start, end)
-    until = np.clip(np.maximum(ops.end_ns, ops.start_ns), start, end)
-    spent: dict[str, int] = {}
-    firsts, lasts = begin[:0], until[:0]
-    covered = 0
-    for number, name in enumerate(_CATEGORIES):
-        of_it = category == number
-        if of_it.any():
-            firsts, lasts = merged(
-                np.concatenate([firsts, begin[of_it]]), np.concatenate([lasts, until[of_it]])
-            )
-            now = int((lasts - firsts).sum())
-            spent[name] = now - covered
-            covered = now
-    ready = np.clip(ops.scheduled_ns, start, end)
-    waited = (ready < begin) & (ops.scheduled_ns > 0)
-    if waited.any():
-        firsts, lasts = merged(
-            np.concatenate([firsts, ready[waited]]), np.concatenate([lasts, begin[waited]])
-        )
-        spent["threads"] = int((lasts - firsts).sum()) - covered
-    return spent
-
-
-def _category(op: str) -> int:
-    if op in CALLS:
-        return -1
-    if op in INPUT_TYPES:
-        return 3
-    if op in _TRANSFERS:
-        return 2
-    return 1 if op in PYTHON_TYPES else 0
-
-
 # -- the account -------------------------------------------------------------------------------
 
 
@@ -368,7 +314,7 @@ class _Accounting:
                 self._firsts.add(place)
                 self._runs.append((run.what, {}))
             else:
-                self._runs.append((run.what, _split(ops, begin, until)))
+                self._runs.append((run.what, parts_between(ops, begin, until)))
             self._spans.append(Span(begin, until, "run", place))
             if run.engine == "embedded":
                 self._slowed_ns[place in self._firsts] += run.overhead_ns

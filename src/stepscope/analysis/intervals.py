@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["merged", "merged_by_key", "outermost", "self_times", "sums_at"]
+__all__ = ["highest_places", "merged", "merged_by_key", "outermost", "self_times", "sums_at"]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -109,3 +110,15 @@ def self_times(start: Ints, end: Ints, lane: Ints) -> Ints:
         open_spans.append(row)
     np.maximum(own, 0, out=own)
     return own
+
+
+def highest_places(values: Ints, most: int) -> Ints:
+    """Places of values, in order and not more than that: of each stretch the highest.
+
+    >>> highest_places(np.array([1, 5, 2, 7, 3, 3]), 3).tolist()
+    [1, 3, 4]
+    """
+    if len(values) <= most:
+        return np.arange(len(values))
+    edges = np.linspace(0, len(values), most + 1).astype(np.int64).tolist()
+    return np.array([a + int(values[a:b].argmax()) for a, b in pairwise(edges)])

@@ -27,6 +27,7 @@ __all__ = [
     "MemoryProfile",
     "MemoryRow",
     "OutOfMemoryProfile",
+    "event_times",
     "memory_profile",
     "oom",
 ]
@@ -162,7 +163,7 @@ class _Run:
         self.peaks = run.metadata.device_peaks()
         self.sources = run.metadata.sources
         self._all = run.metadata.allocations
-        self._times = _times(run.metadata, self._all)
+        self._times = event_times(run.metadata, self._all)
         codes, table = self._all.devices.codes, self._all.devices.table
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(1, len(table)))
@@ -207,7 +208,7 @@ def _curve(allocations: AllocationColumns, moments: Ints) -> tuple[Ints, Ints, I
     return times, np.cumsum(changes), np.cumsum(np.where(lasting, changes, 0))
 
 
-def _times(metadata: Any, events: AllocationColumns) -> Ints:
+def event_times(metadata: Any, events: AllocationColumns) -> Ints:
     """When each event counts in its run: what it held from before, from its beginning."""
     held = events.event == HELD
     began = [part.min() for part in (metadata.ops.start_ns, events.time_ns[~held]) if len(part)]
@@ -308,7 +309,7 @@ def _until_failure(
             continue
         # The end is known: counting back from it needs no knowledge of the beginning.
         running = np.cumsum(mine.bytes)
-        return _named(source, run), _times(run.metadata, mine), running - running[-1] + live
+        return _named(source, run), event_times(run.metadata, mine), running - running[-1] + live
     empty = np.empty(0, np.int64)
     return "", empty, empty
 

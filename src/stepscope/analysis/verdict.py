@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.account import PYTHON_TYPES
 from stepscope.analysis.input_pipeline import InputSums
 from stepscope.analysis.intervals import self_times, sums_at
 from stepscope.analysis.layers import layers_of
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import EAGER_CODE, RunKinds
+from stepscope.analysis.run_parts import PYTHON_TYPES
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.analysis.steps import StepSums, run_span
 from stepscope.analysis.waiting import INPUT_TYPES, covered_ns, rows_of, rows_of_pipelines

@@ -42,6 +42,7 @@ COMMANDS = (
     "steps",
     "timeline",
     "top",
+    "view",
 )
 """Each is a module of this package with a `command`."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepscope.analysis.diff_words import in_words, percent
 from stepscope.cli import tables, terminal, wording
 from stepscope.cli.saved_runs import all_runs
 from stepscope.cli.tables import table_options
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<|&@#]")
 _REGRESSED = 1
-_PEAK = "peak of "
 _FAILS = "runs of the new program fail, and none of the old one did"
 
 
@@ -98,9 +98,9 @@ def command(
         tables.Column("op", "type", rank=2),
         tables.time_column("base", "base"),
         tables.time_column("new", "new"),
-        tables.Column("change", "change", _percent, right=True, least=7),
-        tables.Column("low", "from", _percent, right=True, rank=1, least=7),
-        tables.Column("high", "to", _percent, right=True, rank=1, least=7),
+        tables.Column("change", "change", percent, right=True, least=7),
+        tables.Column("low", "from", percent, right=True, rank=1, least=7),
+        tables.Column("high", "to", percent, right=True, rank=1, least=7),
         tables.Column("p", "p", "{:.2g}".format, right=True, least=6),
         tables.Column("effect", "effect", "{:+.2f}".format, right=True, rank=2),
         tables.Column("significant", "", lambda yes: "significant" if yes else ""),
@@ -119,7 +119,7 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
     screen = terminal.console()
     screen.print(f"{wording.number(found.base_runs, 'run')} against {found.new_runs}")
     for row in (found.total, *found.memory):
-        screen.print(_sentence(row))
+        screen.print(in_words(row))
     screen.print()
     tables.show_table(found.rows, columns, choice, what="op")
     for title, names in (("new", found.appeared), ("gone", found.gone)):
@@ -132,28 +132,12 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
         screen.print(f"note: {wording.plain(note)}")
 
 
-def _sentence(row: DiffRow) -> str:
-    told = wording.time if row.metric == "time" else lambda value: wording.size(round(value))
-    sure = "significant" if row.significant else "not significant"
-    what = "time, all ops" if row.name == "total" and not row.op else _shortened(row.name)
-    return (
-        f"{what}: {told(row.base)} -> {told(row.new)}, {_percent(row.change)} "
-        f"({_percent(row.low)} to {_percent(row.high)}), {sure}"
-    )
-
-
-def _shortened(name: str) -> str:
-    """A peak's name with its device's short one."""
-    peak, device = name[: len(_PEAK)], name[len(_PEAK) :]
-    return f"{_PEAK}{wording.device(device)}" if peak == _PEAK else wording.plain(name)
-
-
 def _verdict(found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None) -> int:
     """Say whether the new program is worse beyond the bounds; the exit code that says so too."""
     if bounds is None:
         return 0
     for row in worse:
-        terminal.echo(f"regression: {_sentence(row)}", err=True)
+        terminal.echo(f"regression: {in_words(row)}", err=True)
     if worse:
         return _REGRESSED
     if found.fails:
@@ -192,7 +176,7 @@ def _markdown(
         title = "Stepscope: regression" if worse else "Stepscope: no regression"
         title = f"Stepscope: {_FAILS}" if found.fails and not worse else title
     lines = [f"### {title}", "", f"{found.base_runs} runs against {found.new_runs}.", ""]
-    lines += [f"- {_cell(_sentence(row))}" for row in (found.total, *found.memory)]
+    lines += [f"- {_cell(in_words(row))}" for row in (found.total, *found.memory)]
     if found.fails:
         lines.append(f"- {_FAILS}")
     changed = tables.arranged([row for row in found.rows if row.significant], columns, choice)
@@ -201,7 +185,7 @@ def _markdown(
         lines += ["", "| op | type | base | new | change | p |", "|---|---|--:|--:|--:|--:|"]
         lines += [
             f"| {_code(row.name)} | {_cell(row.op)} | {wording.time(row.base)} "
-            f"| {wording.time(row.new)} | {_percent(row.change)} | {row.p:.2g} |"
+            f"| {wording.time(row.new)} | {percent(row.change)} | {row.p:.2g} |"
             for row in shown
         ]
         if rest := len(changed) - len(shown):
@@ -224,7 +208,3 @@ def _code(name: str) -> str:
     text = wording.plain(name).replace("|", "\\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
-
-
-def _percent(change: float) -> str:
-    return f"{change:+.1%}" if change < 10 else "> +999%"

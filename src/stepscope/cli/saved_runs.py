@@ -151,11 +151,12 @@ def named_runs(path: Path) -> Iterator[LoadedRun]:
 def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
     """The runs with their numbers; files that cannot be read are named on stderr."""
     from stepscope.cli import terminal
+    from stepscope.metadata.readers import is_unread
 
     count, left_out = 0, []
     damage: dict[str, None] = {}
     for number, run in enumerate(runs(path)):
-        if _is_unread(run.metadata):
+        if is_unread(run.metadata):
             left_out.append(run.metadata.status.message)
         else:
             count += 1
@@ -184,11 +185,6 @@ def _say_damage(damage: list[str]) -> None:
         terminal.echo(f"stepscope: not all could be read: {plain(what)}", err=True)
     if len(damage) > _NAMED:
         terminal.echo(f"stepscope: and {len(damage) - _NAMED:,} more damaged files", err=True)
-
-
-def _is_unread(run: RunMetadata) -> bool:
-    """Whether a run only says that its file cannot be read."""
-    return run.status.code == "DATA_LOSS" and not run.engine and not len(run.ops)
 
 
 def no_such_run(path: Path, number: int, count: int) -> click.BadParameter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import orjson
 
-from stepscope.export._chrome_layout import ANNOTATION
+from stepscope.analysis.lanes import drawing_order
 from stepscope.export._json_rows import (
     escaped,
     int_texts,
@@ -15,8 +15,8 @@ from stepscope.export._json_rows import (
     text_table,
     thousandth_texts,
 )
-from stepscope.export.lanes import drawing_order
 from stepscope.metadata.dtype_names import dtype_name
+from stepscope.metadata.xplane.steps import ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.lanes import drawing_order
 from stepscope.export._json_rows import escaped, int_texts, interleave, thousandth_texts
 from stepscope.export._run_sources import LONGEST_NS
-from stepscope.export.lanes import drawing_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

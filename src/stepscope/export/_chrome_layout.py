@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.lanes import split_lanes
 from stepscope.export._json_rows import escaped
-from stepscope.export.lanes import split_lanes
+from stepscope.metadata.xplane.steps import ANNOTATION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from stepscope.metadata import OpColumns
 
     Ints: TypeAlias = NDArray[np.int64]
-
-ANNOTATION = "Annotation"
-"""The op type of the spans that `stepscope.annotate` makes."""
 
 
 class _Group:

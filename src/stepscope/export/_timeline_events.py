@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.lanes import lanes_in_order
 from stepscope.export._json_rows import (
     escape_all,
     escaped,
     int_texts,
     interleave,
 )
-from stepscope.export.lanes import lanes_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from stepscope.analysis.lanes import split_lanes
 from stepscope.export._accept import describe
-from stepscope.export.lanes import split_lanes
 from stepscope.export.timeline import Event, Timeline
 from stepscope.whole_files import write_whole
 

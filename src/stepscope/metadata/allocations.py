@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -169,21 +170,31 @@ class AllocationColumns:
         found = zip(codes[order[first]].tolist(), highest.tolist(), strict=True)
         return {names[code]: peak for code, peak in found}
 
-    def alive_at(self, row: int, device: str | None = None) -> Self:
-        """The rows of the allocations that were live after a row (-1: none)."""
-        alive: dict[tuple[Any, ...], list[int]] = {}
-        name, slot, where = self.names.codes, self.slot, self.devices.codes
-        event, address = self.event, self.address
-        for i in range(row + 1):
-            if event[i] == FAILED:
+    def freed_by(self) -> NDArray[np.int64]:
+        """Per row of an allocation the row that freed it; -1 where none did, and of other rows."""
+        freed = np.full(len(self), -1, np.int64)
+        alive: dict[tuple[int, ...], deque[int]] = {}
+        frees = np.array([event == FREE for event in self.events.table], bool)
+        failed = np.array([event == FAILED for event in self.events.table], bool)
+        codes = self.events.codes.tolist()
+        names, slots = self.names.codes.tolist(), self.slot.tolist()
+        places, addresses = self.devices.codes.tolist(), self.address.tolist()
+        for row, event in enumerate(codes):
+            if failed[event]:
                 continue
             # Where addresses are known they tell two executions of one op apart (loops).
-            owner = (where[i], address[i]) if address[i] else (where[i], name[i], slot[i])
-            if event[i] != FREE:
-                alive.setdefault(owner, []).append(i)
-            elif alive.get(owner):
-                alive[owner].pop(0)
-        kept = sorted(i for rows in alive.values() for i in rows)
+            address = addresses[row]
+            own = (places[row], address) if address else (places[row], names[row], slots[row])
+            if not frees[event]:
+                alive.setdefault(own, deque()).append(row)
+            elif waiting := alive.get(own):
+                freed[waiting.popleft()] = row
+        return freed
+
+    def alive_at(self, row: int, device: str | None = None) -> Self:
+        """The rows of the allocations that were live after a row (-1: none)."""
+        first = self.select(slice(row + 1))
+        alive = (first.event != FREE) & (first.event != FAILED) & (first.freed_by() < 0)
         if device is not None:
-            kept = [i for i in kept if self.device[i] == device]
-        return self.select(np.array(kept, dtype=np.intp))
+            alive &= first.device == device
+        return first.select(np.flatnonzero(alive))

@@ -6,7 +6,22 @@ adding the module and a line in `_load.READERS`. `wire` saves what can be saved 
 whole.
 """
 
-from stepscope.metadata.readers._load import LoadedRun, iter_runs, load, stored_graph
+from stepscope.metadata.readers._load import (
+    LoadedRun,
+    is_unread,
+    iter_runs,
+    load,
+    stored_graph,
+)
 from stepscope.metadata.readers.programs import Program, ProgramRun, programs
 
-__all__ = ["LoadedRun", "Program", "ProgramRun", "iter_runs", "load", "programs", "stored_graph"]
+__all__ = [
+    "LoadedRun",
+    "Program",
+    "ProgramRun",
+    "is_unread",
+    "iter_runs",
+    "load",
+    "programs",
+    "stored_graph",
+]

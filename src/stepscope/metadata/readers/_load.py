@@ -25,7 +25,16 @@ from stepscope.metadata.strings import writable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["READERS", "LoadedRun", "Reader", "files_below", "iter_runs", "load", "stored_graph"]
+__all__ = [
+    "READERS",
+    "LoadedRun",
+    "Reader",
+    "files_below",
+    "is_unread",
+    "iter_runs",
+    "load",
+    "stored_graph",
+]
 
 
 class Reader(Protocol):
@@ -243,6 +252,11 @@ def _unread(reason: str) -> RunMetadata:
     status = Status("DATA_LOSS", reason)
     metadata.record(Recording(engine="", status=status, completeness=Completeness((loss,))))
     return metadata
+
+
+def is_unread(run: RunMetadata) -> bool:
+    """Whether a run only says that its file cannot be read."""
+    return run.status.code == "DATA_LOSS" and not run.engine and not len(run.ops)
 
 
 def files_below(directory: Path) -> list[Path]:

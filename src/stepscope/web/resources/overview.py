@@ -1,0 +1,242 @@
+"""The page Overview: how it went, what limits it, where the time and the memory went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from stepscope.analysis import account, layer_profile, memory_profile, op_profile, verdict_words
+from stepscope.analysis.account import STEPS
+from stepscope.analysis.intervals import highest_places
+from stepscope.analysis.tensor_lives import tensor_lives
+from stepscope.errors import StepscopeError
+from stepscope.metadata import readable
+
+if TYPE_CHECKING:
+    from stepscope.analysis import Account, StepRow
+    from stepscope.analysis.verdict import StepVerdict
+    from stepscope.web.recordings import Recordings
+    from stepscope.web.resources.asked import Asked
+    from stepscope.web.survey import RunRow
+
+__all__ = ["overview"]
+
+_COLUMNS: Final = 2_000
+_TOP: Final = 10
+_CURVE: Final = 300
+_LABELS: Final = {
+    "computing": "computing",
+    "python_ops": "Python in ops",
+    "transfers": "transfers",
+    "input": "waiting for input",
+    "threads": "waiting for a thread",
+    "calling": "calling the engine",
+    "nothing": "nothing",
+}
+
+
+def overview(recordings: Recordings, _asked: Asked) -> dict[str, Any]:
+    """What a person wants to know first."""
+    found: dict[str, Any] = recordings.kept("overview", lambda: _overview(recordings))
+    return found
+
+
+def _overview(recordings: Recordings) -> dict[str, Any]:
+    survey = recordings.survey
+    said = verdict_words.worth_saying(survey.verdict)
+    spent = _spent(recordings)
+    whole = sum(row.ns for row in survey.rows)
+    cost = survey.overhead_ns
+    fraction = cost / max(1, whole - cost)
+    return {
+        "failure": _failure(recordings),
+        "verdict": [_verdict(row) for row in said],
+        "spent": "" if spent is None else verdict_words.spent(spent),
+        "account": [] if spent is None else [row for row in spent.rows if row.ns],
+        "advice": [],
+        "bar": _bar(recordings, said),
+        "steps": {"rows": [_steps(recordings, row.step) for row in survey.verdict.rows]},
+        "top": _top(recordings),
+        "memory": _memory(recordings),
+        "losses": [
+            {"what": row.what, "count": row.lost, "runs": row.runs, "reason": row.reason}
+            for row in survey.losses
+        ],
+        "complete": not survey.losses,
+        "damage": survey.damage,
+        "cost": {
+            "ns": cost,
+            "fraction": fraction,
+            "text": readable.cost(cost, fraction) if cost else "",
+        },
+    }
+
+
+def _failure(recordings: Recordings) -> dict[str, Any] | None:
+    """The first of the runs that failed, and how many did."""
+    failed = [row for row in recordings.survey.rows if not row.ok]
+    if not failed:
+        return None
+    first = next((row for row in failed if row.out_of_memory), failed[0])
+    metadata = recordings.one(first.number)
+    status = metadata.status
+    refused = metadata.out_of_memory
+    return {
+        "run": first.number,
+        "name": first.name,
+        "code": status.in_words,
+        "message": "\n".join(readable.first_lines(status.message, 6)),
+        "in_flight": list(status.outcomes),
+        "failed_runs": len(failed),
+        "oom": refused
+        and {
+            "request_bytes": refused.request.bytes,
+            "op": refused.request.op,
+            "device": readable.device(refused.request.device),
+            "limit": refused.limit,
+            "live": refused.live,
+            "advice": refused.advice,
+        },
+    }
+
+
+def _verdict(row: StepVerdict) -> dict[str, Any]:
+    step = row.step
+    once = not step.rest
+    ns = step.first_ns if once else step.median_ns
+    return {
+        "key": step.key,
+        "figure_ns": ns,
+        "figure": f"{readable.time(ns)}, once" if once else f"{readable.time(ns)} a step",
+        "length": verdict_words.length(row),
+        "cause": verdict_words.cause(row),
+        "runs": step.runs,
+        "limits": list(row.limits),
+    }
+
+
+def _spent(recordings: Recordings) -> Account | None:
+    """Where the wall clock of the program went; None where the record is of runs alone."""
+    paths = recordings.source.paths
+    if len(paths) != 1:
+        return None
+    try:
+        return account(paths[0])
+    except StepscopeError:
+        return None
+
+
+def _bar(recordings: Recordings, said: list[StepVerdict]) -> dict[str, Any] | None:
+    """One average step of the kind that took longest in all, by what its time was."""
+    if not said:
+        return None
+    step = said[0].step
+    parts = recordings.survey.parts.of(step.key)
+    whole = sum(parts.values())
+    order = [*STEPS, "nothing"]
+    return {
+        "per": f"run of {step.key}" if step.key else "run",
+        "ns": whole,
+        "parts": [
+            {"key": key, "label": _LABELS[key], "ns": parts[key], "share": parts[key] / whole}
+            for key in sorted(parts, key=order.index)
+            if whole
+        ],
+    }
+
+
+def _steps(recordings: Recordings, row: StepRow) -> dict[str, Any]:
+    """A row of `stepscope steps`; of many runs the longest of each stretch."""
+    numbers = [run.number for run in recordings.survey.rows if run.kind == row.key and run.ok]
+    lengths = np.array(row.lengths_ns, np.int64)
+    kept = highest_places(lengths, _COLUMNS)
+    plain = {
+        name: getattr(row, name)
+        for name in row.__slots__
+        if name not in ("lengths_ns", "first_run", "worst_run", "outliers")
+    }
+    place = [run.number for run in recordings.survey.rows]
+    return {
+        **plain,
+        "first_run": _number(place, row.first_run),
+        "worst_run": _number(place, row.worst_run),
+        "outliers": [
+            {
+                "run": _number(place, outlier.run),
+                "ns": outlier.ns,
+                "over_ns": outlier.over_ns,
+                "causes": list(outlier.causes),
+            }
+            for outlier in row.outliers
+        ],
+        "lengths_ns": lengths[kept],
+        "numbers": np.array(numbers, np.int64)[kept] if len(numbers) == len(lengths) else kept,
+    }
+
+
+def _number(numbers: list[int], place: int) -> int:
+    """What a run is called that an analysis counted among those that can be read."""
+    return numbers[place] if 0 <= place < len(numbers) else -1
+
+
+def _top(recordings: Recordings) -> dict[str, Any]:
+    """Where the time goes: by layer where layers are known, else by type of op."""
+    tree = layer_profile(recordings.each())
+    if tree.named > 0.5:
+        rows = [row for row in tree.rows if row.own_ns]
+        rows.sort(key=lambda row: -row.own_ns)
+        return {
+            "by": "layer",
+            "rows": [
+                {
+                    "key": row.key,
+                    "self_ns": row.own_ns,
+                    "share": row.own_ns / max(1, tree.self_ns),
+                    "calls": row.calls,
+                }
+                for row in rows[:_TOP]
+            ],
+        }
+    profile = op_profile(recordings.each(), "type")
+    return {
+        "by": "type",
+        "rows": [
+            {"key": row.key, "self_ns": row.self_ns, "share": row.share, "calls": row.calls}
+            for row in profile.rows[:_TOP]
+        ],
+    }
+
+
+def _memory(recordings: Recordings) -> dict[str, Any] | None:
+    """The run with the highest peak: when, by whom, and live bytes over it."""
+    rows = [row for row in recordings.survey.rows if row.peak_bytes]
+    if not rows:
+        return None
+    highest: RunRow = max(rows, key=lambda row: row.peak_bytes)
+    run = recordings.one(highest.number)
+    profile = memory_profile([(highest.name, run)])
+    if not profile.devices:
+        return None
+    device = profile.devices[0]
+    lives = tensor_lives(run, device.device)
+    at = lives.thinned(_CURVE)
+    owners: dict[str, int] = {}
+    for row in profile.rows:
+        if row.device == device.device:
+            owners[row.kind] = owners.get(row.kind, 0) + row.bytes
+    whole = max(1, device.peak_bytes)
+    held = [row for row in profile.rows if row.device == device.device]
+    return {
+        "device": readable.device(device.device),
+        "peak_bytes": device.peak_bytes,
+        "peak_ns": float(lives.moment[lives.peak]) if lives.peak >= 0 else None,
+        "run": highest.number,
+        "at": held[0].key if held else "",
+        "owners": [
+            {"label": kind, "bytes": size, "share": size / whole}
+            for kind, size in sorted(owners.items(), key=lambda item: -item[1])
+        ],
+        "curve": {"ns": lives.moment[at], "bytes": lives.live[at]},
+        "estimated": device.estimated,
+    }

@@ -1,0 +1,275 @@
+"""What pages are given: the same as the command line says of the same input."""
+
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from kinds_of_input import KINDS, path_of, two_sets
+
+
+def strings(column):
+    return [column["table"][code] for code in column["codes"]]
+
+
+def plain(columns, row):
+    return {name: values[row].item() if hasattr(values[row], "item") else values[row]
+            for name, values in columns.items()}  # fmt: skip
+
+
+@pytest.fixture(params=KINDS)
+def path(request, tmp_path):
+    return path_of(request.param, tmp_path)
+
+
+def test_everything_is_what_the_command_line_says(path, view, said):
+    client = view(path)
+    session = client.value("session")
+    assert (session["state"], session["generation"]) == ("ok", 1)
+
+    info = said("info", path)
+    runs = client.value("runs")
+    rows = info["rows"]
+    assert runs["number"].tolist() == [row["number"] for row in rows]
+    assert runs["ops"].tolist() == [row["ops"] for row in rows]
+    assert runs["peak_bytes"].tolist() == [row["peak_bytes"] for row in rows]
+    assert strings(runs["status"]) == [row["status"] for row in rows]
+    assert session["typical"]["run"] in runs["number"]
+
+    overview = client.value("overview")
+    limits = {row["step"]["key"]: row["limits"] for row in info["verdict"]["rows"]}
+    for row in overview["verdict"]:
+        assert row["limits"] == limits[row["key"]]
+    steps = said("steps", path)
+    assert [row["key"] for row in overview["steps"]["rows"]] == [r["key"] for r in steps["rows"]]
+    for shown, row in zip(overview["steps"]["rows"], steps["rows"], strict=True):
+        assert shown["median_ns"] == row["median_ns"]
+        assert np.asarray(shown["lengths_ns"]).tolist() == row["lengths_ns"]
+    failed = [row for row in rows if row["status"] != "OK"]
+    assert (overview["failure"] is not None) == bool(failed)
+    if overview["bar"]:
+        whole = sum(part["ns"] for part in overview["bar"]["parts"])
+        assert whole == pytest.approx(overview["bar"]["ns"])
+
+    for by in ("type", "name", "layer", "line", "device", "thread"):
+        told, shown = said("top", path, "--by", by), client.value(f"ops?by={by}")
+        for name in ("runs", "calls", "total_ns", "self_ns", "covered_ns"):
+            assert shown[name] == told[name], name
+        assert len(shown["rows"]["key"]) == len(told["rows"])
+        for number, row in enumerate(told["rows"]):
+            assert plain(shown["rows"], number) == row
+
+
+def test_the_timeline_holds_every_execution_of_the_run(path, view, said):
+    client = view(path)
+    number = client.value("session")["typical"]["run"]
+    timeline = client.value(f"timeline?run={number}")
+    profile = said("top", path, "--run", number, "--by", "type")
+    tile = client.value(f"tile?run={number}&level=0&index=0")
+    assert tile["whole"]
+    boxes = tile["boxes"]
+    assert len(boxes["row"]) == timeline["ops"] == profile["calls"]
+    assert sorted(boxes["row"].tolist()) == list(range(timeline["ops"]))
+    assert int(boxes["ns"].astype(np.int64).sum()) == profile["total_ns"]
+    kinds = [timeline["types"][code] for code in boxes["type"].tolist()]
+    assert {row["key"]: row["calls"] for row in profile["rows"]} == {
+        kind: kinds.count(kind) for kind in set(kinds)
+    }
+    lanes = timeline["lanes"]
+    assert set(boxes["lane"].tolist()) == set(range(len(lanes)))
+    for lane in lanes:
+        mine = boxes["lane"] == lane["id"]
+        assert int(boxes["depth"][mine].max()) + 1 == lane["rows"]
+        for depth in range(lane["rows"]):
+            row = mine & (boxes["depth"] == depth)
+            start, ns = boxes["start"][row].astype(np.int64), boxes["ns"][row].astype(np.int64)
+            order = np.argsort(start, kind="stable")
+            # Boxes in one row of a lane do not overlap.
+            assert (start[order][1:] >= (start + ns)[order][:-1]).all()
+    summed = client.value(f"range?run={number}")
+    assert summed["ops"] == profile["calls"]
+    assert {row["key"]: row["self_ns"] for row in summed["rows"]} == {
+        row["key"]: row["self_ns"] for row in profile["rows"]
+    }
+
+
+def test_the_critical_path_is_that_of_the_command(path, view, said):
+    client = view(path)
+    number = client.value("session")["typical"]["run"]
+    shown = client.value(f"timeline?run={number}")["path"]
+    told = said("path", path, "--run", number)
+    if len(client.value("session")["sets"]) == 1 and client.value("session")["pages"]["cluster"]:
+        assert shown["length_ns"] == told["length_ns"]
+        assert strings(shown["name"]) == [row["name"] for row in told["rows"]]
+        assert shown["by_kind"] == told["by_kind"]
+    spans = zip(shown["from_ns"][1:], shown["to_ns"][:-1], strict=True)
+    assert all(begin >= end for begin, end in spans)
+
+
+def test_memory_sums_to_the_live_bytes_at_every_point(path, view, said):
+    client = view(path)
+    runs = client.value("runs")
+    number = int(runs["number"][np.argmax(runs["peak_bytes"])])
+    if not runs["peak_bytes"].any():
+        status, error = client.error(f"memory?run={number}")
+        assert (status, error["what"]) == (422, "no memory was recorded of this run")
+        assert client.value("session")["pages"]["memory"] == error["todo"]
+        return
+    told = said("memory", path, "--run", number)
+    for by in ("kind", "op", "layer"):
+        shown = client.value(f"memory?run={number}&by={by}")
+        assert shown["peak_bytes"] == told["devices"][0]["peak_bytes"]
+        curve = shown["curve"]
+        series = shown["series"]["bytes"].reshape(len(shown["series"]["key"]), -1)
+        assert series.sum(axis=0).tolist() == curve["bytes"].tolist()
+    tensors = shown["tensors"]
+    assert shown["complete"]
+    for ns, live in zip(curve["ns"].tolist(), curve["bytes"].tolist(), strict=True):
+        alive = (tensors["from_ns"] <= ns) & (tensors["to_ns"] > ns)
+        assert int(tensors["bytes"][alive].astype(np.int64).sum()) == live
+    if len(curve["bytes"]):
+        assert int(curve["bytes"].max()) == shown["peak_bytes"]
+        instant = client.value(f"instant?run={number}&ns={shown['peak_ns']!r}")
+        assert instant["bytes"] == shown["peak_bytes"]
+        assert instant["rest_bytes"] == 0
+        assert int(instant["rows"]["bytes"].astype(np.int64).sum()) == shown["peak_bytes"]
+
+
+def test_each_op_can_be_asked_for_by_row_and_by_name(path, view):
+    client = view(path)
+    number = client.value("session")["typical"]["run"]
+    index = client.value(f"index?run={number}")
+    assert index["complete"]
+    assert index["self_ns"].tolist() == sorted(index["self_ns"].tolist(), reverse=True)
+    name = index["name"][0]
+    by_name = client.value(f"op?run={number}&name={quote(name, safe='')}")
+    by_row = client.value(f"op?run={number}&row={by_name['row']}")
+    assert by_row["name"] == by_name["name"] == name
+    assert by_row["self_ns"] == index["self_ns"][0]
+    found = client.value(f"search?run={number}&q={quote(name[:12].upper(), safe='')}")
+    assert name in found["name"]
+    edges = client.value(f"edges?run={number}&row={by_name['row']}")
+    for other in edges["outputs"]:
+        back = client.value(f"edges?run={number}&row={other['row']}")
+        assert by_name["row"] in [row["row"] for row in back["inputs"]]
+
+
+def test_the_graph_shows_every_node_once(path, view):
+    client = view(path)
+    number = client.value("session")["typical"]["run"]
+    seen, self_ns, scopes = [], 0, [""]
+    while scopes:
+        scope = scopes.pop()
+        found = client.value(f"graph?run={number}&scope={quote(scope, safe='')}")
+        kinds = strings(found["nodes"]["kind"])
+        for place, (name, kind) in enumerate(zip(found["nodes"]["id"], kinds, strict=True)):
+            if kind == "scope":
+                scopes.append(name)
+            else:
+                seen.append(name)
+                self_ns += int(found["nodes"]["self_ns"][place])
+        places = len(found["nodes"]["id"]) + len(found["outer"]["id"])
+        assert all(place < places for place in found["edges"]["from"].tolist())
+    assert len(seen) == found["all"]
+    assert self_ns == sum(client.value(f"index?run={number}")["self_ns"].tolist())
+
+
+def test_what_was_refused_is_told(view, said, tmp_path):
+    path = path_of("out_of_memory", tmp_path)
+    client = view(path)
+    told = said("oom", path, "--run", 3)
+    failure = client.value("overview")["failure"]
+    assert (failure["run"], failure["code"]) == (3, "RESOURCE_EXHAUSTED")
+    assert failure["oom"]["advice"] == told["advice"]
+    shown = client.value("memory?run=3")["oom"]
+    assert (shown["request"], shown["live"], shown["limit"]) == (
+        told["request"], told["live"], told["limit"],
+    )  # fmt: skip
+    kinds = strings(client.value("timeline?run=3")["marks"]["kind"])
+    assert "oom" in kinds
+    assert "failure" in kinds
+
+
+def test_a_failed_run_comes_first(view, tmp_path):
+    client = view(path_of("failed_run", tmp_path))
+    failure = client.value("overview")["failure"]
+    assert failure["code"] == "INVALID_ARGUMENT"
+    assert [op["name"] for op in failure["in_flight"]] == ["divide"]
+    panel = client.value("op?name=divide")
+    assert (panel["row"], panel["outcome"]["outcome"]) == (-1, "failed")
+    assert client.error("op?name=nowhere")[0] == 400
+
+
+def test_what_never_ran_is_in_the_graph(view, said, tmp_path):
+    path = path_of("session_on_tensorflow", tmp_path)
+    client = view(path)
+    number = client.value("session")["typical"]["run"]
+    told = said("coverage", path, "--run", number)
+    found = client.value(f"graph?run={number}")
+    nodes = found["nodes"]
+    each = zip(nodes["id"], strings(nodes["kind"]), strings(nodes["state"]), strict=True)
+    states = {name: state for name, kind, state in each if kind == "op"}
+    for row in told["rows"]:
+        if not row["function"] and row["name"] in states:
+            assert states[row["name"]] == row["state"]
+    assert len(set(states.values())) > 2
+
+
+def test_four_workers(view, said, tmp_path):
+    path = path_of("four_workers", tmp_path)
+    client = view(path)
+    shown, told = client.value("cluster"), said("network", path, "--by", "pair")
+    assert shown["tasks"]["name"] == ["ps:0", "worker:0", "worker:1", "worker:2"]
+    assert shown["transfers"] == told["transfers"]
+    assert shown["links"]["idle_ns"].tolist() == [row["idle_ns"] for row in told["rows"]]
+    clocks = {row["task"]: row for row in told["clocks"]["rows"]}
+    for place, task in enumerate(shown["tasks"]["name"]):
+        assert shown["tasks"]["offset_ns"][place] == clocks[task]["offset_ns"]
+        assert shown["tasks"]["error_ns"][place] == clocks[task]["error_ns"]
+    assert shown["stragglers"] == told["stragglers"]
+    steps = shown["task_step_ns"].reshape(4, -1)
+    assert np.nanmax(steps, axis=0).tolist() == shown["step_ns"].astype(np.float32).tolist()
+    timeline = client.value("timeline")
+    assert len({lane["device"] for lane in timeline["lanes"]}) == 4
+    assert len(timeline["transfers"]["from_ns"]) > 0
+
+
+def test_two_sets_are_compared_as_diff_does(view, said, tmp_path):
+    place = two_sets(tmp_path)
+    client = view(place / "base", place / "new")
+    shown, told = client.value("compare"), said("diff", place / "base", place / "new")
+    assert shown["total"] == told["total"]
+    rows = {row["name"]: row for row in told["rows"]}
+    assert len(shown["rows"]["name"]) == len(rows)
+    for number, name in enumerate(shown["rows"]["name"]):
+        assert plain(shown["rows"], number) == rows[name]
+    assert shown["memory"] == told["memory"]
+    sums = shown["icicle"]["base"][0], shown["icicle"]["new"][0]
+    gone, appeared = sum(told["gone"].values()), sum(told["appeared"].values())
+    assert sums == (
+        pytest.approx(sum(row["base"] for row in told["rows"]) + gone),
+        pytest.approx(sum(row["new"] for row in told["rows"]) + appeared),
+    )
+    assert shown["sentences"][0].startswith("time, all ops: ")
+
+
+def test_source_lines_are_shown_of_files_that_runs_name_and_no_others(view, tmp_path):
+    import stepscope
+    import stepscope.tf1 as tf
+
+    graph = tf.Graph()
+    with graph.as_default():
+        y = tf.add(tf.constant(1), 2, name="here")  # the line that is looked for
+    metadata = stepscope.RunMetadata()
+    options = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
+    with stepscope.Session(graph=graph) as session:
+        session.run(y, None, options, metadata)
+    metadata.save(tmp_path / "run_metadata.pb")
+    client = view(tmp_path)
+    found = client.value("op?name=here")
+    assert found["source"]["available"]
+    shown = dict(found["source"]["lines"])
+    assert "the line that is looked for" in shown[found["source"]["line"]]
+    again = client.value(f"source?line={quote(found['line'], safe='')}")
+    assert again == found["source"]
+    assert client.error("source?line=/etc/passwd:1")[0] == 400
