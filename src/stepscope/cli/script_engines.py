@@ -6,11 +6,12 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli import script_data, wording
 from stepscope.cli.program_imports import version_1_use
+from stepscope.engine_loading import when_loaded
 from stepscope.errors import StepscopeError
 from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import PLAN, Note
@@ -143,30 +144,45 @@ class Embedded(ScriptEngine):
         self._counting = threading.Lock()
 
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
-        from stepscope.runtime.observers import recording
-        from stepscope.tf1 import shim
-
-        def source(add: Add) -> AbstractContextManager[None]:
-            def maybe(metadata: RunMetadata, graph: Any) -> None:
-                number = self._next()
-                if schedule is None or schedule(number) is not Action.SKIP:
-                    add(metadata, graph=graph, kept=runs.live.kept(metadata.step_id))
-                else:
-                    runs.skip(metadata)
-
-            def planned(nodes: int, ns: int) -> None:
-                ended = time.time_ns()
-                thread = threading.get_native_id()
-                what = wording.number(nodes, "node")
-                runs.note(Note(PLAN, ended - ns, ended, thread, what, details={"nodes": nodes}))
-
-            fed = FedValues()
-            runs.note_at_the_end(fed.note)
-            return recording(maybe, level, runs.live, planned, fed.add)
-
         if self._in_tensorflows_place:
+            from stepscope.tf1 import shim
+
             shim.install()
+
+        @contextmanager
+        def source(add: Add) -> Iterator[None]:
+            with ExitStack() as watching:
+
+                def watch() -> None:
+                    watching.enter_context(self._watching(runs, add, level, schedule))
+
+                with when_loaded(watch):
+                    yield
+
         runs.record(source)
+
+    def _watching(
+        self, runs: RecordedRuns, add: Add, level: int, schedule: Schedule | None
+    ) -> AbstractContextManager[None]:
+        """Have the engine, which is loaded, hand over its runs."""
+        from stepscope.runtime.observers import recording
+
+        def maybe(metadata: RunMetadata, graph: Any) -> None:
+            number = self._next()
+            if schedule is None or schedule(number) is not Action.SKIP:
+                add(metadata, graph=graph, kept=runs.live.kept(metadata.step_id))
+            else:
+                runs.skip(metadata)
+
+        def planned(nodes: int, ns: int) -> None:
+            ended = time.time_ns()
+            thread = threading.get_native_id()
+            what = wording.number(nodes, "node")
+            runs.note(Note(PLAN, ended - ns, ended, thread, what, details={"nodes": nodes}))
+
+        fed = FedValues()
+        runs.note_at_the_end(fed.note)
+        return recording(maybe, level, runs.live, planned, fed.add)
 
     def _next(self) -> int:
         """Runs are numbered in the order in which they ended."""

@@ -128,5 +128,5 @@ class Recording:
     sources: Callable[[], Mapping[str, str]] | None = None
     run_options: RunOptions | None = None
     log: StorableLog | None = None
-    pattern: StorablePattern | None = None
+    pattern: Callable[[], StorablePattern] | None = None
     call: CallTime | None = None

@@ -255,13 +255,14 @@ class RunEncoder:
         self._add(run, _MESSAGE, [_bytes_of(message)])
 
     def _encode_recording(self, recording: Recording, run: StoredRun) -> None:
-        log, pattern = recording.log, recording.pattern
+        log = recording.log
         told = False
         if log is not None:
             log = replace(log, allocations=log.allocations and not log.nodes.has_loops)
             self._encode_log(log, run)
             told = log.allocations
-        elif pattern is not None:
+        elif recording.pattern is not None:
+            pattern = recording.pattern()
             self._encode_pattern(pattern, run)
             told = pattern.allocations is not None
         else:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from stepscope import engine_loading
 from stepscope.graph.graph import Graph
 from stepscope.metadata import RunMetadata
 
@@ -129,3 +130,6 @@ def _drop(observer: Observer) -> None:
     global current
     with _lock:
         current = tuple(o for o in current if o is not observer)
+
+
+engine_loading.engine_is_there()

@@ -171,7 +171,7 @@ class RunReport:
                 compiled.placements if compiled is not None and trace is not None else None
             ),
             run_options=self.asked.given,
-            pattern=(None if pattern is None else pattern.storable(allocations=full is not None)),
+            pattern=None if pattern is None else lambda: pattern.storable(full is not None),
             call=self._call(),
             sources=(
                 compiled.sources

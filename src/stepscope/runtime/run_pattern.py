@@ -186,8 +186,8 @@ class RunPattern:
         """What it keeps of this run and those around it."""
         return {"standing": _NOTHING if self._stood is None else self._stood.packed}
 
-    def storable(self, *, allocations: bool) -> StorablePattern:
-        """The pattern with what the run adds to it."""
+    def storable(self, allocations: bool) -> StorablePattern:
+        """The pattern, with its allocations or without, and what the run adds to it."""
         order, ranks = self._ranks
         return StorablePattern(
             ops=lambda: self._ranked_ops(ranks.tolist()),

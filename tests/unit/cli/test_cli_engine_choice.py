@@ -47,6 +47,18 @@ def total():
     with tf.Session() as session:
         return session.run(tf.add(x, 2.0, name="total"), {x: 1.0})
 """
+LOADED_LATE = """
+import sys, threading
+
+def is_there():
+    return any(name in sys.modules for name in ("stepscope.runtime", "stepscope.ops"))
+
+print(is_there())
+thread = threading.Thread(target=lambda: __import__("model").total())
+thread.start()
+thread.join()
+print(is_there())
+"""
 
 
 @pytest.fixture
@@ -131,6 +143,25 @@ def test_a_program_that_comes_to_no_engine_has_none_named(stepscope, script, end
     assert (done.returncode, done.stdout) == (bool(end), "hello\n"), done.stderr
     assert "engine: none was used · 0 runs" in done.stderr
     assert "--engine tensorflow" not in done.stderr, "that would change nothing"
+
+
+@needs_tensorflow
+def test_the_embedded_engine_is_loaded_when_the_program_asks_for_it(script, tmp_path):
+    script(EMBEDDED_MODEL, "model.py")
+    command = [sys.executable, "-m", "stepscope", "run", "--out", "out", script(LOADED_LATE)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\nTrue\n"), done.stderr
+    assert "engine: embedded" in done.stderr
+    assert "total" in names(tmp_path / "out")
+
+
+@needs_tensorflow
+def test_an_engine_that_is_loaded_after_the_last_recorded_run(stepscope, script, tmp_path):
+    script(EMBEDDED_MODEL, "model.py")
+    main = script("import model\nprint(model.total(), model.total())\n")
+    done = stepscope("run", "--limit", "0", "--out", "out", main)
+    assert (done.returncode, done.stdout) == (0, "3.0 3.0\n"), done.stderr
+    assert "recording ended after 0" in done.stderr
 
 
 @pytest.mark.tensorflow

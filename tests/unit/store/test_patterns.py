@@ -22,6 +22,7 @@ from stepscope.metadata.stored_pattern import (
 from stepscope.metadata.stored_run import RunEncoder, StoredRun, decoded_run
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import observers, plan
+from stepscope.store import Store
 
 FULL = RunOptions.FULL_TRACE
 
@@ -285,7 +286,7 @@ def test_a_run_that_somebody_looked_at_is_stored_as_well():
 def test_a_store_reads_them_back(tmp_path):
     x, weights, _, train = training()
     runs = []
-    with stepscope.store.Store(tmp_path) as store, tf.Session() as session:
+    with Store(tmp_path) as store, tf.Session() as session:
 
         def add(metadata, _graph):
             runs.append(metadata)
