@@ -1,7 +1,8 @@
 """Which feeds of a program never change, found out while it runs at next to no cost.
 
 A feed counts as the same if it is the same array as before with the same content, or a small one
-of equal content. Content is compared by a few hundred elements, evenly spread; a feed that was seen
+of equal content. Content is compared by a few hundred elements, evenly spread, in the first runs
+and then in each sixteenth, as these elements have to be fetched from memory; a feed that was seen
 to change is not looked at again. What is smaller than a kilobyte is left alone.
 """
 
@@ -22,6 +23,8 @@ __all__ = ["FedValues"]
 _SMALLEST: Final = 1024
 _LOOKED_AT: Final = 256
 _MOST: Final = 1000
+_ALL_OF_FIRST: Final = 16
+_EVERY: Final = 16
 
 
 class FedValues:
@@ -40,6 +43,8 @@ class FedValues:
     def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
         self._last: dict[str, tuple[int, int] | None] = {}
+        self._not_looked_at: dict[str, int] = {}
+        """How often it was fed since its content was looked at."""
         self._lock = threading.Lock()
 
     def add(self, fed: Iterable[tuple[str, Any]]) -> None:
@@ -61,9 +66,12 @@ class FedValues:
         last = self._last[name]
         if last is None:
             return
-        now = _print_of(value)
-        if now == last:
-            counts[1] += 1
+        if last[0] and id(value) != last[0]:
+            self._last[name] = None
+        elif counts[0] > _ALL_OF_FIRST and counts[0] % _EVERY:
+            self._not_looked_at[name] = self._not_looked_at.get(name, 0) + 1
+        elif _print_of(value) == last:
+            counts[1] += 1 + self._not_looked_at.pop(name, 0)
         else:
             self._last[name] = None
 
@@ -71,6 +79,8 @@ class FedValues:
         """What was fed so far, as a note of the program."""
         with self._lock:
             counts = {name: list(found) for name, found in self._counts.items()}
+            for name, since in self._not_looked_at.items():
+                counts[name][1] += since if self._last[name] is not None else 0
         return Note(FEEDS, time.time_ns(), details={"feeds": counts})
 
 

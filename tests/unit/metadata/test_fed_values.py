@@ -20,6 +20,24 @@ def test_the_same_array_is_the_same():
     assert counts(LARGE, LARGE, LARGE) == [3, 2]
 
 
+@pytest.mark.parametrize("times", [16, 17, 100])
+def test_the_same_array_many_times(times):
+    assert counts(*[LARGE] * times) == [times, times - 1]
+    assert counts(*[LARGE] * times, LARGE.copy(), LARGE) == [times + 2, times // 16 * 16 - 1]
+
+
+def test_an_array_that_is_written_to_late_is_seen_to_change():
+    written = LARGE.copy()
+    fed = FedValues()
+    for step in range(100):
+        if step == 50:
+            written += 1
+        fed.add([("x:0", written)])
+    times, same, _ = fed.note().details["feeds"]["x:0"]
+    assert times == 100
+    assert 15 <= same < 50
+
+
 def test_an_array_that_was_written_to_is_another():
     written = LARGE.copy()
     fed = FedValues()
