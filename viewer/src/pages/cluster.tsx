@@ -1,0 +1,179 @@
+// Cluster: workers as rows: their clocks, who waited for whom, and who was late; 1,000 of them on one page.
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { between, categoryColour } from "../colour.ts";
+import { type Column, type Strings, text } from "../data/frame.ts";
+import type { Cluster } from "../data/types.ts";
+import { count, held, number, shortened, size, spent, time, whole } from "../format.ts";
+import type { Page, PageProps } from "../page.ts";
+import { Await, Notes } from "../parts/await.tsx";
+import { Download } from "../parts/download.tsx";
+import { Measured } from "../parts/measured.tsx";
+import { Name } from "../parts/name.tsx";
+import { type ColumnOf, Table, sorted, tableRows } from "../parts/table.tsx";
+
+function View(props: PageProps) {
+  return <Await of={props.data.cluster as never}>{(cluster: Cluster) => <Workers {...props} cluster={cluster} />}</Await>;
+}
+
+function Workers(props: PageProps & { readonly cluster: Cluster }) {
+  const { cluster, state, act, theme } = props;
+  const { tasks } = cluster;
+  const columns = useMemo(() => taskColumns(cluster, theme), [cluster, theme]);
+  const links = useMemo(() => linkColumns(cluster), [cluster]);
+  const all = tasks.name.map((_, row) => row);
+  const late = cluster.stragglers[0];
+  return (
+    <div class="cluster-page">
+      <p class="headline">{number(tasks.name.length, "worker")}, {number(cluster.steps, "step")}{late && <>: {shortened(String(late.name ?? ""), 60)} kept others waiting {time(Number(late.cost_ns ?? 0))}</>}</p>
+      {cluster.absent.length > 0 && <p class="warn">{cluster.absent.slice(0, 5).map((one) => `${shortened(one.task, 60)}: ${shortened(one.what, 200)}`).join("; ")}{cluster.absent.length > 5 && ` and ${cluster.absent.length - 5} more`}</p>}
+      {cluster.steps > 0 && cluster.task_step_ns.length > 0 && <Heat {...props} />}
+      <section class="rows-box" aria-label="Workers">
+        <div class="bar-row"><h2>workers</h2><span class="grow" /><Download name="workers" rows={() => tableRows(columns, sorted(all, columns, state.sort))} /></div>
+        <Table label="Workers" columns={columns} count={tasks.name.length} sort={state.sort} onSort={(sort) => act.set({ sort })}
+          chosen={(row) => state.select?.kind === "task" && state.select.name === tasks.name[row]} onChoose={(row) => act.select({ kind: "task", name: tasks.name[row] ?? "" })} />
+      </section>
+      {links.count > 0 && (
+        <section class="rows-box" aria-label="Who waited for whom">
+          <div class="bar-row"><h2>who waited for whom</h2><span class="grow" /><Download name="links" rows={() => tableRows(links.columns, Array.from({ length: links.count }, (_, row) => row))} /></div>
+          <Table label="Who waited for whom" columns={links.columns} count={links.count} sort={links.columns.some((one) => one.id === "idle_ns") ? "-idle_ns" : ""} onSort={() => undefined} />
+        </section>
+      )}
+      <Notes of={cluster} />
+    </div>
+  );
+}
+
+function taskColumns({ tasks }: Cluster, theme: PageProps["theme"]): ColumnOf[] {
+  let most = 1;
+  for (let row = 0; row < tasks.name.length; row += 1) most = Math.max(most, Math.abs(tasks.offset_ns[row] || 0) + (tasks.error_ns[row] || 0));
+  const bar = (row: number) => {
+    const offset = tasks.offset_ns[row] ?? Number.NaN;
+    if (Number.isNaN(offset)) return "-";
+    const error = tasks.error_ns[row] ?? Number.NaN;
+    const x = (ns: number): number => 40 + (ns / most) * 38;
+    return (
+      <svg width="80" height="16" role="img" aria-label={`offset ${time(offset)}, error ${time(error)}`}>
+        <line x1="40" x2="40" y1="1" y2="15" stroke={theme.line} />
+        {!Number.isNaN(error) && <line x1={x(offset - error)} x2={x(offset + error)} y1="8" y2="8" stroke={theme.quiet} stroke-width="2" />}
+        <circle cx={x(offset)} cy="8" r="2.5" fill={theme.accent} />
+      </svg>
+    );
+  };
+  const column = (id: keyof Cluster["tasks"], label: string, show: (value: number) => string, hint: string): ColumnOf => ({
+    id, label, number: true, hint, value: (row) => Number((tasks[id] as Column)[row] ?? Number.NaN), show: (row) => show(Number((tasks[id] as Column)[row] ?? Number.NaN)),
+  });
+  return [
+    { id: "name", label: "worker", wide: true, value: (row) => tasks.name[row] ?? "", show: (row) => <Name of={tasks.name[row] ?? ""} most={48} /> },
+    column("ops", "ops", count, "Executions"),
+    column("busy_ns", "busy", spent, "Time in ops"),
+    column("idle_ns", "waited", spent, "Waited for others"),
+    column("cost_ns", "kept waiting", spent, "How long others waited for it"),
+    column("steps_late", "late in", count, "Steps in which it came last"),
+    { id: "offset_ns", label: "clock", value: (row) => tasks.offset_ns[row] ?? 0, show: bar, hint: "Offset of its clock, with what is not known of it" },
+    { id: "error_ns", label: "offset ± error", number: true, value: (row) => tasks.error_ns[row] ?? Number.NaN, show: (row) => `${time(tasks.offset_ns[row])} ± ${Number.isNaN(tasks.error_ns[row] ?? Number.NaN) ? "unknown" : time(tasks.error_ns[row])}` },
+    { id: "ended", label: "ended", value: (row) => text(tasks.ended, row), show: (row) => (text(tasks.ended, row) === "no" ? <span class="failed-sign">✕ no</span> : text(tasks.ended, row)) },
+  ];
+}
+
+const isStrings = (column: unknown): column is Strings => typeof column === "object" && column !== null && "table" in column;
+
+function linkColumns(cluster: Cluster): { columns: ColumnOf[]; count: number } {
+  const { links } = cluster;
+  const cell = (id: string, row: number): string | number => {
+    const column = links[id];
+    return isStrings(column) ? text(column, row) : ((column as ArrayLike<string | number> | undefined)?.[row] ?? "");
+  };
+  const words = ([id, label]: readonly [string, string]): ColumnOf[] => (id in links ? [{ id, label, wide: true, value: (row) => String(cell(id, row)), show: (row) => <Name of={String(cell(id, row))} most={48} /> }] : []);
+  const figure = ([id, label, show]: readonly [string, string, (value: number) => string]): ColumnOf[] => (id in links ? [{ id, label, number: true, value: (row) => Number(cell(id, row)), show: (row) => show(Number(cell(id, row))) }] : []);
+  const first = links.source ?? links.key;
+  const rows = isStrings(first) ? first.codes.length : ((first as ArrayLike<unknown> | undefined)?.length ?? 0);
+  const both = "source" in links ? ([["source", "from"], ["target", "to"]] as const) : ([["key", "pair"]] as const);
+  return {
+    count: rows,
+    columns: [...both.flatMap(words), ...([["calls", "transfers", count], ["bytes", "bytes", held], ["idle_ns", "kept idle", spent], ["waiting_ns", "waited", spent], ["moving_ns", "moving", spent], ["max_ns", "longest", spent]] as const).flatMap(figure)],
+  };
+}
+
+/** How tall a worker's row of the picture is: all of them are on one page. */
+export const heatRow = (workers: number, room = 420): number => Math.max(0.5, Math.min(14, Math.floor((room / workers) * 2) / 2));
+
+/** Steps from left to right, workers from top to bottom, darker where a step took longer. */
+function Heat({ cluster, state, act, theme }: PageProps & { readonly cluster: Cluster }) {
+  const { tasks } = cluster;
+  const rows = tasks.name.length;
+  const steps = Math.round(cluster.task_step_ns.length / Math.max(1, rows));
+  const high = heatRow(rows);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const chosen = state.select?.kind === "task" ? tasks.name.indexOf(state.select.name) : -1;
+  return (
+    <section aria-label="Steps of each worker">
+      <div class="bar-row"><h2>steps <span class="quiet">from left to right, workers from top to bottom; darker took longer</span></h2><span class="grow" /><Download name="cluster" picture={() => canvas.current} /></div>
+      <Measured class="heat">{(width) => <HeatPicture {...{ cluster, canvas, width, steps, rows, high, chosen, theme }} onPick={(row) => act.select({ kind: "task", name: tasks.name[row] ?? "" })} />}</Measured>
+      <p class="quiet">{whole(rows)} workers × {whole(steps)} steps{cluster.bytes ? `, ${size(cluster.bytes)} moved` : ""}</p>
+    </section>
+  );
+}
+
+/** The shortest and the longest of those that there are. */
+export function bounds(lengths: Column): [number, number] {
+  let [least, most] = [Number.POSITIVE_INFINITY, 0];
+  for (let at = 0; at < lengths.length; at += 1) {
+    const ns = lengths[at] ?? Number.NaN;
+    if (!(ns > 0)) continue;
+    least = Math.min(least, ns);
+    most = Math.max(most, ns);
+  }
+  return [Number.isFinite(least) ? least : 0, most];
+}
+
+interface HeatProps {
+  readonly cluster: Cluster;
+  readonly canvas: { current: HTMLCanvasElement | null };
+  readonly width: number;
+  readonly steps: number;
+  readonly rows: number;
+  readonly high: number;
+  readonly chosen: number;
+  readonly theme: PageProps["theme"];
+  readonly onPick: (row: number) => void;
+}
+
+function HeatPicture({ cluster, canvas, width, steps, rows, high, chosen, theme, onPick }: HeatProps) {
+  const left = rows <= 40 ? 120 : 0;
+  const height = Math.ceil(rows * high);
+  useEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (!context || !canvas.current) return;
+    const dense = devicePixelRatio || 1;
+    canvas.current.width = width * dense;
+    canvas.current.height = height * dense;
+    context.setTransform(dense, 0, 0, dense, 0, 0);
+    context.fillStyle = theme.ground;
+    context.fillRect(0, 0, width, height);
+    const [least, most] = bounds(cluster.task_step_ns);
+    const wide = (width - left) / Math.max(1, steps);
+    const shades = Array.from({ length: 33 }, (_, shade) => between(theme.dark ? "#22272d" : "#f0f3f6", categoryColour("computing", theme), 0.12 + (0.88 * shade) / 32));
+    context.font = theme.font;
+    context.textBaseline = "middle";
+    for (let row = 0; row < rows; row += 1) {
+      if (left) {
+        context.fillStyle = row === chosen ? theme.accent : theme.quiet;
+        context.fillText(shortened(cluster.tasks.name[row] ?? "", 18), 0, row * high + high / 2);
+      }
+      for (let step = 0; step < steps; step += 1) {
+        const ns = cluster.task_step_ns[row * steps + step] ?? Number.NaN;
+        if (!(ns > 0)) continue;
+        context.fillStyle = shades[Math.round(((ns - least) / (most - least || 1)) * 32)] ?? "";
+        context.fillRect(left + step * wide, row * high, Math.max(wide - (wide > 4 ? 1 : 0), 0.7), Math.max(high - (high > 4 ? 1 : 0), 0.5));
+      }
+    }
+    if (chosen >= 0) {
+      context.strokeStyle = theme.accent;
+      context.lineWidth = 1.5;
+      context.strokeRect(left + 0.5, chosen * high, width - left - 1, Math.max(high, 3));
+    }
+  }, [cluster, width, theme, chosen]);
+  return <canvas ref={canvas} class="pick" role="img" aria-label={`How long each of ${steps} steps took on each of ${rows} workers`} style={{ width: `${width}px`, height: `${height}px` }} onClick={(event) => onPick(Math.min(rows - 1, Math.floor(event.offsetY / high)))} />;
+}
+
+export const cluster: Page = { id: "cluster", label: "Cluster", needs: () => ({ cluster: { name: "cluster" } }), View };
