@@ -35,9 +35,9 @@ def encode_allocations(allocations: AllocationColumns, log: Any) -> None:
         getattr(log, field).extend(places[column.codes].tolist() if len(places) else ())
     for field in _NUMBERS:
         getattr(log, field).extend(getattr(allocations, field).tolist())
-    for shape in allocations.shape:
-        log.rank.append(_UNKNOWN_RANK if shape is None else len(shape))
-        log.dims.extend(shape or ())
+    shapes = allocations.shape.tolist()
+    log.rank.extend([_UNKNOWN_RANK if shape is None else len(shape) for shape in shapes])
+    log.dims.extend([size for shape in shapes for size in shape or ()])
 
 
 def decode_allocations(log: Any) -> AllocationColumns:

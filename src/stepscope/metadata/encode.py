@@ -1,4 +1,4 @@
-"""Columns into TensorFlow's messages.
+"""Columns into TensorFlow's messages, by way of their bytes.
 
 What `StepStats` has no room for goes into fields of ours beside it: op types that the labels do
 not tell, thread identifiers beyond 32 bits, the step of each row. Times of single allocation
@@ -14,10 +14,13 @@ import numpy as np
 
 from stepscope import _messages as pb
 from stepscope.metadata.labels import parse_label
-from stepscope.metadata.row_groups import rows_alike
+from stepscope.metadata.message_rows import MessageRows, bytes_field, number_field, text_field
+from stepscope.metadata.row_groups import distinct, numbered, rows_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.memory import MemoryColumns, TensorColumns
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["encode_ops", "wire_thread_ids"]
 
 _MAX_UINT32 = 0xFFFFFFFF
+_NODE, _DEVICE, _STEP = (
+    {field.name: field.number for field in kind.DESCRIPTOR.fields}
+    for kind in (pb.NodeExecStats, pb.DeviceStepStats, pb.StepStats)
+)
 
 
 def wire_thread_ids(threads: Iterable[int]) -> dict[int, int]:
@@ -52,31 +59,54 @@ def _shape(dimensions: tuple[int, ...] | None) -> Any:
     return pb.TensorShapeProto(dim=sizes)
 
 
-def _outputs(tensors: TensorColumns) -> dict[int, list[Any]]:
-    by_op: dict[int, list[Any]] = defaultdict(list)
-    for op, slot, dtype, shape, size, allocated, address, allocator in zip(
-        tensors.op_index.tolist(),
-        tensors.slot.tolist(),
-        tensors.dtype.tolist(),
-        tensors.shape,
-        tensors.bytes.tolist(),
-        tensors.allocated_bytes.tolist(),
-        tensors.address.tolist(),
-        tensors.allocator,
-        strict=True,
-    ):
-        allocation = pb.AllocationDescription(
-            requested_bytes=size, allocated_bytes=allocated, allocator_name=allocator, ptr=address
-        )
-        description = pb.TensorDescription(
-            dtype=dtype, shape=_shape(shape), allocation_description=allocation
-        )
-        by_op[op].append(pb.NodeOutput(slot=slot, tensor_description=description))
-    return by_op
+class _Pieces:
+    """Fields that some rows have, encoded once for all that have the same."""
+
+    def __init__(self, rows: int) -> None:
+        self._known = {b"": 0}
+        self.codes = np.zeros(rows, np.int64)
+
+    def put(self, row: int, data: bytes) -> None:
+        self.codes[row] = self._known.setdefault(data, len(self._known))
+
+    @property
+    def table(self) -> list[bytes]:
+        return list(self._known)
 
 
-def _memory(memory: MemoryColumns) -> dict[int, list[Any]]:
-    by_op: dict[int, list[Any]] = defaultdict(list)
+def _outputs(tensors: TensorColumns, rows: int) -> _Pieces:
+    columns = (
+        tensors.slot, tensors.dtype, numbered(tensors.shape), tensors.bytes,
+        tensors.allocated_bytes, tensors.address, tensors.allocators.codes,
+    )  # fmt: skip
+    alike = rows_alike(columns)
+    encoded = [_output(tensors, row) for row in alike.examples]
+    by_op: dict[int, list[int]] = defaultdict(list)
+    for op, code in zip(tensors.op_index.tolist(), alike.codes.tolist(), strict=True):
+        by_op[op].append(code)
+    found = _Pieces(rows)
+    for op, codes in by_op.items():
+        found.put(op, b"".join([encoded[code] for code in codes]))
+    return found
+
+
+def _output(tensors: TensorColumns, row: int) -> bytes:
+    allocation = pb.AllocationDescription(
+        requested_bytes=int(tensors.bytes[row]),
+        allocated_bytes=int(tensors.allocated_bytes[row]),
+        allocator_name=tensors.allocator[row],
+        ptr=int(tensors.address[row]),
+    )
+    description = pb.TensorDescription(
+        dtype=int(tensors.dtype[row]), shape=_shape(tensors.shape[row]),
+        allocation_description=allocation,
+    )  # fmt: skip
+    output = pb.NodeOutput(slot=int(tensors.slot[row]), tensor_description=description)
+    return bytes_field(_NODE["output"], output.SerializeToString())
+
+
+def _memory(memory: MemoryColumns, rows: int) -> _Pieces:
+    by_op: dict[int, bytes] = defaultdict(bytes)
     for op, allocator, total, peak, live, records in zip(
         memory.op_index.tolist(),
         memory.allocator,
@@ -91,18 +121,26 @@ def _memory(memory: MemoryColumns) -> dict[int, list[Any]]:
         )
         for time_ns, size in records:
             used.allocation_records.add(alloc_micros=time_ns // 1000, alloc_bytes=size)
-        by_op[op].append(used)
-    return by_op
+        by_op[op] += bytes_field(_NODE["memory"], used.SerializeToString())
+    found = _Pieces(rows)
+    for op, data in by_op.items():
+        found.put(op, data)
+    return found
 
 
-def _memory_stats(op: str, outputs: Iterable[Any]) -> Any:
+def _memory_stats(ops: OpColumns) -> _Pieces:
     """As TensorFlow has it: the value of a constant is its persistent memory."""
-    stats = pb.MemoryStats()
-    if op == "Const":
-        stats.persistent_memory_size = sum(
-            o.tensor_description.allocation_description.requested_bytes for o in outputs
-        )
-    return stats
+    found = _Pieces(len(ops))
+    if not len(ops.tensors):
+        return found
+    sizes = np.bincount(ops.tensors.op_index, ops.tensors.bytes, len(ops)).astype(np.int64)
+    constant = np.array([op == "Const" for op in ops.ops.table], bool)[ops.ops.codes]
+    alike = distinct(np.where(constant, sizes, 0))
+    found.codes = alike.codes + 1
+    for row in alike.examples:
+        stats = pb.MemoryStats(persistent_memory_size=int(sizes[row]) if constant[row] else 0)
+        found.put(row, bytes_field(_NODE["memory_stats"], stats.SerializeToString()))
+    return found
 
 
 def encode_ops(ops: OpColumns, message: Any, step_id: int) -> None:
@@ -110,17 +148,18 @@ def encode_ops(ops: OpColumns, message: Any, step_id: int) -> None:
 
     Devices come in order of first appearance, the rows of each in the order of the columns.
     """
-    outputs, memory = _outputs(ops.tensors), _memory(ops.memory)
+    count = len(ops)
+    pieces = _outputs(ops.tensors, count), _memory(ops.memory, count), _memory_stats(ops)
     thread_ids = wire_thread_ids(ops.thread.tolist())
     codes, first = np.unique(ops.devices.codes, return_index=True)
-    step_stats = message.step_stats
-    step_stats.SetInParent()
+    message.step_stats.SetInParent()
     row_order = []
     for code in codes[np.argsort(first)]:
         rows = np.flatnonzero(ops.devices.codes == code)
         row_order.append(rows)
-        device = step_stats.dev_stats.add(device=ops.devices.table[code])
-        _encode_device(ops, rows, device, thread_ids, outputs, memory)
+        head = text_field(_DEVICE["device"], ops.devices.table[code])
+        data = bytes_field(_STEP["dev_stats"], head + _device(ops, rows, thread_ids, *pieces))
+        message.step_stats.MergeFromString(data)
     for name, op in _types_not_in_labels(ops).items():
         message.node_ops.add(node=name, op=op)
     for ident, wire in thread_ids.items():
@@ -141,77 +180,40 @@ def _types_not_in_labels(ops: OpColumns) -> dict[str, str]:
     return told
 
 
-def _encode_device(
-    ops: OpColumns,
-    rows: Any,
-    device: Any,
-    thread_ids: dict[int, int],
-    outputs: dict[int, list[Any]],
-    memory: dict[int, list[Any]],
-) -> None:
-    start = ops.start_ns[rows]
-    threads = ops.thread[rows].tolist()
-    for thread in dict.fromkeys(threads):
-        if thread in ops.thread_names:
-            device.thread_names[thread_ids[thread]] = ops.thread_names[thread]
+def _device(
+    ops: OpColumns, rows: NDArray[np.int64], thread_ids: dict[int, int], outputs: _Pieces,
+    memory: _Pieces, memory_stats: _Pieces,
+) -> bytes:  # fmt: skip
+    """The executions of one device and the names of their threads, as fields of its message."""
+    threads, of_row = np.unique(ops.thread[rows], return_inverse=True)
+    ids = np.array([thread_ids[thread] for thread in threads.tolist()], np.int64)
+    names, labels = ops.names[rows].compact(), ops.all_labels[rows].compact()
+    start, scheduled = ops.start_ns[rows], ops.scheduled_ns[rows]
     micros = start // 1000
-    relative = [
-        (column[rows] - start, column[rows] // 1000 - micros)
-        for column in (ops.op_start_ns, ops.op_end_ns, ops.end_ns)
-    ]
-    (op_start, op_start_us), (op_end, op_end_us), (all_end, all_end_us) = (
-        (nanos.tolist(), rel_micros.tolist()) for nanos, rel_micros in relative
-    )
-    scheduled = ops.scheduled_ns[rows]
-    add = device.node_stats.add
-    columns = zip(
-        rows.tolist(),
-        ops.name[rows],
-        ops.label[rows],
-        threads,
-        start.tolist(),
-        micros.tolist(),
-        scheduled.tolist(),
-        (scheduled // 1000).tolist(),
-        op_start,
-        op_start_us,
-        op_end,
-        op_end_us,
-        all_end,
-        all_end_us,
-        strict=True,
-    )
-    for (
-        row,
-        name,
-        label,
-        thread,
-        at,
-        at_us,
-        ready,
-        ready_us,
-        os,
-        os_us,
-        oe,
-        oe_us,
-        ae,
-        ae_us,
-    ) in columns:
-        add(
-            node_name=name,
-            timeline_label=label,
-            thread_id=thread_ids[thread],
-            all_start_micros=at_us,
-            all_start_nanos=at,
-            scheduled_micros=ready_us,
-            scheduled_nanos=ready,
-            op_start_rel_micros=os_us,
-            op_start_rel_nanos=os,
-            op_end_rel_micros=oe_us,
-            op_end_rel_nanos=oe,
-            all_end_rel_micros=ae_us,
-            all_end_rel_nanos=ae,
-            output=outputs.get(row, ()),
-            memory=memory.get(row, ()),
-            memory_stats=_memory_stats(ops.op[row], outputs.get(row, ())) if outputs else None,
+    later = {
+        "op_start": ops.op_start_ns[rows], "op_end": ops.op_end_ns[rows],
+        "all_end": ops.end_ns[rows],
+    }  # fmt: skip
+    found = MessageRows(len(rows))
+    found.texts(_NODE["node_name"], names.table, names.codes)
+    found.numbers(_NODE["all_start_micros"], micros)
+    for what, times in later.items():
+        found.numbers(_NODE[f"{what}_rel_micros"], times // 1000 - micros)
+    found.pieces(memory.table, memory.codes[rows])
+    found.pieces(outputs.table, outputs.codes[rows])
+    found.texts(_NODE["timeline_label"], labels.table, labels.codes)
+    found.numbers(_NODE["scheduled_micros"], scheduled // 1000)
+    found.numbers(_NODE["thread_id"], ids[of_row])
+    found.pieces(memory_stats.table, memory_stats.codes[rows])
+    found.numbers(_NODE["all_start_nanos"], start)
+    for what, times in later.items():
+        found.numbers(_NODE[f"{what}_rel_nanos"], times - start)
+    found.numbers(_NODE["scheduled_nanos"], scheduled)
+    named = [thread for thread in threads.tolist() if thread in ops.thread_names]
+    return found.as_field(_DEVICE["node_stats"]) + b"".join(
+        bytes_field(
+            _DEVICE["thread_names"],
+            number_field(1, thread_ids[thread]) + text_field(2, ops.thread_names[thread]),
         )
+        for thread in named
+    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stepscope._messages import OWN_FIELDS_START, RunMetadataMessage
 from stepscope.errors import code_from_name, code_name
+from stepscope.metadata.message_rows import MessageRows
 from stepscope.metadata.outcome import (
     OUTCOMES,
     Completeness,
@@ -15,7 +18,7 @@ from stepscope.metadata.outcome import (
     Placement,
     Status,
 )
-from stepscope.metadata.strings import writable
+from stepscope.metadata.strings import StringColumn, writable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +39,11 @@ __all__ = [
     "encode_status",
 ]
 
+_SOURCES = RunMetadataMessage.DESCRIPTOR.fields_by_name["sources"].number
+_SOURCE = {
+    field.name: field.number
+    for field in RunMetadataMessage.DESCRIPTOR.fields_by_name["sources"].message_type.fields
+}
 OWN_FIELDS: frozenset[str] = frozenset(
     field.name for field in RunMetadataMessage.DESCRIPTOR.fields if field.number >= OWN_FIELDS_START
 )
@@ -115,13 +123,19 @@ def decode_placements(message: Any) -> tuple[Placement, ...]:
 
 def encode_sources(sources: Mapping[str, str], message: Any) -> None:
     """Write the source line of each node, given as "file:line"."""
-    for node, source in sources.items():
-        place = writable(source)
+    nodes = StringColumn.of(sources).writable()
+    places = StringColumn.of(sources.values()).writable()
+    files, lines = [], []
+    for place in places.table:
         file, colon, line = place.rpartition(":")
-        if colon and line.isdecimal():
-            message.sources.add(node=writable(node), file=file, line=int(line))
-        else:
-            message.sources.add(node=writable(node), file=place)
+        known = colon and line.isdecimal()
+        files.append(file if known else place)
+        lines.append(int(line) if known else 0)
+    rows = MessageRows(len(nodes))
+    rows.texts(_SOURCE["node"], nodes.table, nodes.codes)
+    rows.texts(_SOURCE["file"], files, places.codes)
+    rows.numbers(_SOURCE["line"], np.array(lines, np.int64)[places.codes])
+    message.MergeFromString(rows.as_field(_SOURCES))
 
 
 def decode_sources(message: Any) -> dict[str, str]:
