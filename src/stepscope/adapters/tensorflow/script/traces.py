@@ -25,8 +25,15 @@ from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user, is_users
+from stepscope.adapters.tensorflow.function_building import (
+    ArgumentLeaf,
+    Building,
+    argument_leaves,
+    lines_of_stack,
+    unwrapped,
+    watch_building,
+)
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.adapters.tensorflow.script.names import keras_step
 from stepscope.metadata.program_notes import TRACE, Note
@@ -57,14 +64,14 @@ class TraceNotes:
 
     def watch(self) -> bool:
         """Note what is built from now on; False where this TensorFlow does not let us see it."""
-        return versions.watch_building(self._begins)
+        return watch_building(self._begins)
 
-    def _begins(self, building: versions.Building) -> Callable[[Any], None]:
+    def _begins(self, building: Building) -> Callable[[Any], None]:
         with self._cost.ours():
             self._here.depth += 1
             where = ""
             with suppress(Exception):  # the script is not to fail for being watched
-                where = innermost_of_user(versions.lines_of_stack())
+                where = innermost_of_user(lines_of_stack())
             size = _resident_bytes()
             began = time.time_ns()
 
@@ -85,10 +92,10 @@ class TraceNotes:
 
         return ends
 
-    def _details(self, building: versions.Building, graph: Any, size: int) -> dict[str, Any]:
-        leaves: list[versions.ArgumentLeaf] = []
+    def _details(self, building: Building, graph: Any, size: int) -> dict[str, Any]:
+        leaves: list[ArgumentLeaf] = []
         for name, kind in building.arguments.items():
-            leaves += versions.argument_leaves(name, kind, _MOST_VALUES - len(leaves))
+            leaves += argument_leaves(name, kind, _MOST_VALUES - len(leaves))
         return {
             "defined": _defined(building.python_function),
             "own": is_users(_defined(building.python_function) or "<"),
@@ -112,12 +119,12 @@ class TraceNotes:
         return number
 
 
-def _name(building: versions.Building) -> str:
-    return keras_step(versions.unwrapped(building.python_function)) or building.name
+def _name(building: Building) -> str:
+    return keras_step(unwrapped(building.python_function)) or building.name
 
 
 def _defined(function: Any) -> str:
-    code = getattr(versions.unwrapped(function), "__code__", None)
+    code = getattr(unwrapped(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
