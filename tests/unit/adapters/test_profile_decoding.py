@@ -27,8 +27,8 @@ class Host:
         self.plane = self.space.planes.add(name="/host:CPU")
         self._event_numbers, self._stat_numbers = {}, {}
 
-    def thread(self, *events):
-        line = self.plane.lines.add(name=f"thread/{len(self.plane.lines)}", timestamp_ns=BASE)
+    def thread(self, *events, name="thread"):
+        line = self.plane.lines.add(name=f"{name}/{len(self.plane.lines)}", timestamp_ns=BASE)
         for name, start, end, stats in events:
             event = line.events.add(
                 metadata_id=self._event(name),
@@ -202,6 +202,36 @@ def test_and_what_was_inside_its_kernels():
     assert list(profile.called_elsewhere()) == []
 
 
+def session_run(*inside, step=STEP):
+    """A run of a session that is over, on its caller's thread."""
+    return Host().thread(
+        ("stepscope:run:1", 0, 99, {}), ("SessionRun", 1, 95, {"id": step}), process(5, 90),
+        kernel("a:Mul", 10, 20), done("a", 21), *inside,
+    )  # fmt: skip
+
+
+OTHER = 9
+
+
+def test_what_a_run_that_is_not_over_did_last_is_not_of_one_that_is():
+    """The profiler stopped between a kernel and its mark: nothing says of which step it is."""
+    host = session_run()
+    host.thread(kernel("b0:Mul", 30, 40), done("b0", 41, OTHER), kernel("b1:Mul", 50, 60),
+                name="tf_Compute")  # fmt: skip
+    profile, _ = host.read()
+    assert [row.name for row in profile.rows_of([STEP])] == ["a"]
+    assert [row.name for row in profile.rows_of([OTHER])] == ["b0"]
+    assert profile.unfinished_in([STEP]) == []
+
+
+def test_what_no_other_step_can_have_done_was_in_flight_if_the_run_failed():
+    host = session_run().thread(kernel("b:Mul", 50, 60), name="tf_Compute")
+    profile, _ = host.read()
+    assert [row.name for row in profile.unfinished_in([STEP])] == ["b"]
+    # With executors' marks, it is none of a run that ended well: that has marks of all.
+    assert [row.name for row in profile.unmarked_in([STEP])] == ["b"]
+
+
 def test_a_name_of_ours_is_no_kernel():
     profile, found = (
         Host()
@@ -226,13 +256,13 @@ def test_a_name_of_ours_is_no_kernel():
 def profiles(monkeypatch):
     """The data of all profiles that are taken."""
     taken = []
-    stop = profiler.SharedProfiler._stop
+    stop = profiler.SharedProfiler.stop
 
     def stop_and_keep(self, batch):
         stop(self, batch)
         taken.append(batch.data)
 
-    monkeypatch.setattr(profiler.SharedProfiler, "_stop", stop_and_keep)
+    monkeypatch.setattr(profiler.SharedProfiler, "stop", stop_and_keep)
     return taken
 
 

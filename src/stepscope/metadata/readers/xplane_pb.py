@@ -113,7 +113,7 @@ class _LoadedRows:
         for events, rows, steps in trace.columns():
             if steps is None:
                 at_work += len(rows)
-                steps = np.full(len(rows), self._only_step(trace))
+                steps = np.full(len(rows), trace.only_step or 0)
             of_steps = steps != FOLDING_STEP
             if not of_steps.all():
                 self._folded += int(np.count_nonzero(~of_steps))
@@ -132,13 +132,8 @@ class _LoadedRows:
                 )
             )
         at_work += len(trace.outside.unplaced)
-        if at_work and len(trace.started) != 1:
+        if at_work and trace.only_step is None:
             self.losses.append(Loss("steps of executions", at_work, _AT_WORK))
-
-    @staticmethod
-    def _only_step(trace: ExecutionTrace) -> int:
-        """The step that threads asked for, if it is one; else 0."""
-        return next(iter(trace.started)) if len(trace.started) == 1 else 0
 
     def _add_rows(self, trace: ExecutionTrace) -> None:
         """What was read row by row."""
@@ -146,7 +141,7 @@ class _LoadedRows:
         rows: list[Row] = [*outside.eager, *outside.spans]
         steps = [0] * len(rows)
         rows += outside.unplaced
-        steps += [self._only_step(trace)] * len(outside.unplaced)
+        steps += [trace.only_step or 0] * len(outside.unplaced)
         cut: list[str] = []
         for number, step in trace.steps.items():
             found = list(step.executions(NO_NODES))

@@ -65,6 +65,9 @@ class Step:
     """The nodes that came to their end."""
     unfinished: list[Row] = field(default_factory=list)
     """Of the rows, those of whose end there is no mark."""
+    unmarked: list[Row] = field(default_factory=list)
+    """Of these, those that nothing says are its, but that no other step is known to have been at
+    work. Where executors leave marks they are another's if the step ended well."""
     left_open: set[tuple[str, int]] = field(default_factory=set)
     """Node and time of marks outside the step's own spans that are the last of their thread."""
     dead: dict[str, list[int]] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from stepscope.metadata.xplane.accelerators import AcceleratorLane, lanes
 from stepscope.metadata.xplane.host_events import HostEvents
 from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
 from stepscope.metadata.xplane.space import Plane, Space
-from stepscope.metadata.xplane.steps import Row, Steps
+from stepscope.metadata.xplane.steps import FOLDING_STEP, Row, Steps
 from stepscope.metadata.xplane.thread_walk import Outside, ThreadWalk
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class ExecutionTrace:
         self.has_marks = any(host.has_marks for host in self._hosts)
         """Whether the executors' marks are there: not in profiles of TensorFlow's own."""
         self._in_rows = in_rows
+        self.only_step = self._find_only_step()
+        """The step that kernels of an unknown one are of (`Outside.unplaced`); None where any of
+        several may have executed them."""
         for host in self._hosts:
             for number, places in _by_step(host.left, host.around(host.left)):
                 self.steps[number].leave(_rows(host, places))
@@ -122,6 +125,23 @@ class ExecutionTrace:
             yield host, host.unplaced, None
             yield host, host.eager, np.zeros(len(host.eager), np.int64)
 
+    def _find_only_step(self) -> int | None:
+        """The step that threads asked for, if it is the only one that was at work.
+
+        Who asked for a step leaves a span when that is over. One that is not when the profiler
+        stops leaves none, only marks of its nodes: to have been asked for alone does not do.
+        """
+        at_work = set(self.steps)
+        for host in self._hosts:
+            for steps in (host.step[host.pairs + 1], host.around(host.unmarked)):
+                at_work.update(np.unique(steps).tolist())
+        at_work -= self.steps.children() | self.steps.pipelines | {FOLDING_STEP, 0}
+        return (
+            next(iter(self.started))
+            if len(self.started) == 1 and not (at_work - self.started)
+            else None
+        )
+
     def _make_rows(self) -> None:
         for host in self._hosts:
             for number, places in _by_step(host.pairs, host.step[host.pairs + 1]):
@@ -134,11 +154,11 @@ class ExecutionTrace:
                 step.unfinished += rows
             self.outside.unplaced += _rows(host, host.unplaced)
             self.outside.eager += _rows(host, host.eager)
-        if len(self.started) == 1:
-            # Kernels of an unknown step, of an executor that was at work when the profiler stopped.
-            (number,) = self.started
-            self.steps[number].rows += self.outside.unplaced
-            self.steps[number].unfinished += self.outside.unplaced
+        if self.only_step is not None:
+            step, rows = self.steps[self.only_step], self.outside.unplaced
+            step.rows += rows
+            step.unfinished += rows
+            step.unmarked += rows
             self.outside.unplaced.clear()
 
     def _lend_rows(self) -> None:

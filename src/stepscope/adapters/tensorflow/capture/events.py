@@ -102,6 +102,12 @@ class Profile:
         """The kernels of these steps that began and of whose end there is no mark."""
         return [row for step in self.steps.with_children(steps) for row in step.unfinished]
 
+    def unmarked_in(self, steps: list[int]) -> set[Row]:
+        """The kernels of these steps that are others' if they ended well (`Step.unmarked`)."""
+        if not self.saw_executor_marks:
+            return set()
+        return {row for step in self.steps.with_children(steps) for row in step.unmarked}
+
     def cut_off_in(self, steps: list[int], nodes: Mapping[str, Any] = NO_NODES) -> list[str]:
         """The nodes of these steps that the profiler may have been stopped inside of."""
         return [name for step in self.steps.with_children(steps) for name in step.cut_off(nodes)]
