@@ -72,7 +72,7 @@ def reading(monkeypatch):
     """Who took a record apart, in order; stopping the profiler waits until it is let go on."""
     readers = []
     go_on = threading.Event()
-    stop = SharedProfiler._stop
+    stop = SharedProfiler.stop
 
     def held_up(self, batch):
         go_on.wait(patient(20))
@@ -88,7 +88,7 @@ def reading(monkeypatch):
 
         monkeypatch.setattr(kind, "__init__", note)
 
-    monkeypatch.setattr(SharedProfiler, "_stop", held_up)
+    monkeypatch.setattr(SharedProfiler, "stop", held_up)
     noted(events.Profile)
     noted(node_log.LoggedRun)
     yield readers, go_on

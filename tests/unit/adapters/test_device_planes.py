@@ -69,7 +69,7 @@ def with_planes(tensorflow, monkeypatch):
     function(x)
 
     def record(*adders):
-        stop = profiler.SharedProfiler._stop
+        stop = profiler.SharedProfiler.stop
 
         def stop_and_add(self, batch):
             stop(self, batch)
@@ -79,7 +79,7 @@ def with_planes(tensorflow, monkeypatch):
                 add(space, host.lines[0].timestamp_ns)
             batch.data = space.SerializeToString()
 
-        monkeypatch.setattr(profiler.SharedProfiler, "_stop", stop_and_add)
+        monkeypatch.setattr(profiler.SharedProfiler, "stop", stop_and_add)
         metadata = RunMetadata()
         options = RunOptions(trace_level=RunOptions.HARDWARE_TRACE)
         adapter.run(function, x, options=options, run_metadata=metadata)

@@ -4,6 +4,7 @@ import os
 import sys
 import textwrap
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -16,8 +17,10 @@ from patience import patient
 from ready_compiler import ReadyCompiler
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
+from stepscope.adapters.tensorflow.node_log.log import NodeLog
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.deliveries import KeptRun
 from stepscope.adapters.tensorflow.support import FUNCTION
@@ -391,10 +394,9 @@ def test_a_stored_run_is_the_run_that_was_recorded(prepared, tensorflow, tmp_pat
 
 def kept_run(function, x):
     """A run as a script's recorder keeps it until it is stored."""
-    run = Observed(FUNCTION, FULL.resolve(), FULL, None)
-    run.function = function
-    run.log_alone()
-    run.capture.log.stay(run.step_id, "function")
+    capture = LoggedCapture(FULL.trace_level, NodeLog(outputs=True))
+    run = Observed(FUNCTION, FULL.resolve(), FULL, None, function, capture=capture)
+    capture.log.stay(run.step_id, "function")
     with run:
         function(x)
     run.capture.over()
@@ -452,3 +454,38 @@ def test_the_metadata_say_what_recorded_the_run(tensorflow, prepared):
     untraced = stepscope.RunMetadata()
     adapter.run(function, 1.0, options=RunOptions(), run_metadata=untraced)
     assert untraced.recorder == ""
+
+
+def test_runs_are_whole_however_late_they_are_looked_at(prepared, tensorflow):
+    """More of them than logs may take of memory before somebody reads them."""
+    tf = tensorflow
+
+    @tf.function(autograph=False)
+    def function(x):
+        y = x
+        for i in range(1000):
+            y = y * x if i % 2 else y + x
+        return y
+
+    x = tf.constant(0.5)
+    function(x)
+    runs = [traced(function, x, options=SOFTWARE) for _ in range(1100)]
+    expected = Counter(runs[0].ops.op)
+    assert expected["AddV2"] + expected["Mul"] == 1000
+    ended_before = 0
+    for run in runs:
+        assert Counter(run.ops.op) == expected
+        assert run.completeness.complete
+        assert run.ops.start_ns.min() > ended_before, "each has its own"
+        ended_before = run.ops.end_ns.max()
+
+
+def test_what_a_logged_run_cost_is_not_what_looking_at_it_later_took(prepared, tensorflow):
+    tf = tensorflow
+    function = tf.function(lambda x: x * 2.0 + 1.0, autograph=False)
+    function(tf.ones([2]))
+    began = time.perf_counter_ns()
+    metadata = traced(function, tf.ones([2]), options=SOFTWARE)
+    waited = time.perf_counter_ns() - began
+    assert len(metadata.ops) > 0
+    assert metadata.overhead.ns <= waited

@@ -83,7 +83,7 @@ def as_if_stopped_at_the_mark_of(node, data):
 @pytest.fixture(params=["session", "function"])
 def put_cut_off(request, tensorflow, monkeypatch):
     """A traced enqueue whose thread was still inside the op when the profiler was stopped."""
-    stop = profiler.SharedProfiler._stop
+    stop = profiler.SharedProfiler.stop
 
     def early(self, batch):
         stop(self, batch)
@@ -98,7 +98,7 @@ def put_cut_off(request, tensorflow, monkeypatch):
             put = queue.enqueue(1.0, name="put")
         with adapter.Session(graph=graph) as session:
             session.run(put)
-            monkeypatch.setattr(profiler.SharedProfiler, "_stop", early)
+            monkeypatch.setattr(profiler.SharedProfiler, "stop", early)
             session.run(put, options=options, run_metadata=metadata)
     else:
         queue = tensorflow.queue.FIFOQueue(4, [tensorflow.float32], shapes=[[]])
@@ -108,7 +108,7 @@ def put_cut_off(request, tensorflow, monkeypatch):
             queue.enqueue(1.0, name="put")
 
         function()
-        monkeypatch.setattr(profiler.SharedProfiler, "_stop", early)
+        monkeypatch.setattr(profiler.SharedProfiler, "stop", early)
         adapter.run(function, options=options, run_metadata=metadata)
     return metadata
 

@@ -71,16 +71,6 @@ def unwrapped(function: Any) -> Any:
     return getattr(found, "__func__", found)
 
 
-def lines_of_stack() -> list[tuple[str, int]]:
-    """The files and lines that this thread is in, innermost first, as their authors wrote them.
-
-    AutoGraph executes code of its own in their place.
-    """
-    from tensorflow.python.util import tf_stack
-
-    return [(frame.filename, frame.lineno) for frame in reversed(tf_stack.extract_stack())]
-
-
 class ArgumentLeaf(NamedTuple):
     """One value in an argument, by what TensorFlow tells graphs apart."""
 

@@ -1,4 +1,6 @@
-"""What we take from TensorFlow's inside, and where its versions differ: this file and `cancelling`.
+"""What we take from TensorFlow's inside, and where its versions differ.
+
+Others that do are `function_building`, `runs.cancelling` and `capture.op_calls`.
 
 Written for 2.15 to 2.21. Each function says what it needs and gives None, or an error that names
 what is missing, where a version has it no more.
@@ -134,7 +136,7 @@ def execute_functions_by(
     """
     global _function_executor, _executes_all, _staying
     with _patch_lock:
-        _staying = RegisteredFunctions() if new_functions_only else None
+        _staying = registered_functions() if new_functions_only else None
         _function_executor, _executes_all = executor_type, untraced
     if executor_type:
         _wrap_function_calls()
@@ -169,19 +171,11 @@ class first_calls:  # noqa: N801 - a context manager, entered by every traced ru
 
 
 class RegisteredFunctions:
-    """The functions that TensorFlow can call at this moment: those that were traced so far."""
+    """Functions that TensorFlow could call at some moment: those that were traced by then."""
 
-    _last: tuple[int, Any, frozenset[Any]] = 0, None, frozenset()
-
-    def __init__(self) -> None:
-        known = _runtime_functions()
-        newest = next(reversed(known), None)
-        count, last, keys = self._last
-        if count != len(known) or last != newest:
-            keys = frozenset(known)
-            type(self)._last = len(known), newest, keys
-        self._keys = keys
-        self.newest = len(known), newest
+    def __init__(self, known: dict[Any, Any]) -> None:
+        self._keys = frozenset(known)
+        self.newest = len(known), next(reversed(known), None)
         """Changes when a function is traced."""
 
     @functools.cached_property
@@ -191,6 +185,19 @@ class RegisteredFunctions:
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
+
+
+_registered: RegisteredFunctions | None = None
+
+
+def registered_functions() -> RegisteredFunctions:
+    """Those of this moment: the same object as long as they are the same."""
+    global _registered
+    known = _runtime_functions()
+    found = _registered
+    if found is None or found.newest != (len(known), next(reversed(known), None)):
+        found = _registered = RegisteredFunctions(known)
+    return found
 
 
 @functools.cache
@@ -307,12 +314,12 @@ def traced_graphs(function: Any) -> list[Any]:
     if traces_of is None:
         return []
     # TensorFlow takes long to list them: they are the same as long as nothing was traced.
-    known = RegisteredFunctions()
+    known = registered_functions()
     when, found = _traces.get(function, (None, []))
     graphs = [graph() for graph in found]
-    if when != known.newest or None in graphs:
+    if when is not known or None in graphs:
         graphs = [trace.graph for trace in traces_of()]
-        _traces[function] = known.newest, [weakref.ref(graph) for graph in graphs]
+        _traces[function] = known, [weakref.ref(graph) for graph in graphs]
     return graphs
 
 
@@ -575,69 +582,6 @@ def dtype_size(number: int) -> int:
     return int(dtypes.as_dtype(number).size or 0)
 
 
-# -- building functions ------------------------------------------------------------------------
-
-
-class Building(NamedTuple):
-    """TensorFlow builds a graph of a function, for arguments that it had none for."""
-
-    name: str
-    python_function: Any
-    function: Any
-    """What all graphs of one `tf.function` have in common, and those of no other."""
-    arguments: dict[str, Any]
-    """By parameter, the type that TensorFlow knows the argument by."""
-    creates_variables: bool
-    """Whether it is the first graph, in which variables may be made. Of a function that makes some
-    TensorFlow builds another one for the same arguments at once."""
-
-
-def watch_building(begins: Callable[[Building], Callable[[Any], None]]) -> bool:
-    """Have `begins` called when a function's graph is built, and what it gives when that is done.
-
-    That is given the graph, or None where building it failed. Neither may raise. False where this
-    version has no place to see it.
-    """
-    try:
-        from tensorflow.python.eager.polymorphic_function import tracing_compilation
-
-        original = tracing_compilation._create_concrete_function
-        creation = tracing_compilation.ScopeType.VARIABLE_CREATION
-    except (ImportError, AttributeError):
-        return False
-
-    def building(function_type: Any, options: Any) -> Building:
-        types = {name: found.type_constraint for name, found in function_type.parameters.items()}
-        first = options.scope_type == creation
-        return Building(str(options.name), options.python_function, options.lock, types, first)
-
-    @functools.wraps(original)
-    def create(function_type: Any, type_context: Any, func_graph: Any, options: Any) -> Any:
-        try:
-            ends = begins(building(function_type, options))
-        except AttributeError:  # a version that has it elsewhere
-            return original(function_type, type_context, func_graph, options)
-        made = None
-        try:
-            made = original(function_type, type_context, func_graph, options)
-        finally:
-            ends(made.graph if made is not None else None)
-        return made
-
-    tracing_compilation._create_concrete_function = create
-    return True
-
-
-def unwrapped(function: Any) -> Any:
-    """The Python function below TensorFlow's decorators."""
-    from tensorflow.python.util import tf_decorator
-
-    found = tf_decorator.unwrap(function)[1]
-    while hasattr(found, "__wrapped__"):  # by others, such as AutoGraph
-        found = found.__wrapped__
-    return getattr(found, "__func__", found)
-
-
 def lines_of_stack() -> list[tuple[str, int]]:
     """The files and lines that this thread is in, innermost first, as their authors wrote them.
 
@@ -646,75 +590,6 @@ def lines_of_stack() -> list[tuple[str, int]]:
     from tensorflow.python.util import tf_stack
 
     return [(frame.filename, frame.lineno) for frame in reversed(tf_stack.extract_stack())]
-
-
-class ArgumentLeaf(NamedTuple):
-    """One value in an argument, by what TensorFlow tells graphs apart."""
-
-    kind: str
-    """`tensor`: by its type and shape. `value`: Python's, by being equal. `object`: by being the
-    same one. `other`: by what `text` says."""
-    path: str
-    type: str
-    text: str
-
-
-def argument_leaves(name: str, kind: Any, most: int) -> list[ArgumentLeaf]:
-    """The values in an argument of this type, at most so many; `name` begins their paths."""
-    found: list[ArgumentLeaf] = []
-    _add_leaves(name, kind, found, most)
-    return found
-
-
-def _add_leaves(path: str, kind: Any, found: list[ArgumentLeaf], most: int) -> None:
-    if len(found) >= most:
-        return
-    parts = getattr(kind, "components", None)
-    inner = getattr(kind, "components_tuple", None)
-    mapping = getattr(kind, "mapping", None)
-    if inner is not None:
-        parts = inner.components
-    if type(kind).__module__.endswith("default_types") and isinstance(parts, tuple):
-        for place, part in enumerate(parts):
-            _add_leaves(f"{path}[{place}]", part, found, most)
-    elif isinstance(mapping, dict):
-        for key, part in mapping.items():
-            _add_leaves(f"{path}[{key!r}]", part, found, most)
-    elif type(kind).__name__ == "Reference" and hasattr(kind, "base"):
-        _add_leaves(path, kind.base, found, most)
-    elif hasattr(kind, "element_spec"):  # an iterator's
-        _add_leaves(path, kind.element_spec, found, most)
-    elif isinstance(kind, tuple | list):
-        for place, part in enumerate(kind):
-            _add_leaves(f"{path}[{place}]", part, found, most)
-    elif isinstance(kind, dict):
-        for key, part in kind.items():
-            _add_leaves(f"{path}[{key!r}]", part, found, most)
-    else:
-        found.append(_leaf(path, kind))
-
-
-def _leaf(path: str, kind: Any) -> ArgumentLeaf:
-    name = type(kind).__name__
-    if name == "Literal":
-        value = kind.value
-        return ArgumentLeaf("value", path, type(value).__name__, repr(value))
-    if name == "Weakref":
-        value = kind.placeholder_value(None)
-        return ArgumentLeaf("object", path, type(value).__name__, _said_of(value))
-    if hasattr(kind, "dtype") and hasattr(kind, "shape"):
-        shape = kind.shape
-        size = "unknown" if shape.rank is None else str([*shape.as_list()]).replace("None", "?")
-        return ArgumentLeaf("tensor", path, str(kind.dtype.name), size)
-    return ArgumentLeaf("other", path, name, str(kind))
-
-
-def _said_of(value: Any) -> str:
-    """What an object is, without the address by which no two are alike."""
-    code = getattr(value, "__code__", None)
-    if code is None:
-        return type(value).__qualname__
-    return f"{value.__qualname__} of {code.co_filename}:{code.co_firstlineno}"
 
 
 # -- what is replaced while a script is recorded -----------------------------------------------

@@ -17,6 +17,8 @@ Guarantees.
 - The recorder's level is raised after every start, so that cheap ops of a warm program are seen.
 - Where the profiler is somebody else's (the program profiles itself), `enter` gives None at once,
   and the caller says so in its metadata.
+- Who has it between runs is said once: nobody, the profiler itself (`keep_open`, for what is
+  allocated outside of runs), or an owner that lends it (`borrow_from`: `stepscope run`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.events import CLOCK, CLOCK_STAT
@@ -79,6 +81,16 @@ class Batch:
             return self._decoded
 
 
+class Owner(Protocol):
+    """Has the profiler whenever no run of its own is profiled by a `SharedProfiler`."""
+
+    def lend(self) -> None:
+        """The profiler is free when this returns, until `give_back`. As often as it is called."""
+
+    def give_back(self) -> None:
+        """One of those it was lent to is done with it."""
+
+
 class SharedProfiler:
     """See the module's text."""
 
@@ -87,17 +99,46 @@ class SharedProfiler:
         self._batch: Batch | None = None
         self._closing = False
         self._level: versions.TraceLevel | None = None
+        self._owner: Owner | None = None
+        self._stays_open = False
+
+    @property
+    def is_borrowed(self) -> bool:
+        """Whether it has an owner that lends it."""
+        return self._owner is not None
+
+    def borrow_from(self, owner: Owner) -> None:
+        """Have runs that come from now on take it from its owner, and give it back."""
+        self._owner = owner
+
+    def keep_open(self) -> None:
+        """Record from now on also between runs; `read_if_idle` is to be called now and then."""
+        with self._changed:
+            self._stays_open = True
+            self._reopen()
 
     def enter(self, patience_s: float | None = None) -> Batch | None:
         """Be profiled from now on; None where the profiler is somebody else's.
 
         A `TimeoutError` if it is being read for earlier runs, for longer than the patience.
         """
+        if self._owner is None:
+            return self._enter(patience_s)
+        self._owner.lend()
+        batch = None
+        try:
+            batch = self._enter(patience_s)
+        finally:
+            if batch is None:
+                self._owner.give_back()
+        return batch
+
+    def _enter(self, patience_s: float | None) -> Batch | None:
         with self._changed:
             if not self._changed.wait_for(lambda: not self._closing, patience_s):
                 raise TimeoutError
             if self._batch is None:
-                batch = self._start()
+                batch = self.start()
                 if batch is None:
                     return None
                 self._batch = batch
@@ -126,6 +167,15 @@ class SharedProfiler:
 
     def _finish(self, batch: Batch, *, mine: bool) -> None:
         """Wait for the batch's data; with `mine`, nobody else is going to stop the profiler."""
+        try:
+            self._wait_for(batch, mine=mine)
+        finally:
+            if self._owner is not None:
+                self._owner.give_back()
+            with self._changed:
+                self._reopen()
+
+    def _wait_for(self, batch: Batch, *, mine: bool) -> None:
         if not mine and not batch.done.wait(PATIENCE_S):
             with self._changed:
                 mine = self._batch is batch
@@ -136,14 +186,31 @@ class SharedProfiler:
             batch.done.wait()
             return
         try:
-            self._stop(batch)
+            self.stop(batch)
         finally:
             with self._changed:
                 self._closing = False
                 self._changed.notify_all()
             batch.done.set()
 
-    def _start(self) -> Batch | None:
+    def _reopen(self) -> None:
+        if self._stays_open and self._batch is None and not self._closing:
+            self._batch = self.start()
+
+    def read_if_idle(self) -> None:
+        """Read what was recorded outside of runs, unless a run is going on."""
+        with self._changed:
+            batch = self._batch
+            if self._closing or batch is None or batch.running:
+                return
+            self.stop(batch)
+            batch.done.set()
+            self._batch = self.start()
+
+    # -- TensorFlow's own, for whoever has it --------------------------------------------------
+
+    def start(self) -> Batch | None:
+        """Begin to record; None where the profiler is somebody else's."""
         if self._level is None:
             self._level = versions.TraceLevel()
         session = versions.new_profiler_session()
@@ -158,7 +225,8 @@ class SharedProfiler:
             pass
         return Batch(session, folder, level_raised=raised)
 
-    def _stop(self, batch: Batch) -> None:
+    def stop(self, batch: Batch) -> None:
+        """Record no more: `batch` gets its data, or says what became of them."""
         began = time.perf_counter_ns()
         gfile = versions.tensorflow().io.gfile
         # A run returns a moment before its last executor thread has left its spans.
@@ -184,4 +252,5 @@ class SharedProfiler:
             batch.stop_ns = time.perf_counter_ns() - began
 
 
-shared = SharedProfiler()
+process_profiler: Final = SharedProfiler()
+"""TensorFlow has one in a process: this is it, for all that are given no other."""

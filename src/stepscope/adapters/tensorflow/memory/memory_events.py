@@ -11,20 +11,22 @@ Guarantees.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import threading
 from typing import Final
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture import capture as capture_module
-from stepscope.adapters.tensorflow.capture.profiler import Batch, SharedProfiler
+from stepscope.adapters.tensorflow.capture.profiler import process_profiler
 from stepscope.adapters.tensorflow.memory.allocator_events import CPU
 from stepscope.errors import InvalidOptionError, StepscopeError
 
 _USE: Final = "TF_CPU_ALLOCATOR_USE_BFC"
 _LIMIT: Final = "TF_CPU_BFC_MEM_LIMIT_IN_MB"
 _READ_EVERY_S: Final = 5.0
+_reading: Final = threading.Event()
+_ended: Final = threading.Event()
 
 
 def enable_memory_events(limit_mb: int | None = None) -> None:
@@ -48,11 +50,23 @@ def enable_memory_events(limit_mb: int | None = None) -> None:
         )
     set_environment(limit_mb)
     # Under `stepscope run` the profiler is the script's recorder's, which follows memory itself.
-    if type(capture_module.shared) is SharedProfiler:  # type: ignore[attr-defined]
+    if not process_profiler.is_borrowed and not _reading.is_set():
+        _reading.set()
         versions.tensorflow()
-        profiler = OpenProfiler()
-        capture_module.shared = profiler  # type: ignore[attr-defined]
-        profiler.open()
+        process_profiler.keep_open()
+        reader = threading.Thread(target=_read, name="stepscope/memory", daemon=True)
+        atexit.register(_end, reader)
+        reader.start()
+
+
+def _read() -> None:
+    while not _ended.wait(_READ_EVERY_S):
+        process_profiler.read_if_idle()
+
+
+def _end(reader: threading.Thread) -> None:
+    _ended.set()
+    reader.join(_READ_EVERY_S)
 
 
 def set_environment(limit_mb: int | None = None) -> None:
@@ -68,7 +82,17 @@ def set_environment(limit_mb: int | None = None) -> None:
 
 def allocator_tells() -> bool:
     """Whether TensorFlow was told to use the allocator that leaves events."""
+    return _told_tensorflow() if "tensorflow" in sys.modules else _is_told()
+
+
+def _is_told() -> bool:
     return os.environ.get(_USE, "").lower() in ("true", "1")
+
+
+@functools.cache
+def _told_tensorflow() -> bool:
+    """The same of one that is imported: it asks once, and every run of ours asks here."""
+    return _is_told()
 
 
 def bytes_in_use() -> dict[str, int]:
@@ -80,45 +104,3 @@ def bytes_in_use() -> dict[str, int]:
     except ValueError:
         return {}
     return {CPU: int(info["current"])}
-
-
-class OpenProfiler(SharedProfiler):
-    """The shared profiler, never stopped for longer than it takes to read it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ended = threading.Event()
-
-    def open(self) -> None:
-        """Begin to record, until the program ends."""
-        self._reopen()
-        reader = threading.Thread(target=self._read, name="stepscope/memory", daemon=True)
-        atexit.register(self._end, reader)
-        reader.start()
-
-    def _read(self) -> None:
-        while not self._ended.wait(_READ_EVERY_S):
-            self.read_if_idle()
-
-    def _end(self, reader: threading.Thread) -> None:
-        self._ended.set()
-        reader.join(_READ_EVERY_S)
-
-    def _finish(self, batch: Batch, *, mine: bool) -> None:
-        super()._finish(batch, mine=mine)
-        self._reopen()
-
-    def _reopen(self) -> None:
-        with self._changed:
-            if self._batch is None and not self._closing:
-                self._batch = self._start()
-
-    def read_if_idle(self) -> None:
-        """Read what was recorded outside of runs, unless a run is going on."""
-        with self._changed:
-            batch = self._batch
-            if self._closing or batch is None or batch.running:
-                return
-            self._stop(batch)
-            batch.done.set()
-            self._batch = self._start()

@@ -24,6 +24,7 @@ from stepscope.adapters.tensorflow.memory.report import (
     is_out_of_memory,
     request_of,
 )
+from stepscope.adapters.tensorflow.support import only_traces
 from stepscope.metadata import AllocationColumns, Loss
 from stepscope.metadata.allocation_log import AllocationLog, LogSettings, log_of
 from stepscope.metadata.allocations import HELD
@@ -66,29 +67,30 @@ _last_fit: Final = _LastFit()
 class RunMemory:
     """See the module's text. Made before the run, asked after it."""
 
+    can_be_last_fit = True
+    """Whether a later run that is out of memory may be compared with this one."""
+    _batch: BatchHint | None = None
+    _error: Any = None
+    _changes_error = True
+    _report: OutOfMemory | None = None
+    _failed_ns = 0
+    _program = ProgramMemory()
+
     def __init__(self, options: opts.ResolvedRunOptions, step_id: int, session: Any = None) -> None:
-        plain = options is opts.DEFAULT_RESOLVED
-        self._settings = None if plain else LogSettings.of(options)
+        """`session` is the run, where it is one of a session."""
+        self._settings = None if only_traces(options) else LogSettings.of(options)
         self.level = options.trace_level or int(self._settings is not None)
         """At which the run has to be captured: its own, or what the memory report needs."""
-        self._batch: BatchHint | None = None
         self._full = options.trace_level >= opts.RunOptions.FULL_TRACE
         self._step_id = step_id
         self._session = session
-        self._error: Any = None
-        self._changes_error = True
-        self._report: OutOfMemory | None = None
-        self._failed_ns = 0
-        self._program = ProgramMemory()
-        self.can_be_last_fit = True
-        """Whether a later run that is out of memory may be compared with this one."""
 
     @property
     def _graph(self) -> Any:
         return self._session.graph if self._session is not None else None
 
     def given(self, values: Iterable[tuple[str, Any]]) -> None:
-        """Names and values of what the run is given; none of them is kept."""
+        """It failed: names and values of what it was given; none of them is kept."""
         self._batch = _batch(values) if self.level else None
 
     @property
@@ -111,6 +113,8 @@ class RunMemory:
         if error is self._error or not is_out_of_memory(error):
             return
         self._error = error
+        if self._session is not None:
+            self.given(self._session.fed())
         self._changes_error = changes_error
         if changes_error:
             give_its_class(error)

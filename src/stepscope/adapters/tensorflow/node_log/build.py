@@ -420,7 +420,7 @@ def _load(path: Path, kind: str) -> tuple[ctypes.PyDLL, str]:
         for name, takes, gives in (
             ("enter", [ctypes.c_int, ctypes.c_int64, ctypes.c_char_p], ctypes.c_void_p),
             ("over", [ctypes.c_void_p, ctypes.c_int], ctypes.c_int64),
-            ("leave", [ctypes.c_void_p], None),
+            ("leave", [ctypes.c_void_p], ctypes.c_int),
             ("read", text, ctypes.c_void_p),
             ("pack", text, ctypes.c_void_p),
             ("give_back", [ctypes.c_void_p], None),

@@ -58,9 +58,13 @@ class NodeLog:
     def enter(self) -> None:
         self._handle = self._library.stepscope_enter(int(self._outputs), self._step_id, self._what)
 
-    def leave(self) -> None:
-        """Steps that this thread starts from now on are not logged any more."""
-        self._library.stepscope_leave(self._handle)
+    def leave(self) -> bool:
+        """Steps that this thread starts from now on are not logged any more.
+
+        Whether it may be kept unread: logs that nobody reads take little memory so far.
+        """
+        can_wait: int = self._library.stepscope_leave(self._handle)
+        return can_wait != 0
 
     def over(self, *, failed: bool) -> None:
         """The run has ended: whoever finds the log knows that, and how."""

@@ -39,11 +39,6 @@ class Cancelling:
         if not op_calls.finalizes(op):
             self.op, self.began_ns = op, time.perf_counter_ns()
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether it ends all that is called with it; TensorFlow does that when one fails."""
-        return bool(self.manager.is_cancelled)
-
     def start_cancel(self) -> None:
         """From any thread: the function or the waiting op that it is in ends."""
         self.manager.start_cancel()

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow
 
-from stepscope.adapters.tensorflow.capture.capture import Capture
+from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.capture.transfers import (
     UnloggedTransfer,
     add_rows,
@@ -69,9 +69,9 @@ class ClusterRun(SessionRun):
 
     engine = CLUSTER
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.capture = Capture(0)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.capture = ProfiledCapture(0)
         self._log_settings = LogSettings.of(self._options)
         self._out_of_memory: OutOfMemory | None = None
 

@@ -25,6 +25,8 @@ from stepscope.adapters.tensorflow.capture.graph_lines import (
     written_lines,
 )
 from stepscope.adapters.tensorflow.capture.graphs import TAG, NodeInfo, functions
+from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
+from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.failures import (
     both_classes,
     failing_nodes,
@@ -38,11 +40,11 @@ from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.executed_graph import function_graphs, versions_of
 from stepscope.adapters.tensorflow.node_log.function_log import is_traced, log_of_call
-from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
+from stepscope.adapters.tensorflow.node_log.log import accelerated
 from stepscope.adapters.tensorflow.runs import cancelling, interrupts
 from stepscope.adapters.tensorflow.runs.deadline import Deadline
 from stepscope.adapters.tensorflow.runs.interrupts import Interrupt
-from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check, step_ids
+from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, check, only_traces, step_ids
 from stepscope.metadata import (
     Completeness,
     InFlight,
@@ -75,11 +77,17 @@ def run(
     Without options it is traced fully where `run_metadata` asks for the outcome, else not at all.
     """
     function = callable if versions.is_function(callable) else None
-    if run_metadata is None or options is not None:
-        resolved, asked = _resolve(options, traced=False)
-        if resolved is opts.DEFAULT_RESOLVED or resolved == opts.DEFAULT_RESOLVED:
-            target = None if run_metadata is None else as_run_metadata_target(run_metadata)
+    if options is None and run_metadata is None:
+        return _run_untraced(callable, args, kwargs, function, None, None)
+    resolved, asked = _resolve(options, traced=options is None)
+    if only_traces(resolved):
+        target = as_run_metadata_target(run_metadata)
+        if not resolved.trace_level:
             return _run_untraced(callable, args, kwargs, function, asked, target)
+        if function is not None:
+            capture = _logged_alone(function, resolved)
+            if capture is not None:
+                return _run_logged(args, kwargs, function, capture, resolved, asked, target)
     return run_step(functools.partial(callable, *args, **kwargs), function, options, run_metadata)
 
 
@@ -91,23 +99,73 @@ def _run_untraced(
 
     Control-C ends a function that waits, and what is raised has the metadata on it.
     """
-    engine = EAGER if function is None else FUNCTION
     interrupt: Interrupt | None = None
     try:
-        with python_ops.timed:
-            if function is not None and interrupts.applies():
-                with interrupts.cancelling_function() as interrupt:
-                    result = function(*args, **kwargs)
-            else:
+        if function is None:
+            with python_ops.timed:
                 result = callable(*args, **kwargs)
+        elif interrupts.applies():
+            with interrupts.cancelling_function() as interrupt:
+                result = function(*args, **kwargs)
+        else:
+            result = function(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - raised again
+        engine = EAGER if function is None else FUNCTION
         observed = Observed(engine, opts.DEFAULT_RESOLVED, asked, _graph_of(function))
-        observed.ended(error, interrupt if interrupt is not None and interrupt.at_epoch else None)
+        observed.ended(error, interrupt)
         target = target or as_run_metadata_target(None)
         raise_with(error, target.deliver(observed.recording()))
-    if target is not None:
+    if target is not None and target.asked_for:
+        engine = EAGER if function is None else FUNCTION
         target.deliver(Recording(engine=engine, step_id=next(step_ids), run_options=asked))
     return result
+
+
+def _run_logged(
+    args: tuple[Any, ...], kwargs: dict[str, Any], function: Any, capture: LoggedCapture,
+    options: opts.ResolvedRunOptions, asked: opts.RunOptions | None, target: RunMetadataTarget,
+) -> Any:  # fmt: skip
+    """A call that our executor sees all of: what it was is worked out when somebody looks."""
+    step_id = next(step_ids)
+    interrupt: Interrupt | None = None
+
+    def observed() -> Observed:
+        graph = _graph_of(function)
+        return Observed(FUNCTION, options, asked, graph, function, capture=capture, step_id=step_id)
+
+    try:
+        try:
+            with versions.first_calls(capture.first_calls, traced=True), capture:
+                if interrupts.applies():
+                    with interrupts.cancelling_function() as interrupt:
+                        result = function(*args, **kwargs)
+                else:
+                    result = function(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - raised again
+            run = observed()
+            run.memory.given(_named(args))
+            run.ended(error, interrupt)
+            raise_with(error, target.deliver(run.failed()))
+        if target.asked_for:
+            target.deliver(lambda: observed().recording())
+    finally:
+        capture.over()
+    return result
+
+
+def _logged_alone(function: Any, options: opts.ResolvedRunOptions) -> LoggedCapture | None:
+    """The capture of a call that our executor sees all of; None where it does not."""
+    full = options.trace_level >= opts.RunOptions.FULL_TRACE
+    if full:
+        build.use_if_built()
+    log = log_of_call(function, outputs=full)
+    if log is None or not log.sees_all or allocator_tells() or accelerated():
+        return None
+    return LoggedCapture(options.trace_level, log)
+
+
+def _named(args: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    return ((f"argument {place}", value) for place, value in enumerate(args))
 
 
 def run_step(
@@ -123,20 +181,19 @@ def run_step(
     engine = EAGER if function is None else FUNCTION
     check(resolved, engine)
     target = as_run_metadata_target(run_metadata)
-    observed = Observed(engine, resolved, asked, _graph_of(function))
-    observed.function = function
     if function is not None and resolved.trace_level >= opts.RunOptions.FULL_TRACE:
         # The function is instantiated anew for its graphs: for both in one.
         build.use_if_built()
-    if call.func is function:
-        observed.log_nodes()
+    observed = Observed(
+        engine, resolved, asked, _graph_of(function), function, by_log=call.func is function
+    )
     observed.interruptible = True
-    observed.memory.given((f"argument {place}", value) for place, value in enumerate(call.args))
     try:
         try:
             with observed:
                 result = call()
         except BaseException as error:  # noqa: BLE001 - raised again
+            observed.memory.given(_named(call.args))
             metadata = target.deliver(observed.failed())
             if then is not None:
                 then(error)
@@ -205,64 +262,55 @@ class Observed:
     told_at_once = False
     """Whether what it did is known when it is over, without the profiler."""
 
+    function: Any = None
+    """The function that is called, whose traces know their source lines."""
+    sites: CallSites | None = None
+    """The names of its eager ops, where it shares them with other stretches of a program."""
+    interruptible = False
+    """Whether Control-C is to end a function that waits, and not to be waited with."""
+    _error: BaseException | None = None
+    _deadline: Deadline | None = None
+    _interrupt: Interrupt | None = None
+
     def __init__(
         self, engine: str, options: opts.ResolvedRunOptions, asked: opts.RunOptions | None,
-        graph: Any,
+        graph: Any, function: Any = None, *, by_log: bool = False,
+        capture: Capture | None = None, step_id: int = 0,
     ) -> None:  # fmt: skip
+        """With `by_log` the run is a call of its function and nothing else, and is logged by our
+        executor if that can be. `capture` is what records it, where that is decided already.
+        """
         self._engine = engine
         self._options = options
         self._asked = asked
         self.graph = graph
         """What the user wrote, where it is one function; None for other code."""
-        self.function: Any = None
-        """The function that is called, whose traces know their source lines."""
-        self.sites: CallSites | None = None
-        """The names of its eager ops, where it shares them with other stretches of a program."""
-        self.step_id = next(step_ids)
+        self.function = function
+        self.step_id = step_id or next(step_ids)
         self.memory = RunMemory(options, self.step_id)
-        wants_graphs = options.output_partition_graphs and graph is None
-        # Which graphs a run executed is seen from its ops.
-        level = self.memory.level or int(wants_graphs)
-        # What eager code calls is seen without the profiler, but for functions and the allocator.
-        later = engine == EAGER and level > 0 and not (allocator_tells() or accelerated())
-        self.capture = Capture(level, later=later)
-        self._stack = ExitStack()
-        self._needs_graphs = False
-        self._error: BaseException | None = None
-        self._deadline: Deadline | None = None
-        self._interrupt: Interrupt | None = None
-        self._by_our_executor = False
-        self.interruptible = False
-        """Whether Control-C is to end a function that waits, and not to be waited with."""
-
-    def log_nodes(self) -> None:
-        """The run is a call of its function and nothing else: have our executor log it, if it can.
-
-        To be called before it is entered.
-        """
-        level = self.capture.level
-        log = log_of_call(self.function, outputs=level >= 3) if level else None
-        self._by_our_executor = log is not None or (level > 0 and not is_traced(self.function))
-        if log is not None:
-            every_event = not log.sees_all or allocator_tells() or accelerated()
-            self.capture.use(log, every_event=every_event)
-
-    def log_alone(self) -> None:
-        """Have our executor log the run, and nothing else: what it does not see is declared.
-
-        To be called before it is entered, where our executor executes what the run executes.
-        """
-        level = self.capture.level
-        self._by_our_executor = True
-        self.capture.use(NodeLog(outputs=level >= 3) if level else None, every_event=False)
-
-    def __enter__(self) -> None:
-        options = self._options
-        stack = self._stack
-        stack.__enter__()
         self._needs_graphs = (
             options.output_partition_graphs or options.trace_level >= 3 or self.memory.needs_graphs
         )
+        # Which graphs a run executed is seen from its ops.
+        level = self.memory.level or int(options.output_partition_graphs and graph is None)
+        self._by_our_executor = capture is not None and capture.logs_alone
+        self.capture = capture or self._new_capture(level, by_log=by_log)
+
+    def _new_capture(self, level: int, *, by_log: bool) -> Capture:
+        if not level:
+            return ProfiledCapture(0)
+        others = allocator_tells() or accelerated()
+        log = log_of_call(self.function, outputs=level >= 3) if by_log else None
+        if by_log:
+            self._by_our_executor = log is not None or not is_traced(self.function)
+        if log is not None and log.sees_all and not others:
+            return LoggedCapture(level, log)
+        # What eager code calls is seen without the profiler, but for functions and the allocator.
+        return ProfiledCapture(level, log, later=self._engine == EAGER and not others)
+
+    def __enter__(self) -> None:
+        options = self._options
+        stack = self._stack = ExitStack()
         alone = self.capture.logs_alone  # a call of one function: none of its ops is eager
         later = self.capture.later
         if self._needs_graphs and self.capture.log is None and not later:
@@ -329,9 +377,11 @@ class Observed:
             raise self._error from error
 
     def ended(self, error: BaseException, interrupt: Interrupt | None) -> None:
-        """It was never entered, as nothing is recorded of it, and raised this."""
+        """It was never entered, and raised this; `interrupt` says whether Control-C came."""
         self._error = error
-        self._interrupt = interrupt
+        self._interrupt = interrupt if interrupt is not None and interrupt.at_epoch else None
+        if isinstance(error, KeyboardInterrupt):
+            self.capture.out_of_time = True
         self.memory.failed(error)
 
     # -- what it was ---------------------------------------------------------------------------

@@ -11,10 +11,10 @@ other threads is cancelled. After the run signals are as they were.
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ from stepscope.adapters.tensorflow.runs import cancelling
 from stepscope.adapters.tensorflow.runs.cancelling import Cancelling
 
 _MOST: Final = 64
-# What is wrapped makes an enum of every number, which takes longer than all else here.
-_getsignal: Final[Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+# `signal.getsignal` looks for an enum of what it found, which takes longer than all else here.
+_getsignal: Final[Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 _SIGINT: Final = int(signal.SIGINT)
 _main_thread: Final = threading.main_thread()
 
@@ -81,9 +81,21 @@ class _Watch:
         signal.set_wakeup_fd(-1)
 
 
+class _Kept:
+    """What a function can be cancelled by; if it was not, it does for the next."""
+
+    __slots__ = ("alone", "called", "interrupt")
+
+    def __init__(self, called: Cancelling) -> None:
+        self.called = called
+        self.interrupt = Interrupt()
+        self.alone = op_calls.Listener(called)
+        """Listens for nothing but that."""
+
+
 _watch: _Watch | None = None
-_kept: tuple[Cancelling, Interrupt] | None = None
-"""What the last function could be cancelled by; if it was not, it does for the next."""
+_kept: _Kept | None = None
+"""Free for the next function."""
 
 
 def _forget() -> None:
@@ -122,30 +134,28 @@ class cancelling_function:  # noqa: N801 - a context manager, entered by every c
     the interrupt, which says afterwards whether it came.
     """
 
-    __slots__ = ("_outer", "_watch")
+    __slots__ = ("_kept", "_outer", "_watch")
 
     def __enter__(self) -> Interrupt:
         global _kept
         watch = _watch or _watching()
-        kept = _kept
-        if kept is None or kept[1].at_epoch or kept[0].cancelled:
-            kept = _kept = cancelling.new(), Interrupt()
-        self._watch = watch if watch.begin(*kept) else None
+        kept = self._kept = _kept or _Kept(cancelling.new())
+        # One that is inside another's call has a manager of its own, should it be called at all.
+        _kept = None
+        self._watch = watch if watch.begin(kept.called, kept.interrupt) else None
         if self._watch is not None:
             outer = self._outer = op_calls.listener()
-            op_calls.use(_only(kept[0]) if outer is None else outer._replace(cancelling=kept[0]))
-        return kept[1]
+            op_calls.use(kept.alone if outer is None else outer._replace(cancelling=kept.called))
+        return kept.interrupt
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
+        global _kept
         if self._watch is not None:
             op_calls.use(self._outer)
             self._watch.end()
-
-
-@functools.lru_cache(1)
-def _only(called: Cancelling) -> op_calls.Listener:
-    """Nothing but that listens."""
-    return op_calls.Listener(called)
+        # TensorFlow cancels all that is called with a manager when one of its functions fails.
+        if kind is None and not self._kept.interrupt.at_epoch:
+            _kept = self._kept
 
 
 def _watching() -> _Watch:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,8 @@ from stepscope.adapters.tensorflow.capture.graph_lines import (
     written_lines,
 )
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of, runs_other_graphs
+from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
+from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.capture.python_ops import PythonCalls
 from stepscope.adapters.tensorflow.failures import (
     in_flight_unknown,
@@ -85,6 +87,12 @@ class SessionRun:
     """A run: made before it, executed, then asked for its recording."""
 
     engine = SESSION
+    _has_nodes = False
+    _deadline_epoch = 0
+    _begun: threading.Event | None = None
+    """Set when the run begins, where somebody waits for that."""
+    _python: PythonCalls | None = None
+    _reset_ignored: tuple[Loss, ...] = ()
 
     def __init__(
         self,
@@ -94,8 +102,14 @@ class SessionRun:
         fetches: Any,
         feed_dict: Any,
         asked: opts.RunOptions | None,
+        *,
+        log_alone: bool = False,
     ) -> None:
-        """`native_run` is TensorFlow's own, or does as it does."""
+        """`native_run` is TensorFlow's own, or does as it does.
+
+        With `log_alone` a run that our executor logs is not profiled: what that does not see is
+        declared.
+        """
         self.graph = graph
         self.native_run = native_run
         self._shared = shared
@@ -105,30 +119,36 @@ class SessionRun:
         self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
         self.step_id = next(step_ids)
         self.memory = RunMemory(self._options, self.step_id, self)
-        self.memory.given((str(getattr(k, "name", k)), v) for k, v in (feed_dict or {}).items())
         self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
-        self.capture = self._new_capture()
-        self.native = v1.RunMetadata()
-        """What TensorFlow itself tells of the run."""
+        self.capture = self._new_capture(log_alone=log_alone)
         self._kind = session_graph.Kind(fetches, feed_dict)
-        self._has_nodes = False
-        self._deadline_epoch = 0
-        self._begun = threading.Event()
-        self._python: PythonCalls | None = None
         self._find_outcomes: Callable[[], tuple[InFlight, ...]] = tuple
         """What was in flight, worked out when somebody looks."""
-        self._reset_ignored: list[Loss] = []
 
-    def _new_capture(self) -> Capture:
-        level, shared = self.memory.level, self._shared
-        if not level or not shared.logs_nodes or self._is_collected():
-            capture = Capture(level)
-        else:
-            others = runs_other_graphs(self.graph) or allocator_tells() or accelerated()
-            capture = Capture(level, NodeLog(outputs=level >= 3), every_event=others)
+    @functools.cached_property
+    def native(self) -> Any:
+        """What TensorFlow itself tells of the run."""
+        return v1.RunMetadata()
+
+    def _new_capture(self, *, log_alone: bool) -> Capture:
+        level = self.memory.level
+        log = None
+        if level and self._shared.logs_nodes and not self._is_collected():
+            log = NodeLog(outputs=level >= 3)
+        if log is not None and (log_alone or self._log_sees_all()):
+            return LoggedCapture(level, log)
+        capture = ProfiledCapture(level, log)
         if self._timeout_ms > 0:
             capture.patience_s = self._timeout_ms / 1000
         return capture
+
+    def _log_sees_all(self) -> bool:
+        return not (runs_other_graphs(self.graph) or allocator_tells() or accelerated())
+
+    def fed(self) -> Iterator[tuple[str, Any]]:
+        """Names and values of what the run is given."""
+        for key, value in (self._feed_dict or {}).items():
+            yield str(getattr(key, "name", key)), value
 
     def _is_collected(self) -> bool:
         """Whether TensorFlow collects statistics of its own in this run: it does for one only."""
@@ -139,8 +159,9 @@ class SessionRun:
 
     def execute(self) -> Any:
         """Run it; what it raises is TensorFlow's error, or that its time is up."""
-        check_watches(self._options.debug_options, self.graph)
-        self._reset_ignored = self._reset_without_effect()
+        if self._options.debug_options is not None:
+            check_watches(self._options.debug_options, self.graph)
+            self._reset_ignored = self._reset_without_effect()
         timeout_ms = self._timeout_ms
         if timeout_ms <= 0:
             return self._execute_here()
@@ -173,8 +194,10 @@ class SessionRun:
 
     def _execute(self) -> Any:
         with self.capture:
-            self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
-            self._begun.set()
+            if self._timeout_ms > 0:
+                self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
+            if self._begun is not None:
+                self._begun.set()
             # Where TensorFlow is to tell nothing, nothing is to be told it.
             logged, told = self.capture.log is not None, (None, None)
             if not (logged and only_traces(self._options)):
@@ -216,6 +239,7 @@ class SessionRun:
         """On a thread of its own, given up on soon after the deadline, or when it is closed."""
         box: list[Any] = []
         graph = v1.get_default_graph()
+        begun = self._begun = threading.Event()
         over = threading.Event()
 
         def work() -> None:
@@ -224,7 +248,7 @@ class SessionRun:
                     box.append((self._execute(), None))
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 box.append((None, error))
-            self._begun.set()
+            begun.set()
             over.set()
             shared.threads.discard(thread)
             self.capture.outlive()
@@ -235,7 +259,7 @@ class SessionRun:
             thread = threading.Thread(target=work, name="stepscope/session_run", daemon=True)
             shared.threads.add(thread)
             thread.start()
-            self._begun.wait()  # getting the profiler is no part of the run
+            begun.wait()  # getting the profiler is no part of the run
             over.wait(timeout_s)
             if not box:
                 self._look()
@@ -362,7 +386,7 @@ class SessionRun:
 
     def numbers(self) -> RunNumbers | None:
         """What is the run's own, should it be like others of its session; see `RunNumbers`."""
-        if self.native.ByteSize():
+        if "native" in vars(self) and self.native.ByteSize():
             return None
         like = self._shared, self._kind, versions_of([self.graph])
         return self.capture.numbers(like, self.engine, self.step_id)
@@ -387,7 +411,7 @@ class SessionRun:
         losses = [*capture.losses]
         if native:
             losses = [_NO_THREADS, *inside_python_unknown(self.graph)]
-        losses += without_effect(self._options, self._shared.config) + self._reset_ignored
+        losses += [*without_effect(self._options, self._shared.config), *self._reset_ignored]
         if not status.ok:
             losses += self._missing(status)
         if self._options.output_partition_graphs and not self.graphs():
@@ -459,18 +483,18 @@ class SessionRun:
     def _placements(self) -> list[Placement]:
         return session_graph.placements(self.graph, self._nodes())
 
-    def _reset_without_effect(self) -> list[Loss]:
+    def _reset_without_effect(self) -> tuple[Loss, ...]:
         """TensorFlow keeps this option of the first run with the same watches."""
         debug = self._options.debug_options
         if debug is None or not len(debug.debug_tensor_watch_opts):
-            return []
+            return ()
         watches = str(list(debug.debug_tensor_watch_opts))
         asked = bool(debug.reset_disk_byte_usage)
         first = self._shared.resets.setdefault((self._kind, watches), asked)
         if first or not asked:
-            return []
+            return ()
         why = "no effect: the first run with these watches and fetches did not ask for it"
-        return [Loss("debug_options.reset_disk_byte_usage", 0, why)]
+        return (Loss("debug_options.reset_disk_byte_usage", 0, why),)
 
     def _sources(self) -> dict[str, str]:
         known = self._shared.sources

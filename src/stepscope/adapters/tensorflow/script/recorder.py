@@ -41,12 +41,14 @@ from typing import Any, Final
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture import capture as capture_module
+from stepscope.adapters.tensorflow.capture.capture import clock
 from stepscope.adapters.tensorflow.capture.graphs import TAG, functions
+from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
+from stepscope.adapters.tensorflow.capture.profiler import SharedProfiler, process_profiler
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import sees_calls_of
-from stepscope.adapters.tensorflow.node_log.log import accelerated
+from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.node_log.mapped_logs import MappedLogs
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
@@ -54,7 +56,7 @@ from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Del
 from stepscope.adapters.tensorflow.script.pipelines import PipelineNotes
 from stepscope.adapters.tensorflow.script.served import serve
 from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
-from stepscope.adapters.tensorflow.script.windows import LentProfiler, WindowCapture, Windows
+from stepscope.adapters.tensorflow.script.windows import WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
 from stepscope.metadata import Note, Recording, Status
 from stepscope.metadata.fed_values import FedValues
@@ -81,7 +83,7 @@ class ScriptRecorder:
         self, add: Add, trace_level: int, schedule: Schedule | None = None,
         limit: int | None = None, *, memory: bool = False,
         say: Callable[[str], None] | None = None, store: Path | None = None,
-        note: Callable[[Note], None] | None = None,
+        note: Callable[[Note], None] | None = None, profiler: SharedProfiler = process_profiler,
     ) -> None:  # fmt: skip
         """`add` is given each recorded run and its name; after `limit` runs there are no more.
 
@@ -89,6 +91,7 @@ class ScriptRecorder:
         line if our executor has to be compiled first, or cannot be; without it, one that is there
         is used. Beside `store` lies what is known of runs until they are stored, should the process
         die; `stored` and `close` are to be called then. `note` is given what is noted beside runs.
+        `profiler` is the recorder's from now on.
         """
         self._note = note
         self.fed = FedValues()
@@ -115,7 +118,7 @@ class ScriptRecorder:
         """How many were not recorded because the script was profiling itself."""
         self.runs = 0
         """How many runs the script made, recorded or not, while the schedule had more."""
-        self.windows = Windows()
+        self.windows = Windows(profiler)
         self.here = _Here()
         self._schedule = schedule
         self._limit = limit
@@ -137,7 +140,6 @@ class ScriptRecorder:
         """By name, how long a run took that was last made without recording it."""
         self._last_wanted = self._wants(0)
         self._ready = False
-        capture_module.shared = LentProfiler(self.windows)  # type: ignore[attr-defined]
         os.register_at_fork(after_in_child=self._after_fork)
 
     @property
@@ -196,10 +198,11 @@ class ScriptRecorder:
         """An outermost call of a function with these arguments."""
 
         def prepare() -> Prepared:
-            observed = Observed(FUNCTION, self._options, self._asked, graph())
-            observed.function = function
-            if self._logs() and sees_calls_of(function):
-                observed.log_alone()
+            logged = self._logs() and sees_calls_of(function)
+            observed = Observed(
+                FUNCTION, self._options, self._asked, graph(), function,
+                capture=self._log_alone() if logged else None,
+            )  # fmt: skip
             return observed, call
 
         taken = functools.partial(self.elements_taken, arguments, name)
@@ -259,9 +262,10 @@ class ScriptRecorder:
 
             logged = self._logs() and shared_by_runs_of(session).logs_nodes
             graph = session.graph if logged else None
-            observed = Observed(SESSION, self._options, self._asked, graph)
-            if logged:
-                observed.log_alone()
+            observed = Observed(
+                SESSION, self._options, self._asked, graph,
+                capture=self._log_alone() if logged else None,
+            )  # fmt: skip
             return observed, call
 
         return self._run(lambda: "Session callable", prepare, call)
@@ -328,7 +332,7 @@ class ScriptRecorder:
         finally:
             # Without the error: what the script raises stays of TensorFlow's class alone.
             observed.__exit__(None, None, None)
-            capture.left = capture_module.clock()
+            capture.left = clock()
             share = 0.0
             if kept is not None and self._mapped is not None:
                 share = self._mapped.ended(observed.step_id, kept)
@@ -346,10 +350,10 @@ class ScriptRecorder:
         """
         anew: list[versions.FirstCall] = []
         prepares = self._before_recording(anew)
-        began = capture_module.clock()
+        began = clock()
         with prepares or nullcontext(), self.cost.theirs():
             result = call()
-        took = capture_module.clock() - began
+        took = clock() - began
         if threading.current_thread() is self._main:
             self.unrecorded_ns += took
         if prepares is None:
@@ -491,6 +495,11 @@ class ScriptRecorder:
             now, thread = time.time_ns(), threading.get_native_id()
             self._note(Note(RECORDING, since_ns, now, thread, "making TensorFlow ready"))
 
+    def _log_alone(self) -> LoggedCapture:
+        """For a run that our executor executes: what it does not see is declared."""
+        level = self._options.trace_level
+        return LoggedCapture(level, NodeLog(outputs=level >= opts.RunOptions.FULL_TRACE))
+
     def _logs(self) -> bool:
         """Whether a log is all that is needed: accelerators are seen by the profiler alone."""
         return self.logs_nodes and self._options.trace_level > 0 and not accelerated()
@@ -533,19 +542,19 @@ class ScriptRecorder:
         if name != TAPE and self._logged_since and not self._may_profile():
             self._gaps_left_out += 1
             return
-        began = capture_module.clock()
-        observed = Observed(EAGER, self._options, self._asked, None)
-        observed.capture = WindowCapture(self._options.trace_level, self.windows)
+        began = clock()
+        capture = WindowCapture(self._options.trace_level, self.windows)
+        observed = Observed(EAGER, self._options, self._asked, None, capture=capture)
         if name == EAGER_CODE:
             observed.sites = self._deliveries.eager_sites
         observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
         self._segment = _Segment(name, observed)
         observed.__enter__()
-        self._profiling_ns += capture_module.clock() - began
+        self._profiling_ns += clock() - began
 
     def _may_profile(self) -> bool:
         """Whether the profiler was cheap enough so far to be used between runs that are logged."""
-        elapsed = capture_module.clock() - self._logged_since
+        elapsed = clock() - self._logged_since
         return self._profiling_ns < _BUDGET * elapsed
 
     def losses(self) -> list[str]:
@@ -571,15 +580,15 @@ class ScriptRecorder:
             capture.on_ended = lambda: self._deliveries.run(TAPE, observed, status)
         else:
             capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
-        began = capture_module.clock()
+        began = clock()
         observed.__exit__(None, None, None)
-        self._profiling_ns += capture_module.clock() - began
+        self._profiling_ns += clock() - began
 
     def _end_profiling(self) -> None:
         """A run begins that is logged: the profiler, if it is on, was for what came before."""
-        began = capture_module.clock()
+        began = clock()
         self.windows.read_if_due(idle_only=True)
-        self._profiling_ns += capture_module.clock() - began
+        self._profiling_ns += clock() - began
 
     def failed(self, error: BaseException) -> None:
         """The script ended with an error: if it was in eager code, that code ended so."""

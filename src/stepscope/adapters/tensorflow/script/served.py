@@ -29,8 +29,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from stepscope.adapters.tensorflow.capture.capture import Capture, Nodes
+from stepscope.adapters.tensorflow.capture.capture import Nodes
 from stepscope.adapters.tensorflow.capture.events import NO_NODES, Profile, Row
+from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.analysis.workers import SERVED
 from stepscope.metadata import Completeness, Loss, Recording
 
@@ -183,7 +184,7 @@ def _recording(step: _ServedStep, number: int, *, cut: bool) -> Recording:
     )
 
 
-class _ServedStep(Capture):
+class _ServedStep(ProfiledCapture):
     """The executions of one step, of which no graph is known."""
 
     def __init__(self, batch: Batch, rows: list[Row], length_ns: int) -> None:

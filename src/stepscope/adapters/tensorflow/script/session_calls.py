@@ -44,10 +44,8 @@ class SessionCall:
         self.told_at_once = is_cluster(session.sess_str)
         self._run = (ClusterRun if self.told_at_once else SessionRun)(
             session.graph, self._native, shared, list(leaves(fetches)), feed_dict, asked,
+            log_alone=True,
         )  # fmt: skip
-        if self._run.capture.log is not None:
-            # What Python in it does would need the profiler: that is declared.
-            self._run.capture.use(self._run.capture.log, every_event=False)
 
     @property
     def memory(self) -> Any:

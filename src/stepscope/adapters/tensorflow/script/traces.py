@@ -25,12 +25,12 @@ from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user, is_users
 from stepscope.adapters.tensorflow.function_building import (
     ArgumentLeaf,
     Building,
     argument_leaves,
-    lines_of_stack,
     unwrapped,
     watch_building,
 )
@@ -71,7 +71,7 @@ class TraceNotes:
             self._here.depth += 1
             where = ""
             with suppress(Exception):  # the script is not to fail for being watched
-                where = innermost_of_user(lines_of_stack())
+                where = innermost_of_user(versions.lines_of_stack())
             size = _resident_bytes()
             began = time.time_ns()
 

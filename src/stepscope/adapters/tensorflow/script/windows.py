@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture.capture import Capture, Nodes, clock
+from stepscope.adapters.tensorflow.capture.capture import Nodes, clock
 from stepscope.adapters.tensorflow.capture.events import NO_NODES, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import functions
+from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.capture.profiler import Batch, SharedProfiler
-from stepscope.adapters.tensorflow.capture.quiet_log import quiet
 from stepscope.metadata import Loss
 
 _READ_AFTER_NS: Final = 500_000_000
@@ -37,11 +37,13 @@ _CUT: Final = Loss(
 Deliver = Callable[[], None]
 
 
-class Windows(SharedProfiler):
+class Windows:
     """See the module's text."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, profiler: SharedProfiler) -> None:
+        """`profiler` is theirs from now on: runs that the script itself records borrow it."""
+        self._profiler = profiler
+        profiler.borrow_from(self)
         self._state = threading.RLock()
         self._deliveries = threading.RLock()
         self._window: Batch | None = None
@@ -81,7 +83,7 @@ class Windows(SharedProfiler):
 
     def _reopen(self) -> None:
         if self._always_open and self._window is None and not self._lent:
-            self._window = self._start()
+            self._window = self._profiler.start()
             self._opened = clock()
 
     def open_run(self) -> Batch | None:
@@ -90,7 +92,7 @@ class Windows(SharedProfiler):
             if self._lent:
                 return None
             if self._window is None:
-                self._window = self._start()
+                self._window = self._profiler.start()
                 self._opened = clock()
             if self._window is not None:
                 self._window.running += 1
@@ -124,7 +126,7 @@ class Windows(SharedProfiler):
                 window, self._window = self._window, None
                 pending, self._pending = self._pending, []
                 if window is not None:
-                    self._stop(window)
+                    self._profiler.stop(window)
                     window.done.set()
                 self._reopen()
             if pending:
@@ -145,14 +147,6 @@ class Windows(SharedProfiler):
                 deliver()
             except Exception as error:  # noqa: BLE001 - the script goes on
                 self.note_problem(error)
-
-    def _start(self) -> Batch | None:
-        with quiet():
-            return super()._start()
-
-    def _stop(self, batch: Batch) -> None:
-        with quiet():
-            super()._stop(batch)
 
     def lend(self) -> None:
         """Somebody else wants the profiler: it is free when this returns, until `give_back`."""
@@ -175,31 +169,7 @@ class Windows(SharedProfiler):
         self._lent = 1
 
 
-class LentProfiler(SharedProfiler):
-    """The profiler of runs that the script itself records: it borrows it from the windows."""
-
-    def __init__(self, windows: Windows) -> None:
-        super().__init__()
-        self._windows = windows
-
-    def enter(self, patience_s: float | None = None) -> Batch | None:
-        self._windows.lend()
-        batch = None
-        try:
-            batch = super().enter(patience_s)
-        finally:
-            if batch is None:
-                self._windows.give_back()
-        return batch
-
-    def _finish(self, batch: Batch, *, mine: bool) -> None:
-        try:
-            super()._finish(batch, mine=mine)
-        finally:
-            self._windows.give_back()
-
-
-class WindowCapture(Capture):
+class WindowCapture(ProfiledCapture):
     """A run, or a stretch of eager code, inside a window. Leaving does not wait for its data."""
 
     def __init__(self, level: int, windows: Windows) -> None:
@@ -211,9 +181,7 @@ class WindowCapture(Capture):
         self._handed_over_from = 0
 
     def __enter__(self) -> WindowCapture:
-        self.entered = clock()
-        self.thread = threading.get_native_id()
-        self.thread_name = threading.current_thread().name
+        self._begin()
         self.batch = self._windows.open_run() if self.level else None
         if self.batch is not None:
             self._span = versions.trace_me(self.mark)

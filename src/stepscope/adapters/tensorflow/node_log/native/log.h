@@ -244,6 +244,7 @@ class Graph {
 constexpr int kRecords = 256;
 constexpr int64_t kMostChunks = int64_t{1} << 12;
 constexpr int64_t kMostChunksInAll = int64_t{1} << 14;
+constexpr int64_t kMostChunksUnread = kMostChunksInAll / 4;
 constexpr size_t kMostFree = 64;
 
 // `kOutput` is no execution: a further output of one.
@@ -351,6 +352,12 @@ class Log {
     here_.asked = this;
   }
   void Leave() { here_.asked = outer_; }
+
+  // Whether its reader may take its time: as long as logs that nobody has read take little memory, and
+  // only where no map shows it as under way.
+  bool CanWait() const {
+    return run_ == nullptr && chunks_in_use.load(std::memory_order_relaxed) < kMostChunksUnread;
+  }
 
   // By what it is known to who reads the map that it lies in. Before it is entered.
   void Known(int64_t step, const char* what) {

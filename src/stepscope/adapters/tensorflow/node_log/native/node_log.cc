@@ -267,8 +267,11 @@ int64_t stepscope_over(void* log, int failed) {
   return static_cast<NodeLog*>(log)->Over(failed != 0);
 }
 
-// On the thread that entered.
-void stepscope_leave(void* log) { static_cast<NodeLog*>(log)->Leave(); }
+// On the thread that entered. Whether the log can wait to be read, see `CanWait`.
+int stepscope_leave(void* log) {
+  static_cast<NodeLog*>(log)->Leave();
+  return static_cast<NodeLog*>(log)->CanWait();
+}
 
 // What is there by now, to be copied before this thread asks again.
 const char* stepscope_read(void* log, int64_t* size) {
