@@ -17,7 +17,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-hard kill test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak wheel docs clean
+.PHONY: help demo browser pictures test test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak wheel docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -55,6 +55,9 @@ DEATHS ?= 1000
 kill: $(DEV)   ## 1,000 scripts that die while they are recorded, in every way (DEATHS=, an hour or two)
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python tests/hard/kill.py --deaths $(DEATHS) --at-once $(JOBS)
+
+losses: $(DEV)   ## 20,000 runs on our executor by 4 threads, each of them counted (start it beside other work)
+	$(BIN)/python tests/hard/losses.py
 
 test-py312: ; @$(MAKE) --no-print-directory other-python VERSION=3.12   ## all tests on Python 3.12, if there is one
 test-py313: ; @$(MAKE) --no-print-directory other-python VERSION=3.13   ## all tests on Python 3.13, if there is one

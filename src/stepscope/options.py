@@ -73,6 +73,8 @@ class ResolvedRunOptions:
 
 DEFAULT_RESOLVED = ResolvedRunOptions()
 """What a run without options is given."""
+TRACED_ALONE = (DEFAULT_RESOLVED, *(ResolvedRunOptions(trace_level=level) for level in (1, 2, 3)))
+"""Options that ask for nothing but a trace, by its level."""
 
 
 class DebugTensorWatch(MessageBacked):
@@ -186,7 +188,7 @@ def _resolve(data: bytes) -> ResolvedRunOptions:
     message = RunOptions._read(data)
     experimental = message.experimental
     rated = message.HasField("allocation_log_sampling_rate")
-    return ResolvedRunOptions(
+    found = ResolvedRunOptions(
         trace_level=message.trace_level,
         timeout_in_ms=message.timeout_in_ms,
         inter_op_thread_pool=message.inter_op_thread_pool,
@@ -200,6 +202,7 @@ def _resolve(data: bytes) -> ResolvedRunOptions:
         allocation_log_sampling_rate=message.allocation_log_sampling_rate if rated else None,
         allocation_log_address=message.allocation_log_address or ALLOCATION_LOG_ADDRESSES[0],
     )
+    return next((known for known in TRACED_ALONE if known == found), found)
 
 
 class ThreadPoolOptionProto(MessageBacked):

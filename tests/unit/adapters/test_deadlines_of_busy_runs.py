@@ -9,6 +9,7 @@ import stepscope
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.capture import capture, events
+from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.capture.profiler import SharedProfiler
 from stepscope.adapters.tensorflow.node_log import log as node_log
 
@@ -173,7 +174,7 @@ def test_a_run_given_up_on_that_ends_before_the_profiler_does_keeps_its_ops(tens
 
 def test_a_run_that_the_profiler_lost_says_so(tensorflow, monkeypatch):
     """As TensorFlow 2.15 does where a thread ends and another one gets its number."""
-    monkeypatch.setattr(capture.Capture, "_mark", lambda self: None)
+    monkeypatch.setattr(ProfiledCapture, "_mark", lambda self: None)
     metadata = stepscope.RunMetadata()
     function = tensorflow.function(lambda x: x + 1)
     adapter.run(function, tensorflow.constant(1), run_metadata=metadata)

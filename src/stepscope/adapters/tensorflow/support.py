@@ -5,12 +5,11 @@ of the support table.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any, Final
 
 from stepscope.adapters.tensorflow.failures import new_error
 from stepscope.metadata import Loss
-from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
+from stepscope.options import DEFAULT_RESOLVED, TRACED_ALONE, ResolvedRunOptions
 
 DONE: Final = "yes"
 REFUSED: Final = "refused"
@@ -157,13 +156,11 @@ _EAGER: Final[dict[str, tuple[str, str]]] = {
 SUPPORT: Final = {SESSION: _SESSION, FUNCTION: _FUNCTION, EAGER: _EAGER, CLUSTER: _CLUSTER}
 
 
-_TRACED_ALONE: Final = {level: replace(DEFAULT_RESOLVED, trace_level=level) for level in range(4)}
-"""Options that ask for nothing but a trace, which every engine can do, by its level."""
-
-
 def only_traces(options: ResolvedRunOptions) -> bool:
-    """Whether they ask for a trace, or for nothing at all."""
-    return options == _TRACED_ALONE.get(options.trace_level)
+    """Whether they ask for a trace, or for nothing at all: every engine can do that."""
+    level = options.trace_level
+    alone = TRACED_ALONE[level] if level < len(TRACED_ALONE) else None
+    return options is alone or options == alone
 
 
 def check(options: ResolvedRunOptions, engine: str) -> None:

@@ -61,6 +61,8 @@ class Capture(ABC):
     """Whether the run ended early: executions that did not come to their end are left out."""
     over_at = 0
     """When the caller had control again; 0 as long as it has not."""
+    functions_before: versions.RegisteredFunctions | None = None
+    """Those that were traced when the run began; of runs that call functions."""
     started = ended = left = thread = 0
     thread_name = ""
     _logged: LoggedRun | None = None
@@ -73,7 +75,6 @@ class Capture(ABC):
         self.level = level
         self.losses: list[Loss] = []
         self.first_calls: list[versions.FirstCall] = []
-        self.functions_before = versions.registered_functions() if level else None
         self._lock = threading.Lock()
 
     @abstractmethod

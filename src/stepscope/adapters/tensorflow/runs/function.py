@@ -128,6 +128,7 @@ def _run_logged(
     """A call that our executor sees all of: what it was is worked out when somebody looks."""
     step_id = next(step_ids)
     interrupt: Interrupt | None = None
+    capture.functions_before = versions.registered_functions()
 
     def observed() -> Observed:
         graph = _graph_of(function)
@@ -321,6 +322,7 @@ class Observed:
             self.capture.patience_s = options.timeout_in_ms / 1000
         notes = self._called_ops(later=later) if self.capture.level and not alone else None
         if self.capture.level:
+            self.capture.functions_before = versions.registered_functions()
             stack.enter_context(
                 versions.first_calls(
                     self.capture.first_calls, traced=self._by_our_executor,

@@ -71,6 +71,7 @@ _FIRST_GRACE_S: Final = 0.5
 """The same for the first run of its kind: TensorFlow's clock begins once it prepared the graph."""
 _STEP_STATS_NS: Final = 4_000
 """What TensorFlow's own step stats cost a run per op, about."""
+_WELL: Final = Status()
 _T = TypeVar("_T")
 v1 = tensorflow.compat.v1
 _STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
@@ -381,7 +382,7 @@ class SessionRun:
     def succeeded(self) -> Recording | Callable[[], Recording]:
         """The same of a run that raised nothing: one that was logged alone has all it needs."""
         if self.capture.logs_alone:
-            return functools.partial(self._ended_with, Status())
+            return functools.partial(self._ended_with, _WELL)
         return self.recording(None)
 
     def numbers(self) -> RunNumbers | None:

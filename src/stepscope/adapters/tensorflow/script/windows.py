@@ -227,6 +227,8 @@ class WindowCapture(ProfiledCapture):
             return rows
         rows += [*self.eager_rows(marked), *profile.rows_of(marked.steps, nodes), *marked.spans]
         rows += _others(profile).between(self.mark, marked.start_ns, marked.end_ns)
+        not_its = set() if self.failed else profile.unmarked_in(marked.steps)
+        rows = [row for row in rows if row not in not_its]
         rows.sort(key=lambda row: (row.start_ns, row.end_ns))
         return rows
 
