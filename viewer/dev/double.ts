@@ -305,8 +305,8 @@ export class Double implements Source {
     const last = new Map<string, number>();
     for (const op of this.ops) for (const input of op.inputs) last.set(input, Math.max(last.get(input) ?? 0, op.start + op.ns));
     return [
-      ...LAYERS.map((layer, place) => ({ name: `${layer}/kernel`, kind: "variables", bytes: 4_000_000 + place * 1_000_000, from: 0, to: Number.POSITIVE_INFINITY, layer })),
-      ...this.ops.map((op) => ({ name: op.name, kind: op.category === 3 || op.category === 4 ? "feeds" : "activations", bytes: op.bytes, from: op.start, to: last.get(op.name) ?? op.start + op.ns, layer: op.layer })),
+      ...LAYERS.map((layer, place) => ({ name: `${layer}/kernel`, kind: "variable", bytes: 4_000_000 + place * 1_000_000, from: 0, to: Number.POSITIVE_INFINITY, layer })),
+      ...this.ops.map((op) => ({ name: op.name, kind: op.category === 3 || op.category === 4 ? "feed" : "temporary", bytes: op.bytes, from: op.start, to: last.get(op.name) ?? op.start + op.ns, layer: op.layer })),
     ];
   }
 
@@ -329,15 +329,15 @@ export class Double implements Source {
   private memory() {
     const tensors = this.tensors();
     const curve = this.curve();
-    const keys = ["variables", "activations", "feeds"];
+    const keys = ["variable", "temporary", "feed"];
     return {
       devices: ["CPU:0"], device: "CPU:0", run: 117, by: "kind", peak_bytes: this.peak().bytes, peak_ns: this.peak().ns, estimated: false, limit: null, persistent_at_peak: 0, curve,
-      series: { key: keys, kind: keys, bytes: keys.flatMap((key) => curve.ns.map((at) => this.live(at).filter((tensor) => tensor.kind === key).reduce((sum, tensor) => sum + tensor.bytes, 0))) },
+      series: { key: keys, bytes: keys.flatMap((key) => curve.ns.map((at) => this.live(at).filter((tensor) => tensor.kind === key).reduce((sum, tensor) => sum + tensor.bytes, 0))) },
       tensors: {
         name: strings(tensors.map((tensor) => tensor.name)), kind: strings(tensors.map((tensor) => tensor.kind)), bytes: tensors.map((tensor) => tensor.bytes), from_ns: tensors.map((tensor) => tensor.from), to_ns: tensors.map((tensor) => (Number.isFinite(tensor.to) ? tensor.to : 1e18)), shape: strings(tensors.map(() => "[256, 512]")), dtype: strings(tensors.map(() => "float32")),
         line: strings(tensors.map(() => "model.py:14")), address: tensors.reduce<number[]>((places, _tensor, row) => [...places, (places[row - 1] ?? 4096) + (tensors[row - 1]?.bytes ?? 0) + (row % 5 ? 0 : 2_000_000)], []), layer: strings(tensors.map((tensor) => tensor.layer)),
       },
-      complete: true, rest: curve.ns.map(() => 0), rows: {}, oom: null, marks: [{ ns: this.peak().ns, label: "peak", kind: "peak" }],
+      complete: true, rest: null, rows: {}, oom: null, marks: [{ ns: this.peak().ns, label: "peak", kind: "peak" }],
     };
   }
 

@@ -68,7 +68,7 @@ test("the tensors of an instant sum to the live bytes, at every point of the cur
   for (let point = 0; point < memory.curve.ns.length; point += 1) {
     const alive = aliveAt(memory.tensors, memory.curve.ns[point] ?? 0);
     const sum = alive.reduce((bytes, row) => bytes + (memory.tensors.bytes[row] ?? 0), 0);
-    assert.equal(sum + (memory.rest[point] ?? 0), memory.curve.bytes[point]);
+    assert.equal(sum + (memory.rest?.[point] ?? 0), memory.curve.bytes[point]);
   }
   const points = memory.curve.ns.length;
   assert.deepEqual(stacked(memory.series, points).at(-1), Array.from(memory.curve.bytes));

@@ -259,6 +259,7 @@ export interface GraphFacts extends Said {
   readonly nodes: GraphNodes;
   readonly edges: { readonly from: Column; readonly to: Column; readonly count: Column; readonly bytes: Column; readonly control: Column };
   readonly states: Readonly<Record<string, string>>;
+  /** Neighbours outside of the scope, numbered after `nodes` in `edges`. */
   readonly outer?: Partial<GraphNodes> | null;
 }
 
@@ -285,10 +286,10 @@ export interface MemoryFacts extends Said {
   readonly estimated: boolean;
   readonly limit: number | null;
   readonly curve: { readonly ns: Column; readonly bytes: Column };
-  readonly series: { readonly key: readonly string[]; readonly kind: readonly string[]; readonly bytes: Column };
+  readonly series: { readonly key: readonly string[]; readonly bytes: Column };
   readonly tensors: Tensors;
   readonly complete: boolean;
-  readonly rest: Column;
+  readonly rest: Column | null;
   readonly oom: Readonly<Record<string, unknown>> | null;
   readonly marks: readonly { readonly ns: number; readonly label: string; readonly kind: "peak" | "oom" }[];
 }

@@ -560,8 +560,6 @@ function drawMemory(context: CanvasRenderingContext2D, scene: Scene): void {
   context.fillRect(0, place.memoryTop - 2, place.width, 1);
   const yOf = (bytes: number): number => floor - (bytes / (memory.peak_bytes || 1)) * (floor - ceiling);
   clipped(context, GUTTER, place.memoryTop, place.plotWidth, place.height - place.memoryTop, () => {
-    context.beginPath();
-    context.moveTo(GUTTER, floor);
     const outline: [number, number][] = [];
     for (let index = 0; index < memory.ns.length; index += 1) {
       const next = memory.ns[index + 1] ?? facts.to_ns;
@@ -569,6 +567,8 @@ function drawMemory(context: CanvasRenderingContext2D, scene: Scene): void {
       const x = xOf(Math.max(memory.ns[index] ?? 0, view.from), view, place);
       outline.push([x, yOf(memory.bytes[index] ?? 0)], [xOf(Math.min(next, view.to), view, place), yOf(memory.bytes[index] ?? 0)]);
     }
+    context.beginPath();
+    context.moveTo(outline[0]?.[0] ?? GUTTER, floor);
     for (const [x, y] of outline) context.lineTo(x, y);
     context.lineTo(outline.at(-1)?.[0] ?? GUTTER, floor);
     context.closePath();

@@ -21,10 +21,10 @@ function Workers(props: PageProps & { readonly cluster: Cluster }) {
   const columns = useMemo(() => taskColumns(cluster, theme), [cluster, theme]);
   const links = useMemo(() => linkColumns(cluster), [cluster]);
   const all = tasks.name.map((_, row) => row);
-  const late = cluster.stragglers[0];
+  const late = all.reduce((most, row) => ((tasks.cost_ns[row] || 0) > (tasks.cost_ns[most] || 0) ? row : most), 0);
   return (
     <div class="cluster-page">
-      <p class="headline">{number(tasks.name.length, "worker")}, {number(cluster.steps, "step")}{late && <>: {shortened(String(late.name ?? ""), 60)} kept others waiting {time(Number(late.cost_ns ?? 0))}</>}</p>
+      <p class="headline">{number(tasks.name.length, "worker")}, {number(cluster.steps, "step")}{(tasks.cost_ns[late] || 0) > 0 && <>: {shortened(tasks.name[late] ?? "", 60)} kept others waiting {time(tasks.cost_ns[late])}</>}</p>
       {cluster.absent.length > 0 && <p class="warn">{cluster.absent.slice(0, 5).map((one) => `${shortened(one.task, 60)}: ${shortened(one.what, 200)}`).join("; ")}{cluster.absent.length > 5 && ` and ${cluster.absent.length - 5} more`}</p>}
       {cluster.steps > 0 && cluster.task_step_ns.length > 0 && <Heat {...props} />}
       <section class="rows-box" aria-label="Workers">

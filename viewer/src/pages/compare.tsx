@@ -45,7 +45,7 @@ export function diffColumns(value: Comparison): ColumnOf[] {
     { id: "new", label: "new", number: true, value: of("new"), show: shown("new") },
     { id: "change", label: "change", number: true, value: of("change"), show: (row) => <b class={of("significant")(row) ? (of("change")(row) > 0 ? "worse" : "better") : "quiet"}>{change(of("change")(row))}</b> },
     { id: "difference", label: "difference", number: true, value: (row) => of("new")(row) - of("base")(row), show: (row) => spent(of("new")(row) - of("base")(row)), hint: "New less base" },
-    { id: "low", label: "95% of", number: true, value: of("low"), show: (row) => (Number.isNaN(of("low")(row)) ? "-" : `${change(of("low")(row))} … ${change(of("high")(row))}`) },
+    { id: "low", label: "interval", number: true, value: of("low"), show: (row) => (Number.isNaN(of("low")(row)) ? "-" : `${change(of("low")(row))} … ${change(of("high")(row))}`) },
     { id: "p", label: "p", number: true, value: of("p"), show: (row) => (Number.isNaN(of("p")(row)) ? "-" : of("p")(row) < 0.001 ? "<0.001" : of("p")(row).toFixed(3)) },
     { id: "significant", label: "sure", value: of("significant"), show: (row) => (of("significant")(row) ? "yes" : "") },
   ];

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Theme, amountColour, inkOn, namedColour } from "../colour.ts";
 import { text } from "../data/frame.ts";
-import type { GraphFacts } from "../data/types.ts";
+import type { GraphFacts, GraphNodes } from "../data/types.ts";
 import { edgePath, layout } from "../draw/graph_layout.ts";
 import { held, number, shortened, size, spent, time } from "../format.ts";
 import { type Page, type PageProps, runParam } from "../page.ts";
@@ -42,18 +42,18 @@ function rowsOf(graph: GraphFacts | undefined) {
 
 /** Nodes of the scope and their neighbours outside, as one list. */
 function placesOf(graph: GraphFacts) {
-  const { nodes } = graph;
-  return nodes.id.map((id, row) => ({
-    id, row, label: nodes.label[row] ?? id, kind: text(nodes.kind, row), type: text(nodes.type, row), ops: nodes.ops[row] ?? 0, ns: nodes.self_ns[row] ?? 0, bytes: nodes.bytes[row] ?? 0,
-    device: text(nodes.device, row), state: text(nodes.state, row), detail: nodes.detail[row] ?? "", path: !!nodes.path[row],
+  const rows = (nodes: Partial<GraphNodes>, outside: boolean) => (nodes.id ?? []).map((id, row) => ({
+    id, label: (outside ? id : nodes.label?.[row]) ?? id, kind: outside ? "outside" : nodes.kind ? text(nodes.kind, row) : "op", type: nodes.type ? text(nodes.type, row) : "", ops: nodes.ops?.[row] ?? 0, ns: nodes.self_ns?.[row] ?? 0, bytes: nodes.bytes?.[row] ?? 0,
+    device: nodes.device ? text(nodes.device, row) : "", state: nodes.state ? text(nodes.state, row) : "", detail: nodes.detail?.[row] ?? "", path: !!nodes.path?.[row],
   }));
+  return [...rows(graph.nodes, false), ...rows(graph.outer ?? {}, true)];
 }
 
 type Node = ReturnType<typeof placesOf>[number];
 
 const labelOf = (node: Node): string => shortened(node.label, 26);
 const widthOf = (node: Node): number => Math.max(84, Math.min(230, Math.max(labelOf(node).length * 6.9, 60) + 26));
-const isMeasured = (state: string): boolean => state === "measured" || state === "" || state === "executed";
+const isMeasured = (state: string): boolean => ["", "measured", "executed", "mixed"].includes(state);
 
 function fillOf(node: Node, paint: PageProps["state"]["paint"], most: { ns: number; bytes: number }, theme: Theme): string {
   if (node.kind === "outside") return theme.ground;

@@ -17,7 +17,7 @@ import { Name } from "../parts/name.tsx";
 import { Bar } from "../parts/spark.tsx";
 import { type ColumnOf, Table, sorted, tableRows } from "../parts/table.tsx";
 
-const BY = [["kind", "owner"], ["op", "op type"], ["layer", "layer"], ["source", "line"]] as const;
+const BY = [["kind", "owner"], ["type", "op type"], ["layer", "layer"], ["source", "line"]] as const;
 
 function View(props: PageProps) {
   return <Await of={props.data.memory as never}>{(memory: MemoryFacts) => <Curve {...props} memory={memory} />}</Await>;
@@ -56,7 +56,7 @@ export function stacked(series: MemoryFacts["series"], points: number): number[]
 function Curve(props: PageProps & { readonly memory: MemoryFacts }) {
   const { memory, state, act, theme } = props;
   const points = memory.curve.ns.length;
-  const colours = memory.series.key.map((key, place) => ownerColour(key, memory.series.kind[place] ?? "", theme));
+  const colours = memory.series.key.map((key) => ownerColour(key, theme));
   const options = useMemo(() => optionsOf(memory, colours, theme), [memory, theme]);
   const data = useMemo<uPlot.AlignedData>(() => [Array.from(memory.curve.ns), ...stacked(memory.series, points).reverse()], [memory]);
   const at = state.at ?? memory.peak_ns;
@@ -110,13 +110,13 @@ function Cursor({ memory, at, width, theme }: { memory: MemoryFacts; at: number;
 }
 
 const OWNERS: Readonly<Record<string, [string, string]>> = {
-  variables: ["#4d7fb8", "#5b8fca"], variable: ["#4d7fb8", "#5b8fca"], feeds: ["#d99a3b", "#d9a24c"], feed: ["#d99a3b", "#d9a24c"],
-  queues: ["#8a6bb5", "#9d82c9"], queue: ["#8a6bb5", "#9d82c9"], constants: ["#9aa3ad", "#6f7882"], constant: ["#9aa3ad", "#6f7882"],
+  variable: ["#5a84b8", "#5f8fc7"], feed: ["#d3a04f", "#c99a4c"], queue: ["#7a6ca8", "#9083c4"], constant: ["#9aa3ad", "#6f7882"],
+  temporary: ["#a7b8a0", "#6f8a6c"], output: ["#7fb0a8", "#5f9c93"],
 };
 
-function ownerColour(key: string, kind: string, theme: Theme): string {
+function ownerColour(key: string, theme: Theme): string {
   if (key === "(others)") return theme.dark ? "#4a5059" : "#cfd3d8";
-  const known = OWNERS[key.toLowerCase()] ?? (key === kind ? OWNERS[kind.toLowerCase()] : undefined);
+  const known = OWNERS[key.toLowerCase()];
   return known ? known[theme.dark ? 1 : 0] : namedColour(key, theme);
 }
 
@@ -154,7 +154,7 @@ function Alive({ memory, state, act, store, at, point, live }: PageProps & { rea
   const asked = !memory.complete && store.source.follows ? store.ask<Instant>({ name: "instant", params: { run: runParam(state), device: memory.device, ns: at } }).value : undefined;
   const tensors = asked ? asked.rows : memory.tensors;
   const rows = useMemo(() => (asked ? Array.from({ length: asked.rows.bytes.length }, (_, row) => row) : aliveAt(memory.tensors, at)), [asked, memory, at]);
-  const rest = asked ? asked.rest_bytes : (memory.rest[point] ?? 0);
+  const rest = asked ? asked.rest_bytes : (memory.rest?.[point] ?? 0);
   const end = memory.curve.ns[memory.curve.ns.length - 1] ?? 0;
   const columns = useMemo<ColumnOf[]>(() => [
     { id: "name", label: "tensor", wide: true, value: (row) => text(tensors.name, row), show: (row) => <Name of={text(tensors.name, row)} most={72} /> },
@@ -200,7 +200,7 @@ function Addresses({ memory, at, theme, act }: { memory: MemoryFacts; at: number
           <svg width={width} height="24" role="img" aria-label="Where the tensors lie">
             <rect width={width} height="24" fill={theme.raised} />
             {addressBoxes(memory.tensors, rows, width).map((box) => (
-              <rect key={box.row} class="pick" x={box.x} y="0" width={box.width} height="24" fill={ownerColour(text(memory.tensors.kind, box.row), text(memory.tensors.kind, box.row), theme)} stroke={theme.ground} stroke-width={box.width > 3 ? 0.5 : 0} onClick={() => act.select({ kind: "op", name: opOf(text(memory.tensors.name, box.row)) })}>
+              <rect key={box.row} class="pick" x={box.x} y="0" width={box.width} height="24" fill={ownerColour(text(memory.tensors.kind, box.row), theme)} stroke={theme.ground} stroke-width={box.width > 3 ? 0.5 : 0} onClick={() => act.select({ kind: "op", name: opOf(text(memory.tensors.name, box.row)) })}>
                 <title>{`${shortened(text(memory.tensors.name, box.row), 200)}: ${size(memory.tensors.bytes[box.row])}`}</title>
               </rect>
             ))}

@@ -129,6 +129,7 @@ function Scopes({ tree, state, act, theme }: PageProps & { readonly tree: Tree }
 
 /** One hue for all that is in a scope of the top, paler the deeper it lies. */
 export function scopeColour(path: string, theme: Theme): string {
+  if (!path) return theme.faint;
   const parts = path.split("/");
   return between(namedColour(parts[0] ?? "", theme), theme.ground, Math.min(0.62, (parts.length - 1) * 0.22));
 }

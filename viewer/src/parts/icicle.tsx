@@ -68,7 +68,7 @@ export function Icicle({ label, names, parent, value, width, root, colour, title
     <svg class="icicle" width={width} height={depth * LEVEL + 1} role="img" aria-label={label} font-family="system-ui, sans-serif" font-size="12">
       {boxes.map((box) => {
         const fill = colour(box.node);
-        const name = shortened(lastPart(names[box.node] ?? "") || (names[box.node] ?? ""), 60);
+        const name = shortened(lastPart(names[box.node] ?? "") || names[box.node] || "all", 60);
         const fits = name.length * 6.6 + 8 < box.width;
         return (
           <g key={box.node} onClick={() => onChoose(box.node)} class="pick">
