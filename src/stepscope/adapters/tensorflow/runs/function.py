@@ -260,7 +260,7 @@ def _graph_of(function: Any) -> Any:
 class Observed:
     """One run, from entering it to its recording."""
 
-    told_at_once = False
+    needs_no_profiler = False
     """Whether what it did is known when it is over, without the profiler."""
 
     function: Any = None

@@ -300,7 +300,7 @@ class ScriptRecorder:
     def _observed(self, name: str, prepare: Callable[[], Prepared], call: Callable[[], Any]) -> Any:
         try:
             observed, recorded_call = prepare()
-            traced = self._options.trace_level > 0 and not observed.told_at_once
+            traced = self._options.trace_level > 0 and not observed.needs_no_profiler
             status: list[Status] = []
             kept = None
             if observed.capture.logs_alone:

@@ -41,8 +41,8 @@ class SessionCall:
         self._full = asked.trace_level >= opts.RunOptions.FULL_TRACE
         shared = shared_by_runs_of(session)
         # Hooks are keys of the fetches of a monitored session, and cannot be put in order.
-        self.told_at_once = is_cluster(session.sess_str)
-        self._run = (ClusterRun if self.told_at_once else SessionRun)(
+        self.needs_no_profiler = is_cluster(session.sess_str)
+        self._run = (ClusterRun if self.needs_no_profiler else SessionRun)(
             session.graph, self._native, shared, list(leaves(fetches)), feed_dict, asked,
             log_alone=True,
         )  # fmt: skip
@@ -80,7 +80,7 @@ class SessionCall:
     def call(self) -> Any:
         """Run it: with the script's options, or with ours where it has none and we need any."""
         options, run_metadata = self._options, self._run_metadata
-        if self.told_at_once:
+        if self.needs_no_profiler:
             return self._call_cluster(options or v1.RunOptions(), run_metadata)
         if options is None and run_metadata is None and self.capture.batch is not None:
             ours = self._run.native_options()
