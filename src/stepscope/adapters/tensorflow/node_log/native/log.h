@@ -15,7 +15,8 @@
 // - It lives until its reader and every step that writes to it have let go of it (`Unref`), and
 //   the facts of the graphs that it names live as long.
 // - A record costs 64 bytes, taken from memory that its thread alone writes to and that the next log
-//   uses again: fresh pages cost as much as the rest.
+//   uses again: fresh pages cost as much as the rest. So they are asked for many at once, and up to
+//   17 MB of them stay (`kMostFree`); what is beyond that the system has back.
 // - It is bounded (`kMostChunks`, 70 MB, a million records), and so are all logs together
 //   (`kMostChunksInAll`, 270 MB) and all descriptions (`kMostDescriptions`): a node that begins when
 //   they are full is counted, not kept. One that began before has room for its outputs.
@@ -245,7 +246,8 @@ constexpr int kRecords = 256;
 constexpr int64_t kMostChunks = int64_t{1} << 12;
 constexpr int64_t kMostChunksInAll = int64_t{1} << 14;
 constexpr int64_t kMostChunksUnread = kMostChunksInAll / 4;
-constexpr size_t kMostFree = 64;
+constexpr size_t kMostFree = 1024;  // 17 MB
+constexpr int64_t kSlab = 32;  // chunks that are taken of the system at once
 
 // `kOutput` is no execution: a further output of one.
 enum State : int32_t { kWaiting = 0, kStarted = 1, kEnded = 2, kDone = 3, kFailed = 4, kOutput = 5 };
@@ -546,7 +548,7 @@ class Log {
       } else if (free.chunks.size() < kMostFree) {
         free.chunks.push_back(chunk);
       } else {
-        delete chunk;
+        free.places.push_back(Emptied(chunk));
       }
     }
   }
@@ -601,6 +603,7 @@ class Log {
   struct Free {
     std::mutex mutex;
     std::vector<Chunk*> chunks;  // on the heap
+    std::vector<void*> places;   // for chunks that are to be made there, or again
     std::vector<Chunk*> mapped;  // in `map`
     std::unique_ptr<Map> map;
     std::vector<std::pair<char*, char*>> ranges;  // all maps there ever were
@@ -685,14 +688,7 @@ class Log {
       Free& free = FreeChunks();
       std::lock_guard<std::mutex> lock(free.mutex);
       if (free.map != nullptr) chunk = Mapped(free);
-      if (chunk == nullptr && !free.chunks.empty()) {
-        chunk = free.chunks.back();
-        free.chunks.pop_back();
-      }
-    }
-    if (chunk == nullptr) {
-      chunk = new Chunk;
-      chunk->map = 0;
+      if (chunk == nullptr) chunk = OnHeap(free);
     }
     chunk->began_ticks = began.ticks;
     chunk->began_ns = began.ns;
@@ -708,6 +704,35 @@ class Log {
     chunks_in_use.fetch_add(1, std::memory_order_relaxed);
     std::lock_guard<std::mutex> lock(mutex_);
     chunks_.push_back(chunk);
+    return chunk;
+  }
+
+  // A chunk of the heap. Its pages come many at once, as they cost a run more than what is written to
+  // them if it has to wait for each; and they stay, to be used again.
+  static Chunk* OnHeap(Free& free) {
+    if (!free.chunks.empty()) {
+      Chunk* chunk = free.chunks.back();
+      free.chunks.pop_back();
+      return chunk;
+    }
+    if (free.places.empty()) {
+      constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+      void* memory = mmap(nullptr, kSlab * sizeof(Chunk), PROT_READ | PROT_WRITE, kFlags, -1, 0);
+      if (memory == MAP_FAILED) throw std::bad_alloc();
+      for (int64_t i = 0; i < kSlab; ++i) free.places.push_back(static_cast<Chunk*>(memory) + i);
+    }
+    Chunk* chunk = new (free.places.back()) Chunk;
+    free.places.pop_back();
+    chunk->map = 0;
+    return chunk;
+  }
+
+  // Let the system have the pages that a chunk alone lies on: nothing of it is there any more.
+  static void* Emptied(Chunk* chunk) {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<uintptr_t>(chunk) + page - 1) / page * page;
+    const auto end = reinterpret_cast<uintptr_t>(chunk + 1) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
     return chunk;
   }
 
