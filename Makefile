@@ -41,7 +41,7 @@ $(DEV): pyproject.toml $(PAGE) | $(VENV)/bin/python
 	@touch $@ $(CORE)
 
 demo: $(CORE)   ## train a small TensorFlow 1 network on the embedded engine and show what limits it
-	$(BIN)/stepscope run --engine embedded --trace full --out demo-out examples/demo.py
+	$(BIN)/stepscope run --engine embedded --trace full --report --out demo-out examples/demo.py
 
 test: check browser   ## everything: lint, types, import directions, all tests (with real TensorFlow)
 	-@$(BIN)/stepscope prepare

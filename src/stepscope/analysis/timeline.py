@@ -233,11 +233,11 @@ class Timeline:
         inside = (self.end[first:last] > start) | (self.start[first:last] >= start)
         return first + np.flatnonzero(inside)
 
-    def tile(self, level: int, index: int) -> Tile:
-        """One tile, see the module's text."""
+    def tile(self, level: int, index: int, most: int = _WHOLE) -> Tile:
+        """One tile, see the module's text; with no more than `most` executions it is whole."""
         begin, until = self.span_of(level, index)
         rows = self.between(begin, until)
-        whole = len(rows) <= _WHOLE
+        whole = len(rows) <= most
         columns = COLUMNS
         thin = rows[:0]
         if not whole:

@@ -37,6 +37,7 @@ COMMANDS = (
     "path",
     "placement",
     "prepare",
+    "report",
     "retraces",
     "run",
     "steps",

@@ -3,6 +3,7 @@
 Layout of the directory:
 
     runs-1234-1.stepscope     the store: all runs of process 1234, in the order in which they ended
+    report.html               with `--report`, the pages of `stepscope view`
     timeline.json             all runs as one Chrome trace, written at the end if they are few
     runs-1234-1.stepscope-live, -log  what is not in the store yet, as long as the process lives
     worker.json               which task of a cluster this was, where TF_CONFIG says so
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.stored_run import StoredRun
 
 TIMELINE_FILE = "timeline.json"
+REPORT_FILE = "report.html"
 TIMELINE_OPS = 20_000
 """Of more ops than these no timeline is written unasked: it would be larger than all the rest."""
 _RUN_DIRECTORY = re.compile(r"run_\d{6,}")
@@ -88,10 +90,12 @@ class RecordedRuns:
         *,
         pb: bool = False,
         tensorboard: Path | None = None,
+        report: bool = False,
     ) -> None:
         """Make the directory ready; what an earlier recording wrote there is removed.
 
-        At the end runs are also written as `run_metadata.pb` each (`pb`), and for TensorBoard.
+        At the end runs are also written as `run_metadata.pb` each (`pb`), for TensorBoard, and as a
+        page (`report`).
         `StepscopeError` where the directory cannot be made or written to.
         """
         self.directory = directory
@@ -115,7 +119,8 @@ class RecordedRuns:
         try:
             absolute = directory.absolute()
             # The script may change its working directory.
-            places = {"pb": absolute if pb else None, "tensorboard": tensorboard}
+            page = absolute / REPORT_FILE if report else None
+            places = {"pb": absolute if pb else None, "tensorboard": tensorboard, "report": page}
             self._exports = {to: place.absolute() for to, place in places.items() if place}
             absolute.mkdir(parents=True, exist_ok=True)
             _remove_earlier(absolute)
@@ -276,17 +281,28 @@ class RecordedRuns:
 
         written: list[Path] = []
         for to, place in self._exports.items() if self.runs else ():
-            write, _ = FORMATS[to]
+            write = _write_report if to == "report" else FORMATS[to][0]
             try:
-                written.append(write(self._store.path, place))
+                done = write(self._store.path, place)
+                written.append(self.directory / REPORT_FILE if to == "report" else done)
             except (OSError, StepscopeError) as error:
                 self._problem = f"{place} could not be written: {error}"
         return written
 
 
+def _write_report(store: Path, place: Path) -> Path:
+    from stepscope.web.recordings import Recordings
+    from stepscope.web.report import write_report
+    from stepscope.web.run_sources import FilesSource
+
+    write_report(Recordings(FilesSource([store]), follow=False), place)
+    return place
+
+
 def _remove_earlier(directory: Path) -> None:
     """Remove what a recording wrote; whatever else is in the directory stays."""
     (directory / TIMELINE_FILE).unlink(missing_ok=True)
+    (directory / REPORT_FILE).unlink(missing_ok=True)
     (directory / WORKER_FILE).unlink(missing_ok=True)
     for place in directory.iterdir():
         if _RUN_DIRECTORY.fullmatch(place.name) and place.is_dir():

@@ -112,6 +112,12 @@ DEFAULT_TOP = 20
     help="Also write the runs into an event file in LOGDIR, when the script has ended.",
 )
 @click.option(
+    "--report",
+    is_flag=True,
+    help="Also write DIR/report.html, the pages of `stepscope view` in one file, when the script "
+    "has ended.",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=1),
     default=DEFAULT_TOP,
@@ -141,6 +147,7 @@ def command(
     out: Path | None,
     pb: bool,
     tensorboard: Path | None,
+    report: bool,
     top: int,
     in_process: bool,
     script: str,
@@ -181,7 +188,7 @@ def command(
     schedule = _schedule(steps, every_n)
     found = Module(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
-    runs = RecordedRuns(directory, limit, pb=pb, tensorboard=tensorboard)
+    runs = RecordedRuns(directory, limit, pb=pb, tensorboard=tensorboard, report=report)
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     course = ProgramCourse(runs, chosen, shown, began, forked=notes is not None)
