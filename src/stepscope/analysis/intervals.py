@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["highest_places", "merged", "merged_by_key", "outermost", "self_times", "sums_at"]
+__all__ = ["highest_places", "merged", "merged_by_key", "outermost", "sums_at"]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -82,34 +82,6 @@ def outermost(start: Ints, end: Ints, lane: Ints) -> NDArray[np.intp]:
     keep[1:] |= ranks[1:] > above[:-1]
     kept: NDArray[np.intp] = order[keep]
     return kept
-
-
-def self_times(start: Ints, end: Ints, lane: Ints) -> Ints:
-    """Per span its length without the spans that lie inside it on the same lane.
-
-    Lane 0 means that the thread is not known: its spans are taken for separate ones.
-    """
-    end = np.maximum(end, start)  # a clock may have been set back meanwhile
-    own: Ints = end - start
-    known = np.flatnonzero(lane != 0)
-    order = known[np.lexsort((~end[known], start[known], lane[known]))]
-    if len(order) < 2:
-        return own
-    lanes, starts, ends = lane[order], start[order], end[order]
-    nested = (lanes[1:] == lanes[:-1]) & (starts[1:] < ends[:-1])
-    if not nested.any():
-        return own
-    open_spans: list[int] = []
-    for row in order.tolist():
-        while open_spans and (
-            lane[open_spans[-1]] != lane[row] or end[open_spans[-1]] <= start[row]
-        ):
-            open_spans.pop()
-        if open_spans and end[row] <= end[open_spans[-1]]:
-            own[open_spans[-1]] -= end[row] - start[row]
-        open_spans.append(row)
-    np.maximum(own, 0, out=own)
-    return own
 
 
 def highest_places(values: Ints, most: int) -> Ints:

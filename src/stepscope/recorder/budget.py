@@ -42,11 +42,12 @@ How it decides:
 
 from __future__ import annotations
 
-import enum
 import math
 import random
 from dataclasses import dataclass, field
 from typing import Final
+
+from stepscope.metadata.step_summaries import Level
 
 __all__ = ["BURST_STEPS", "DETAIL_GAP", "MOST_KINDS", "OTHERS", "Budget", "KindSpending", "Level"]
 
@@ -62,19 +63,6 @@ _GUESS_NS: Final = 2_000
 _SHARE_OF_LENGTHS: Final = 0.5
 _PACE: Final = 1 / 16
 _OUTLIER: Final = 8.0
-
-
-class Level(enum.IntEnum):
-    """How much is recorded of a run; each level has all of those below it."""
-
-    COUNT = 0
-    """That it ran."""
-    LENGTH = 1
-    """When it began and ended, and how."""
-    TIMES = 2
-    """When each op ran, and on which thread."""
-    DETAIL = 3
-    """All that the engine can tell: memory, shapes, what was allocated."""
 
 
 @dataclass(slots=True)
