@@ -10,6 +10,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from stepscope import errors
+    from stepscope.always_on import Recorder
     from stepscope.engines import annotate, observe, run
     from stepscope.export.merge import merge
     from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
@@ -46,6 +47,7 @@ __all__ = [
     "InteractiveSession",
     "Operation",
     "OptimizerOptions",
+    "Recorder",
     "RewriterConfig",
     "RunMetadata",
     "RunOptions",
@@ -69,6 +71,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "always_on": ("Recorder",),
     "engines": ("annotate", "observe", "run"),
     "export": ("merge",),
     "graph": ("Graph", "Operation", "Tensor", "TensorShape", "import_graph_def"),
@@ -89,7 +92,7 @@ _PLACES = {name: (module, name) for module, names in _NAMES.items() for name in 
 _PLACES["debug_callback"] = ("runtime.debug", "register_callback")
 
 _ROOMS = ("analysis", "engines", "errors", "export", "graph", "hooks", "metadata", "ops", "options",
-          "programs", "runtime", "scheduling", "tf1")  # fmt: skip
+          "programs", "recorder", "runtime", "scheduling", "tf1")  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -20,9 +20,9 @@ from stepscope.analysis import (
     placement,
 )
 from stepscope.analysis.edges import Edges
+from stepscope.analysis.intervals import self_times
 from stepscope.analysis.op_profile import GROUPINGS
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata
-from stepscope.metadata.self_times import self_times
 
 T0 = 1_700_000_000_000_000_000
 DEVICES = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.metadata.self_times import self_times
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-__all__ = ["highest_places", "merged", "merged_by_key", "outermost", "sums_at"]
+__all__ = ["highest_places", "merged", "merged_by_key", "outermost", "self_times", "sums_at"]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:

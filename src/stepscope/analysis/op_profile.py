@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from stepscope.analysis.intervals import self_times
 from stepscope.analysis.layers import Place, layers_of
 from stepscope.analysis.profile_sums import Batch, ProfileSums
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.analysis.source_functions import SourceFunctions
-from stepscope.metadata.self_times import self_times
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.together import decoded_ahead
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from stepscope.analysis.input_pipeline import InputSums
-from stepscope.analysis.intervals import sums_at
+from stepscope.analysis.intervals import self_times, sums_at
 from stepscope.analysis.layers import layers_of
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import EAGER_CODE, RunKinds
@@ -22,7 +22,6 @@ from stepscope.analysis.run_parts import PYTHON_TYPES
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.analysis.steps import StepSums, run_span
 from stepscope.analysis.waiting import INPUT_TYPES, covered_ns, rows_of, rows_of_pipelines
-from stepscope.metadata.self_times import self_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

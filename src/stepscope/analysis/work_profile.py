@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepscope.analysis.intervals import self_times
 from stepscope.analysis.machine import Reach
 from stepscope.analysis.op_profile import By, groups_by
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_work import UNCOUNTED, WorkOfRuns
 from stepscope.analysis.runs import Runs, iter_named_runs
-from stepscope.metadata.self_times import self_times
 
 __all__ = ["Lack", "WorkProfile", "WorkRow", "work_profile"]
 

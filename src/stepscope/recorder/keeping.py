@@ -7,7 +7,7 @@ Runs are kept for **reasons**, and as long as they have one:
 
     failed      it did not end well
     trigger     something happened in it that the user wants to know of (`Kept.why` says what)
-    before      it ended in the seconds before such a run, or before somebody asked
+    before      its op times were noted in the seconds before such a run, or before somebody asked
     slowest     one of the slowest of its kind
     first       one of the first of its kind
     latest      one of the latest of its kind; written only at the end, or when something else keeps
@@ -152,6 +152,7 @@ class _Run:
     ended_ns: int
     held: int
     """Bytes in memory; 0 once it is written or let go."""
+    sampled: bool
     reasons: set[str] = field(default_factory=set)
     why: list[str] = field(default_factory=list)
     is_written: bool = False
@@ -192,6 +193,7 @@ class Keeper:
         self._recent: deque[int] = deque()
         self._quiet_until = 0
         self._chance = random.Random(seed)
+        self._released: list[int] = []
         self._write: dict[int, None] = {}
         self._forget: dict[int, None] = {}
 
@@ -201,13 +203,16 @@ class Keeper:
         """A run ended."""
         kind = self._kinds.setdefault(run.kind, _Kind())
         kind.seen += 1
-        self._runs[run.number] = _Run(run.kind, run.ended_ns, run.size)
+        self._runs[run.number] = _Run(run.kind, run.ended_ns, run.size, run.sampled)
         self.held_bytes += run.size
-        self._recent.append(run.number)
+        if run.sampled:
+            self._recent.append(run.number)
         self._give_reasons(run, kind)
+        if not self._runs[run.number].reasons and not run.sampled:
+            self._remove(run.number)
         self._let_go(run.ended_ns)
         self._fit_memory()
-        if run.why:
+        if run.why and run.number in self._runs:
             self._runs[run.number].why.append(run.why)
             if run.ended_ns >= self._quiet_until:
                 self._quiet_until = run.ended_ns + int(_QUIET * self.keep.before_s * 1e9)
@@ -242,6 +247,7 @@ class Keeper:
         run = self._runs.pop(number, None)
         if run is not None:
             self.held_bytes -= run.held
+            self._released.append(number)
         return self._changes()
 
     def closes(self) -> Changes:
@@ -269,8 +275,18 @@ class Keeper:
         return Kept(number, run.kind, self.reasons(number), "; ".join(run.why))
 
     def holds(self, number: int) -> bool:
-        """Whether a run is still wanted: held or written."""
+        """Whether a run is still wanted: held, written or about to be."""
         return number in self._runs
+
+    def disk_bytes_of(self, number: int) -> int:
+        """What a run is known to take on disk."""
+        run = self._runs.get(number)
+        return run.on_disk if run is not None else 0
+
+    def released(self) -> list[int]:
+        """The runs that are no longer held, since this was asked last: written, or not wanted."""
+        found, self._released = self._released, []
+        return found
 
     def validate(self) -> None:
         """Whether the state is one that can be, and within its bounds; for tests."""
@@ -355,7 +371,7 @@ class Keeper:
         run.reasons.discard(reason)
         if dropped:
             self.dropped[run.kind, reason] += 1
-        if not run.reasons and run.is_written:
+        if not run.reasons and (run.is_written or not run.sampled):
             self._remove(number)
 
     def _keep(self, number: int) -> None:
@@ -365,6 +381,7 @@ class Keeper:
             self.held_bytes -= run.held
             run.held = 0
             self._write[number] = None
+            self._released.append(number)
 
     # -- bounds --------------------------------------------------------------------------------
 
@@ -406,6 +423,7 @@ class Keeper:
 
     def _remove(self, number: int) -> None:
         run = self._runs.pop(number)
+        self._released.append(number)
         self.held_bytes -= run.held
         self.disk_bytes -= run.on_disk
         if run.is_written:

@@ -24,7 +24,7 @@ from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight, Loss
 from stepscope.metadata.allocation_log import LogSettings
 from stepscope.metadata.out_of_memory import OutOfMemory
-from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions
+from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions, RunOptions
 from stepscope.runtime.accounting import Accounting
 from stepscope.runtime.allocator import Allocator
 from stepscope.runtime.blas_threads import BLAS
@@ -124,7 +124,12 @@ class Dispatcher:
         finally:
             run.close()
         try:
-            return Ended(results, error, run.recorded(succeeded=error is None))
+            recorded = run.recorded(succeeded=error is None)
+            if options.trace_level < RunOptions.FULL_TRACE:
+                given_up = tuple(loss for o in watching for loss in o.losses)
+                if given_up:
+                    recorded = recorded._replace(losses=(*recorded.losses, *given_up))
+            return Ended(results, error, recorded)
         finally:
             # The error's cause holds this frame: it must not hold the error.
             del error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,10 +16,13 @@ from stepscope.ops import structures
 Build = Callable[[Sequence[Any]], Any]
 
 
+_NAMED: Final = 3
+
+
 class FetchSpec:
     """A fetch structure, taken apart: the tensors and ops in it, and how to put values back."""
 
-    __slots__ = ("_build", "targets", "tensors")
+    __slots__ = ("_build", "targets", "tensors", "what")
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
         tensors: dict[Tensor, int] = {}
@@ -27,6 +30,10 @@ class FetchSpec:
         self._build = _take_apart(graph, fetches, tensors, targets)
         self.tensors = tuple(tensors)
         self.targets = tuple(targets)
+        names = [op.name for op in self.targets] + [t.op.name for t in self.tensors]
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        self.what = f"Session.run({', '.join(dict.fromkeys(names[:_NAMED]))}{more})"
+        """What a run of it is called."""
 
     def build(self, values: Sequence[Any]) -> Any:
         """The user's structure with the values in place of the tensors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -14,13 +14,15 @@ from stepscope.graph.graph import Graph
 from stepscope.metadata import RunMetadata
 
 if TYPE_CHECKING:
-    from stepscope.metadata import GraphFacts
+    from stepscope.metadata import GraphFacts, Loss
 
 Callback: TypeAlias = Callable[[RunMetadata, Graph], None]
 Planned: TypeAlias = Callable[[int, int], None]
 """Told, on the thread of a run that had to be planned first, for how many nodes and how long."""
 Fed: TypeAlias = Callable[[Iterable[tuple[str, Any]]], None]
 """Told, on the thread of a run that ended well, the names of what was fed and the arrays."""
+Choose: TypeAlias = "Callable[[str], Observer | None]"
+"""Given what is about to run, on its thread: who sees it, None for nobody."""
 
 
 class LiveRun(Protocol):
@@ -64,13 +66,19 @@ class Observer:
 
     `live`, if given, is told what a run is executing while it does, `planned` of each plan made,
     `fed` of what each run was fed.
+    `choose`, if given, is asked before each run, by what ran, who is to see that one; `ended` is
+    told that a run is over, and by what error if any, in the place of `callback` and its metadata.
+    `losses` is what is given up of a run by being traced no further.
     """
 
-    callback: Callback
+    callback: Callback | None
     trace_level: int
     live: LiveLog | None = None
     planned: Planned | None = None
     fed: Fed | None = None
+    choose: Choose | None = None
+    ended: Callable[[BaseException | None], None] | None = None
+    losses: tuple[Loss, ...] = ()
 
 
 _lock = threading.Lock()
@@ -80,17 +88,18 @@ current: tuple[Observer, ...] = ()
 
 @contextmanager
 def recording(
-    callback: Callback, trace_level: int, live: LiveLog | None = None,
-    planned: Planned | None = None, fed: Fed | None = None,
+    callback: Callback | None, trace_level: int, live: LiveLog | None = None,
+    planned: Planned | None = None, fed: Fed | None = None, choose: Choose | None = None,
 ) -> Iterator[None]:  # fmt: skip
     """While active, every run is traced at least at this level and handed over: its metadata
     and its session's graph.
 
     Failed runs too. The callback runs on the thread of the run, after the run. What runs are
     executing is written to `live`, `planned` is told of each plan, and `fed` of feeds, if given.
+    With `choose` it is asked of each run who is to see it, in the place of all that.
     """
     global current
-    observer = Observer(callback, trace_level, live, planned, fed)
+    observer = Observer(callback, trace_level, live, planned, fed, choose)
     with _lock:
         current = (*current, observer)
     try:
@@ -99,10 +108,42 @@ def recording(
         _drop(observer)
 
 
+def watching(what: str) -> tuple[Observer, ...]:
+    """Who sees a run of that which is about to begin."""
+    found = current
+    if all(observer.choose is None for observer in found):
+        return found
+    chosen: list[Observer] = []
+    for observer in found:
+        if observer.choose is None:
+            chosen.append(observer)
+            continue
+        with _not_the_runs_fault(observer):
+            seen = observer.choose(what)
+            if seen is not None:
+                chosen.append(seen)
+    return tuple(chosen)
+
+
 def show(observer: Observer, metadata: RunMetadata, graph: Graph) -> None:
     """Hand a run to an observer; one that raises is dropped with a warning, the run goes on."""
+    if observer.callback is not None:
+        with _not_the_runs_fault(observer):
+            observer.callback(metadata, graph)
+
+
+def tell_ended(observers: Sequence[Observer], error: BaseException | None) -> None:
+    """A run is over: tell those who want to know no more than that."""
+    for observer in observers:
+        if observer.ended is not None:
+            with _not_the_runs_fault(observer):
+                observer.ended(error)
+
+
+@contextmanager
+def _not_the_runs_fault(observer: Observer) -> Iterator[None]:
     try:
-        observer.callback(metadata, graph)
+        yield
     except Exception as error:  # noqa: BLE001 - whatever an observer does is not the run's fault
         _drop(observer)
         warnings.warn(

@@ -153,7 +153,7 @@ class BaseSession:
         if self._elsewhere is not None:
             return self._run_elsewhere(spec, tensors, values, options, run_metadata)
         began = clock()
-        watching = observers.current
+        watching = observers.watching(spec.what) if observers.current else ()
         wanted = opts.as_run_options(options)
         resolved = wanted.resolve() if wanted is not None else opts.DEFAULT_RESOLVED
         target = as_run_metadata_target(run_metadata)
@@ -207,7 +207,7 @@ class BaseSession:
         """On the engine that serves the target; fetches and feeds are checked here all the same."""
         feeds = {t.name: FeedSlot(t).accept(v) for t, v in zip(tensors, values, strict=True)}
         names = [t.name for t in spec.tensors], [op.name for op in spec.targets]
-        watching = observers.current
+        watching = observers.watching(spec.what)
         if not watching:
             return spec.build(self._elsewhere.run(*names, feeds, options, run_metadata))
         # One run, one recording: where somebody watches, the caller's metadata has all of it too.
@@ -226,6 +226,7 @@ class BaseSession:
                 metadata.ParseFromString(seen.SerializeToString())
             for observer in watching:
                 observers.show(observer, metadata, self._graph)
+            observers.tell_ended(watching, sys.exception())
         return spec.build(results)
 
     def _deliver(
@@ -239,9 +240,12 @@ class BaseSession:
         metadata = target.deliver(report.handed_over(error))
         report.handed_over_ns = clock() - report.ended
         for observer in watching:
+            if observer.callback is None:
+                continue
             seen = RunMetadata()
             seen.record(report.handed_over(error, observed=True))
             observers.show(observer, seen, self._graph)
+        observers.tell_ended(watching, error)
         return metadata
 
     def _compile(self, spec: FetchSpec, tensors: tuple[Tensor, ...]) -> CompiledRun:

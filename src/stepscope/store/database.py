@@ -20,6 +20,7 @@ import contextlib
 import os
 import sqlite3
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,8 @@ from stepscope.metadata.strings import writable
 from stepscope.note_rows import TABLE, add_row, checksum_of, insert_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stepscope.metadata.program_notes import Note
     from stepscope.metadata.stored_run import Part, StoredRun
 
@@ -62,6 +65,8 @@ class Database:
         self.runs = 0
         """How many were added."""
         self._known: dict[bytes, int] = {}
+        self._uses: Counter[int] = Counter()
+        """By part, in how many runs it is."""
         self._uncommitted: list[bytes] = []
         try:
             self._file = _set_up(self.path, "WAL")
@@ -75,13 +80,14 @@ class Database:
         self._file.execute("BEGIN IMMEDIATE")
 
     def add(self, run: StoredRun) -> None:
-        """Add a run, with the parts that are not there yet."""
+        """Add a run, with the parts that are not there yet; without a number it gets the next."""
         ids = {name: [self._id(part) for part in found] for name, found in run.parts.items()}
+        self._uses.update(one for found in ids.values() for one in found)
         parts = orjson.dumps(ids)
         columns = orjson.dumps({name: len(content) for name, content in run.columns.items()})
         content = b"".join(run.columns.values())
         values = (
-            self.runs + 1,
+            run.number or self.runs + 1,
             writable(run.what),
             writable(run.engine),
             run.status,
@@ -100,6 +106,41 @@ class Database:
             (*values, checksum_of(values)),
         )
         self.runs += 1
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove runs, with the parts that no other has; those that are not there are none."""
+        for number in numbers:
+            row = self._file.execute("SELECT parts FROM runs WHERE number = ?", (number,))
+            for (parts,) in row.fetchall():
+                for found in orjson.loads(parts).values():
+                    self._uses.subtract(found)
+                    self._remove_parts([one for one in found if self._uses[one] <= 0])
+            self._file.execute("DELETE FROM runs WHERE number = ?", (number,))
+
+    def _remove_parts(self, ids: Iterable[int]) -> None:
+        for one in ids:
+            del self._uses[one]
+            row = self._file.execute("SELECT digest FROM parts WHERE id = ?", (one,))
+            for (digest,) in row.fetchall():
+                self._known.pop(digest, None)
+            self._file.execute("DELETE FROM parts WHERE id = ?", (one,))
+
+    @property
+    def used_bytes(self) -> int:
+        """What the content of the file takes; what was removed makes room for more."""
+        (pages,) = self._file.execute("PRAGMA page_count").fetchone()
+        (free,) = self._file.execute("PRAGMA freelist_count").fetchone()
+        return int(pages - free) * _PAGE
+
+    def bound_log(self, size: int) -> None:
+        """Fold what lies beside the file into it whenever that is some such size."""
+        self._file.execute(f"PRAGMA wal_autocheckpoint = {max(16, size // _PAGE)}")
+        self._file.execute(f"PRAGMA journal_size_limit = {size}")
+
+    def write(self, statement: str, rows: Iterable[tuple[Any, ...]] = ((),)) -> None:
+        """Have a statement carried out with each row of values, for tables beside the runs."""
+        for row in rows:
+            self._file.execute(statement, row)
 
     def add_note(self, note: Note) -> None:
         """Add a note of what the program did beside its runs."""

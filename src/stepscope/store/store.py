@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
-from stepscope.metadata.stored_run import RunEncoder
+from stepscope.metadata.stored_run import RunEncoder, StoredRun
 from stepscope.store.database import Database
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.program_notes import Note
-    from stepscope.metadata.stored_run import Part, StoredRun
+    from stepscope.metadata.stored_run import Part
 
 __all__ = ["COMMIT_S", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
 
@@ -58,6 +58,11 @@ class _Waiting(NamedTuple):
     graph: Part | None
     kept: float
     """Which share it takes of the place where it outlives the process; 0: it is not kept."""
+    number: int
+
+
+class _Work(NamedTuple):
+    work: Callable[[Database], None]
 
 
 class Store:
@@ -84,12 +89,16 @@ class Store:
         """What went wrong first, in words."""
         self.stored = 0
         """How many runs are committed."""
+        self.used_bytes = 0
+        """What the content of the file took at the last commit."""
         self.busy_ns = 0
         """How long the store's thread computed so far: Python that the program's threads waited
         for, as far as they wanted to run any."""
         self._directory = directory.absolute()
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Waiting | _Work] = deque()
         self._notes: deque[Note] = deque()
+        self._unwanted: set[int] = set()
+        """The numbers of runs that are to be removed, and may still be in the queue."""
         self._changed = threading.Condition()
         self._added = 0
         self._done = 0
@@ -119,15 +128,16 @@ class Store:
 
     def add(
         self, metadata: RunMetadata, what: str = "", graph: Part | None = None, *,
-        kept: float = 0,
+        kept: float = 0, number: int = 0,
     ) -> None:  # fmt: skip
         """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph.
 
-        One of which so many ops outlive the process elsewhere may wait for others.
+        One of which so many ops outlive the process elsewhere may wait for others. `number` is its
+        own, of which there is no other; without, it is one more than the last.
         """
         if self._elsewhere:
             return
-        run = _Waiting(metadata.held_now(), what, graph, kept)
+        run = _Waiting(metadata.held_now(), what, graph, kept, number)
         with self._changed:
             while self._is_full() and not self.over:
                 self._changed.wait()
@@ -140,6 +150,32 @@ class Store:
             self._urgent |= not kept or self._kept >= 1
             if self._urgent or len(self._queue) == 1:
                 self._changed.notify_all()
+
+    def do(self, work: Callable[[Database], None]) -> None:
+        """Have the store's thread do something, after what was added before, before its commit.
+
+        It is not waited for, and waits itself until there is something to commit or the program
+        pauses.
+        """
+        if self._elsewhere:
+            return
+        with self._changed:
+            if not self.over:
+                self._queue.append(_Work(work))
+                self._added += 1
+                if len(self._queue) == 1:
+                    self._changed.notify_all()
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove runs by their numbers; those that wait to be written are not written."""
+        with self._changed:
+            self._unwanted.update(numbers)
+
+        def work(database: Database) -> None:
+            database.remove(numbers)
+            self._unwanted.difference_update(numbers)
+
+        self.do(work)
 
     def note(self, note: Note) -> None:
         """Take a note of what the program did beside its runs. It is never waited for."""
@@ -265,17 +301,26 @@ class Store:
                     break
                 full = self._is_full()
                 run = self._queue.popleft()
-                self._kept -= run.kept
-                self._unkept -= not run.kept
                 self._urgent &= bool(self._queue)
+                if isinstance(run, _Waiting):
+                    self._kept -= run.kept
+                    self._unkept -= not run.kept
                 if full:
                     self._changed.notify_all()
+            if isinstance(run, _Work):
+                run.work(database)
+                taken.append(None)
+                continue
+            if run.number and run.number in self._unwanted:
+                taken.append(StoredRun(engine=run.metadata.engine, step_id=run.metadata.step_id))
+                continue
             try:
                 encoded = encoder.encode(run.metadata, run.what, run.graph)
             except Exception as error:  # noqa: BLE001 - whatever it is, others can be written
                 self._note(f"a run could not be stored: {type(error).__name__}: {error}")
                 taken.append(None)
             else:
+                encoded.number = run.number
                 database.add(encoded)
                 taken.append(replace(encoded, parts={}, columns={}))
             # Not kept alive while this waits for the next one.
@@ -283,6 +328,7 @@ class Store:
             if not self._queue or time.monotonic() > until:
                 break
         database.commit()
+        self.used_bytes = database.used_bytes
         return taken
 
     def _stop(self, error: Exception) -> None:

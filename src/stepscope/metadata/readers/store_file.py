@@ -4,8 +4,8 @@ Tables (versions 1 to 4):
 
     parts   id, digest, size, content: what runs share, each once. `content` is compressed with
             zlib where it is shorter than `size`.
-    runs    number (from 1, without gaps), what, engine, status, step_id, started_ns, ended_ns,
-            ops, overhead_ns, overhead_fraction;
+    runs    number (from 1; a recorder that keeps some of all leaves gaps), what, engine, status,
+            step_id, started_ns, ended_ns, ops, overhead_ns, overhead_fraction;
             parts: JSON, the ids of its parts by what they are;
             columns: JSON, the lengths of the packed columns in `content` by what they are;
             checksum: CRC-32 of all of them (`checksum_of`).
@@ -62,6 +62,7 @@ __all__ = [
     "VERSION",
     "is_store",
     "notes",
+    "opened",
     "stored_runs",
     "user_graph",
 ]
@@ -152,7 +153,7 @@ def notes(path: Path) -> list[Note] | None:
     """
     if _Reader(path).version < _WITH_NOTES:
         return None
-    with contextlib.suppress(sqlite3.DatabaseError), _opened(path) as database:
+    with contextlib.suppress(sqlite3.DatabaseError), opened(path) as database:
         rows = database.execute(
             "SELECT kind, started_ns, ended_ns, thread, what, place, details, checksum FROM notes"
             " ORDER BY number"
@@ -214,7 +215,7 @@ class _Reader:
     def _check_version(self) -> None:
         path = self._path
         try:
-            with _opened(path) as database:
+            with opened(path) as database:
                 (owner,) = database.execute("PRAGMA application_id").fetchone()
                 (version,) = database.execute("PRAGMA user_version").fetchone()
         except sqlite3.DatabaseError as error:
@@ -236,7 +237,7 @@ class _Reader:
 
     def after(self, number: int, most: int = _AT_ONCE) -> list[StoredRun]:
         """The next runs after the one of a number."""
-        with _opened(self._path) as database:
+        with opened(self._path) as database:
             order = "WHERE number > ? ORDER BY number LIMIT ?"
             rows = database.execute(f"{_RUN} {order}", (number, most)).fetchall()
             for before, (after, *_) in zip([number, *(row[0] for row in rows)], rows, strict=False):
@@ -246,7 +247,7 @@ class _Reader:
 
     def before(self, number: int | None) -> list[StoredRun]:
         """The run before the one of a number, or the last of all."""
-        with _opened(self._path) as database:
+        with opened(self._path) as database:
             order = "WHERE number < ? ORDER BY number DESC LIMIT 1"
             rows = database.execute(f"{_RUN} {order}", (number or 1 << 62,)).fetchall()
             if rows and (type(rows[0][0]) is not int or not 0 < rows[0][0] < (number or 1 << 62)):
@@ -255,7 +256,7 @@ class _Reader:
 
     def step_ids(self, engines: Sequence[str]) -> set[int]:
         """The steps of all runs of these engines, which number them by process."""
-        with _opened(self._path) as database:
+        with opened(self._path) as database:
             which = ", ".join("?" * len(engines))
             rows = database.execute(f"SELECT step_id FROM runs WHERE engine IN ({which})", engines)
             return {step_id for (step_id,) in rows}
@@ -326,7 +327,7 @@ def _read_part(database: sqlite3.Connection, number: int) -> Part | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """The store to read, in whatever state and directory it is."""
     try:
         database = _connected(path)

@@ -1,0 +1,408 @@
+"""`KeptRuns`: carries out what the controller decides, for whoever sees runs go by.
+
+An engine's observer calls `begins` before a run and `ended` after it. Runs that were noted are held
+in memory until the controller has them written or let go.
+
+Guarantees:
+
+- `begins` and `ended` may be called from any thread; they wait for the store only where `Store.add`
+  does. The store's thread never waits for them: what it has to say lies in queues that they empty;
+- op times of a run are summed up on the store's thread, and only as many runs as take `_SUMS` of
+  the budget: which ones does not depend on what was in them, so that they stand for all;
+- what writing and summing up take of the interpreter is part of what recording cost;
+- `close` writes what is to be kept, the summaries and the reasons; a process that dies before has
+  those of `SAVED_S` seconds before;
+- nothing of a run is held when it is neither written nor wanted any more, and `let_go` is told.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from stepscope.metadata import (
+    CallTime,
+    Completeness,
+    Loss,
+    OpColumns,
+    Recording,
+    RunMetadata,
+    Status,
+)
+from stepscope.metadata.quantiles import QuantileSketch
+from stepscope.metadata.readers.kept_file import TABLES
+from stepscope.metadata.step_summaries import Level, StepSummary
+from stepscope.recorder.controller import Begun, Controller, Ended
+
+if TYPE_CHECKING:
+    from stepscope.metadata.stored_run import Part, StoredRun
+    from stepscope.recorder.keeping import Changes, Kept
+    from stepscope.store import Store
+    from stepscope.store.database import Database
+
+__all__ = ["SAVED_S", "KeptRuns", "given_up"]
+
+SAVED_S: Final = 5.0
+_SUMS: Final = 0.3
+_PENDING: Final = 32
+"""So many runs wait at most until their op times are summed up together."""
+_RUN_BYTES: Final = 4_000
+_OP_BYTES: Final = 200
+"""What a run takes in memory that is held, and each of its ops."""
+_STORED_BYTES: Final = 4_000
+"""What a run is taken to take on disk until one is there."""
+_TRIGGERED: Final = 1000
+_SHARE_OF_DISK: Final = 0.75
+"""What runs and their parts may take of the bound: the rest is for what lies beside them."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A run that was noted: what there is to write, or its length alone."""
+
+    level: Level
+    engine: str
+    label: str
+    began_ns: int
+    ended_ns: int
+    thread: int
+    failed: str
+    metadata: RunMetadata | None
+    graph: Part | None
+    kept: float
+    to_sum: bool = False
+    wanted: bool = True
+
+
+class _Here(threading.local):
+    ended = 0
+    """When the last run of this thread ended."""
+
+
+class KeptRuns:
+    """The runs of a program under a budget, in a store. See the module's text."""
+
+    def __init__(
+        self,
+        store: Store,
+        control: Controller,
+        let_go: Callable[[Sequence[RunMetadata]], None] | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.clock = clock
+        self.control = control
+        self._store = store
+        self._let_go = let_go or (lambda _runs: None)
+        # A signal's handler may call `close` in the midst of `ended`.
+        self._lock = threading.RLock()
+        self._summed: deque[int] = deque()
+        self._committed_runs: set[int] = set()
+        self._run_bytes = _STORED_BYTES
+        """What a run takes on disk, by what those take that are there."""
+        self._committed: deque[tuple[list[int], int]] = deque()
+        self._here = _Here()
+        self._held: dict[int, _Held] = {}
+        self._pending: list[tuple[str, int]] = []
+        self._summaries: dict[str, StepSummary] = {}
+        self._triggered: list[tuple[str, int]] = []
+        self._summing_ns = 0
+        self._stored_ns = 0
+        """What of the store's time was charged."""
+        self._saved_ns = clock()
+        self._offset = time.time_ns() - self._saved_ns
+        self._closed = False
+        disk = control.keeper.disk
+        control.keeper.disk = int(disk * _SHARE_OF_DISK)
+        self._terms = {
+            "budget": None if control.budget.share == float("inf") else control.budget.share,
+            "memory": control.keeper.memory,
+            "disk": disk,
+        }
+        store.do(lambda database: _set_up(database, disk))
+
+    # -- the program's threads -------------------------------------------------------------------
+
+    def begins(self, kind: str) -> Begun:
+        """A run of a kind is about to begin on this thread: how much to record of it."""
+        now = self.clock()
+        last = self._here.ended
+        with self._lock:
+            return self.control.begins(kind, now, now - last if last else 0)
+
+    def ended(
+        self,
+        run: Begun,
+        *,
+        cost_ns: int = 0,
+        failed: str = "",
+        engine: str = "",
+        metadata: RunMetadata | None = None,
+        label: str = "",
+        graph: Part | None = None,
+        kept: float = 0,
+        peak_bytes: int = 0,
+    ) -> None:
+        """It ended on this thread.
+
+        Recording it made the program wait for `cost_ns` so far; `failed` is how it ended, where
+        that was not well. `metadata` is the run, as far as it was noted; the rest is as `Store.add`
+        has it.
+        """
+        began = self._here.ended = self.clock()
+        ours = time.thread_time_ns()
+        with self._lock:
+            if self._closed:
+                return
+            summary = self._summaries.get(run.kind)
+            if summary is None:
+                summary = self._summaries[run.kind] = StepSummary(run.kind, engine)
+            size = _RUN_BYTES + (_OP_BYTES * len(summary.ops) if metadata is not None else 0)
+            if run.level > Level.COUNT or failed:
+                held = self._held[run.number] = _Held(
+                    run.level, engine, label, run.began_ns, began, threading.get_native_id(),
+                    failed, metadata, graph, kept,
+                )  # fmt: skip
+                if metadata is not None and not failed and self._may_sum():
+                    held.to_sum = True
+                    self._pending.append((run.kind, run.number))
+            stored = self._store.busy_ns
+            self.control.spent(stored - self._stored_ns)
+            self._stored_ns = stored
+            took = Ended(began, cost_ns, size, failed, peak_bytes)
+            self._carry_out(self.control.ended(run, took))
+            self._note_triggers(run)
+            self._hear_of_the_store()
+            self._sum_up_if_due(began)
+            # Of the processor's time: that others had it meanwhile is not because of us.
+            self.control.spent(time.thread_time_ns() - ours)
+            self._here.ended = self.clock()
+
+    def keep(self, why: str) -> None:
+        """Keep the runs of the seconds before now."""
+        now = self.clock()
+        with self._lock:
+            self._triggered.append((why, time.time_ns()))
+            self._carry_out(self.control.trigger(why, now))
+
+    def spent(self, ns: int) -> None:
+        """The program waited for us outside of runs."""
+        with self._lock:
+            self.control.spent(ns)
+
+    def close(self) -> None:
+        """Nothing more comes: have all written that is to be kept."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._carry_out(self.control.keeper.closes())
+            self._sum_up()
+            self._save_soon()
+
+    def over(self) -> None:
+        """The store is closed: nothing is held any longer."""
+        with self._lock:
+            self._let_go([run.metadata for run in self._held.values() if run.metadata is not None])
+            self._held.clear()
+
+    # -- carrying out ----------------------------------------------------------------------------
+
+    def _carry_out(self, changes: Changes) -> None:
+        for number in changes.write:
+            held = self._held.get(number)
+            if held is None:
+                self.control.keeper.unwritable(number)
+                continue
+            if held.to_sum:
+                # Before it is committed: what it lies in is let go of then.
+                self._sum_up()
+            metadata = held.metadata if held.metadata is not None else self._length_alone(held)
+            self._store.add(metadata, held.label, held.graph, kept=held.kept, number=number)
+            kept = self.control.why(number)
+            self._store.do(functools.partial(_save_reasons, kept=kept, level=held.level))
+            self._forget(self.control.keeper.written(number, self._run_bytes).forget)
+        self._forget(changes.forget)
+        self._let_go_of_released()
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            self._committed_runs.difference_update(numbers)
+            self._store.remove(numbers)
+            self._store.do(lambda database: _forget_reasons(database, numbers))
+
+    def _let_go_of_released(self) -> None:
+        """What is neither held nor waits to be summed up is forgotten here.
+
+        What was written is let go of when it is committed, as any run is.
+        """
+        unwanted = []
+        for number in self.control.keeper.released():
+            held = self._held.get(number)
+            if held is None:
+                continue
+            if held.to_sum:
+                held.wanted = False
+                continue
+            del self._held[number]
+            if held.metadata is not None and not self.control.keeper.holds(number):
+                unwanted.append(held.metadata)
+        if unwanted:
+            self._let_go(unwanted)
+
+    def _length_alone(self, held: _Held) -> RunMetadata:
+        """A run of which no more than that was noted."""
+        call = CallTime(held.began_ns + self._offset, held.ended_ns + self._offset, held.thread)
+        metadata = RunMetadata()
+        metadata.record(
+            Recording(
+                engine=held.engine,
+                status=Status(held.failed) if held.failed else Status(),
+                completeness=Completeness(given_up(held.level, self.control.budget.share)),
+                call=call,
+            )
+        )
+        return metadata
+
+    def _note_triggers(self, run: Begun) -> None:
+        if self.control.keeper.holds(run.number) and len(self._triggered) < _TRIGGERED:
+            kept = self.control.why(run.number)
+            if "trigger" in kept.reasons:
+                self._triggered.append((f"run {run.number}: {kept.why}", time.time_ns()))
+
+    # -- sums ------------------------------------------------------------------------------------
+
+    def _may_sum(self) -> bool:
+        budget = self.control.budget
+        few = len(self._pending) < _PENDING
+        return few and self._summing_ns <= _SUMS * budget.share * max(budget.own_ns, 10**8)
+
+    def _sum_up_if_due(self, now: int) -> None:
+        if len(self._pending) >= _PENDING:
+            self._sum_up()
+        if now - self._saved_ns > SAVED_S * 1e9:
+            self._saved_ns = now
+            self._sum_up()
+            self._save_soon()
+
+    def _sum_up(self) -> None:
+        pending, self._pending = self._pending, []
+        runs = [(kind, number, self._held[number].metadata) for kind, number in pending]
+        if runs:
+            self._store.do(lambda _database: self._add_up(runs))
+
+    def _hear_of_the_store(self) -> None:
+        """What its thread did since: runs that are summed up, and committed ones."""
+        unwanted = []
+        while self._summed:
+            number = self._summed.popleft()
+            held = self._held[number]
+            held.to_sum = False
+            if not held.wanted:
+                del self._held[number]
+                if held.metadata is not None and not self.control.keeper.holds(number):
+                    unwanted.append(held.metadata)
+        if unwanted:
+            self._let_go(unwanted)
+        keeper = self.control.keeper
+        while self._committed:
+            numbers, used = self._committed.popleft()
+            there = self._committed_runs
+            there.update(number for number in numbers if keeper.holds(number))
+            if there:
+                self._run_bytes = max(1, used // len(there))
+                known = sum(map(keeper.disk_bytes_of, there))
+                self._forget(keeper.fit_disk(max(0, used - known)).forget)
+
+    def _save_soon(self) -> None:
+        """Have written what is known of all runs by now, and why runs are kept."""
+        control = self.control
+        for kind, summary in self._summaries.items():
+            spending, known = control.budget.kinds.get(kind), control.lengths.get(kind)
+            if spending is not None:
+                summary.at = list(spending.at)
+            if known is not None:
+                lengths = QuantileSketch(known.lengths.counts, known.lengths.total)
+                lengths.most = known.lengths.most
+                summary.lengths, summary.failed = lengths, known.failed
+        terms: dict[str, Any] = {
+            **self._terms,
+            "spent_ns": control.budget.spent_ns,
+            "own_ns": control.budget.own_ns,
+            "dropped": [[*key, count] for key, count in control.keeper.dropped.items()],
+            "triggered": list(self._triggered),
+        }
+        summaries, kept = list(self._summaries.values()), list(control.keeper.kept())
+        self._store.do(lambda database: _save(database, summaries, kept, terms))
+
+    # -- the store's thread ------------------------------------------------------------------------
+
+    def _add_up(self, runs: list[tuple[str, int, RunMetadata | None]]) -> None:
+        """Sum up op times. Nobody else changes those of a summary."""
+        began = time.thread_time_ns()
+        for kind, number, metadata in runs:
+            try:
+                ops = metadata.ops if metadata is not None else OpColumns.empty()
+            except Exception:  # noqa: BLE001 - one that cannot be decoded is not in the sums
+                continue
+            finally:
+                self._summed.append(number)
+            self._summaries[kind].noted(ops)
+        self._summing_ns += time.thread_time_ns() - began
+
+    def committed(self, runs: Sequence[StoredRun]) -> None:
+        """The store committed these runs."""
+        self._committed.append(([run.number for run in runs], self._store.used_bytes))
+
+
+def _save_reasons(database: Database, kept: Kept, level: Level) -> None:
+    reasons = orjson.dumps(kept.reasons).decode()
+    database.write(
+        "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?)",
+        [(kept.number, kept.kind, int(level), reasons, kept.why)],
+    )
+
+
+def _save(
+    database: Database, summaries: list[StepSummary], kept: list[Kept], terms: dict[str, Any]
+) -> None:
+    contents = [(summary.kind, summary.to_bytes()) for summary in summaries]
+    database.write(
+        "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)",
+        [(kind, content, zlib.crc32(content)) for kind, content in contents],
+    )
+    database.write(
+        "UPDATE kept SET reasons = ?, why = ? WHERE number = ?",
+        [(orjson.dumps(one.reasons).decode(), one.why, one.number) for one in kept],
+    )
+    database.write(
+        "INSERT OR REPLACE INTO recording VALUES (?, ?)",
+        [(name, orjson.dumps(value).decode()) for name, value in terms.items()],
+    )
+
+
+def given_up(level: Level, budget: float) -> tuple[Loss, ...]:
+    """What a record lacks because of the budget; nothing where it was recorded in detail."""
+    of = f"the budget of {100 * budget:g}% of the program's time"
+    if level is Level.DETAIL:
+        return ()
+    if level is Level.TIMES:
+        return (Loss("memory and shapes", 0, f"op times alone were noted, to keep to {of}"),)
+    return (Loss("op executions", 0, f"the run's length alone was noted, to keep to {of}"),)
+
+
+def _set_up(database: Database, disk: int) -> None:
+    database.bound_log(disk // 16)
+    for statement in TABLES:
+        database.write(statement)
+
+
+def _forget_reasons(database: Database, numbers: Sequence[int]) -> None:
+    database.write("DELETE FROM kept WHERE number = ?", [(number,) for number in numbers])

@@ -1,0 +1,110 @@
+"""Watching the runs of this engine under a budget: who is asked before each of them, and told
+after.
+
+`choosing` makes the `choose` of an observer (`observers.recording`) of something that decides how
+much is recorded of a run, and is told what came of it: `stepscope.recorder.KeptRuns`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stepscope.errors import OpError, code_name
+from stepscope.metadata.step_summaries import Level
+from stepscope.runtime.observers import Choose, LiveLog, Observer
+from stepscope.runtime.report import ENGINE
+
+if TYPE_CHECKING:
+    from stepscope.graph.graph import Graph
+    from stepscope.metadata import Loss, RunMetadata
+
+__all__ = ["DecidesOnRuns", "choosing"]
+
+_TRACE_LEVELS = {Level.COUNT: 0, Level.LENGTH: 0, Level.TIMES: 1, Level.DETAIL: 3}
+_LOOKED_AT = 64
+_clock = time.thread_time_ns
+
+
+class DecidesOnRuns(Protocol):
+    """How much is recorded of each run, and what becomes of it."""
+
+    def begins(self, kind: str) -> Any:
+        """What is about to run; has a `level`."""
+
+    @property
+    def ended(self) -> Callable[..., None]:
+        """Told what came of it."""
+
+
+def choosing(
+    runs: DecidesOnRuns,
+    given_up: Callable[[Level], tuple[Loss, ...]],
+    live: LiveLog | None = None,
+    kept: Callable[[RunMetadata], float] = lambda _metadata: 0.0,
+    graph_part: Callable[[Graph], Any] = lambda _graph: None,
+) -> Choose:
+    """Who sees a run, by what `runs` decides on it.
+
+    `given_up` says what a run lacks that is recorded at a level; `kept` which share a run that
+    ended takes of the place where it outlives the process, `graph_part` its user's graph as stores
+    have it.
+    """
+    losses = {level: given_up(level) for level in Level}
+    inside_ns = _InsideRuns()
+
+    def choose(what: str) -> Observer | None:
+        asked = _clock()
+        begun = runs.begins(what)
+        level: Level = begun.level
+        deciding_ns = _clock() - asked
+        if level <= Level.LENGTH:
+
+            def ended(error: BaseException | None) -> None:
+                if error is not None or level is Level.LENGTH:
+                    runs.ended(begun, cost_ns=deciding_ns, engine=ENGINE, failed=_code(error))
+
+            return Observer(None, 0, ended=ended)
+
+        noted: list[tuple[RunMetadata, Graph]] = []
+
+        def ended_noted(error: BaseException | None) -> None:
+            seen = _clock()
+            metadata, graph = noted[0]
+            share, part = kept(metadata), graph_part(graph)
+            inside = inside_ns.of(what, level, metadata)
+            runs.ended(
+                begun, engine=ENGINE, metadata=metadata, graph=part, kept=share,
+                failed=_code(error), cost_ns=inside + deciding_ns + _clock() - seen,
+            )  # fmt: skip
+
+        return Observer(
+            lambda *run: noted.append(run), _TRACE_LEVELS[level], live,
+            ended=ended_noted, losses=losses[level],
+        )  # fmt: skip
+
+    return choose
+
+
+class _InsideRuns:
+    """By how much runs are slowed down inside: worked out of some, and so for others like them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, Level], tuple[int, int]] = {}
+
+    def of(self, what: str, level: Level, metadata: RunMetadata) -> int:
+        """Of this run, for the program's processor."""
+        seen, ns = self._known.get((what, level), (0, 0))
+        if seen < 3 or seen % _LOOKED_AT == 0:
+            found = metadata.overhead.ns
+            # Readings of the clock that fell into a pause of the program say nothing of us.
+            ns = min(found, ns) if seen and found > 2 * ns else found
+        self._known[what, level] = (seen + 1, ns)
+        return ns
+
+
+def _code(error: BaseException | None) -> str:
+    if error is None:
+        return ""
+    return code_name(error.error_code) if isinstance(error, OpError) else "CANCELLED"
