@@ -32,6 +32,7 @@ COMMANDS = (
     "account FILE",
     "retraces FILE",
     "input FILE",
+    "advise FILE",
     "diff FILE FILE --limit 2",
     "timeline FILE -o out.json",
     "merge FILE -o out.json",

@@ -148,10 +148,12 @@ def test_the_demo(tmp_path, width):
     assert max(map(len, done.stderr.splitlines()[:10])) <= width
     compare(f"demo_{width}.txt", masked(done.stderr))
     said = " ".join(done.stderr.split())
-    assert re.search(r"[\d.]+ m?s: .* in 119 steps,.* recording cost ", said)
+    assert re.search(r"[\d.]+ m?s: .* in 119 steps\b.* recording cost ", said)
     line = 1 + DEMO.read_text().splitlines().index(MISTAKE)
     step = (
         r"Session\.run\(train, loss/mean\) [\d.]+ m?s a step \(p90 [\d.]+ m?s, first [\d.]+ m?s\)"
     )
     assert re.search(step + rf", \d\d% in Python, the op `smooth` \(demo\.py:{line}\)", said)
-    assert "next stepscope top --by line out " in said
+    assert "in place of the Python op `smooth` would save" in said
+    assert f" a step: demo.py:{line} " in said
+    assert "next stepscope advise out stepscope top --by line out " in said

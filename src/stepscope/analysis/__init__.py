@@ -1,6 +1,7 @@
 """Functions over the model: they take runs and return values, and never print, draw or write."""
 
 from stepscope.analysis.account import Account, AccountRow, account
+from stepscope.analysis.advice import Advice, Finding, advise
 from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
@@ -33,6 +34,7 @@ __all__ = [
     "Absence",
     "Account",
     "AccountRow",
+    "Advice",
     "Clocks",
     "Coverage",
     "CoverageRow",
@@ -40,6 +42,7 @@ __all__ = [
     "DeviceMemory",
     "Diff",
     "DiffRow",
+    "Finding",
     "InputPipelines",
     "Lane",
     "LayerProfile",
@@ -77,6 +80,7 @@ __all__ = [
     "Worker",
     "WorkerRuns",
     "account",
+    "advise",
     "clocks",
     "coverage",
     "critical_path",

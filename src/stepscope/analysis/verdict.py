@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepscope.analysis.input_pipeline import InputPipelines
     from stepscope.analysis.input_stages import Pipeline, Stage
-    from stepscope.analysis.steps import StepRow
+    from stepscope.analysis.steps import StepRow, Steps
     from stepscope.metadata import Note, RunMetadata
     from stepscope.metadata.graph_facts import GraphFacts
 
@@ -132,8 +133,8 @@ class VerdictSums:
             self.add(run)
             yield run
 
-    def add(self, run: NamedRun) -> None:
-        """Take in the next run."""
+    def add(self, run: NamedRun) -> str:
+        """Take in the next run; of what kind it is."""
         what = self._names.of(run)
         self._steps.add(what, run)
         self._inputs.add(what, run)
@@ -143,6 +144,15 @@ class VerdictSums:
         kind.add(run.metadata)
         if "tensorflow" in run.metadata.engine:
             self._stages.update(dict.fromkeys(_stages(run.metadata)))
+        return what
+
+    def steps(self) -> Steps:
+        """How long the steps of each kind took so far."""
+        return self._steps.steps()
+
+    def inputs(self, notes: Iterable[Note] = ()) -> InputPipelines:
+        """What the runs so far took elements from."""
+        return self._inputs.pipelines(notes)
 
     def verdict(self, notes: Iterable[Note] = ()) -> Verdict:
         """Of the runs so far, and these notes of their program on input pipelines."""

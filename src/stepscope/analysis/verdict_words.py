@@ -14,6 +14,7 @@ from stepscope.metadata import readable
 
 if TYPE_CHECKING:
     from stepscope.analysis.account import Account
+    from stepscope.analysis.advice import Advice
     from stepscope.analysis.verdict import Limit, StepVerdict, Verdict
 
 __all__ = ["between_steps", "cause", "length", "remedy", "spent", "worth_saying"]
@@ -96,12 +97,18 @@ def cause(row: StepVerdict) -> str:
     return said
 
 
-def remedy(verdict: Verdict, row: StepVerdict) -> str:
-    """What would help a step that waits for input; "" where it does not, or nothing is known."""
-    if not row.limits or row.limits[0].kind != INPUT or row.limits[0].share < _CAUSE:
-        return ""
-    mine = [pipeline for pipeline in verdict.pipelines if row.step.key in pipeline.taken_by]
-    return next((said for pipeline in mine if (said := input_words.advice(pipeline))), "")
+def remedy(verdict: Verdict, row: StepVerdict, advice: Advice | None = None) -> str:
+    """What would help most; "" where nothing would by much, or nothing is known.
+
+    Of a step that waits for input it is said how fast the stage is that limits, too.
+    """
+    if row.limits and row.limits[0].kind == INPUT and row.limits[0].share >= _CAUSE:
+        mine = [pipeline for pipeline in verdict.pipelines if row.step.key in pipeline.taken_by]
+        found = next((said for pipeline in mine if (said := input_words.advice(pipeline))), "")
+        if found:
+            return found
+    best = advice.best(row.step.key) if advice is not None else None
+    return best.sentence if best is not None and best.share >= _CAUSE else ""
 
 
 def between_steps(verdict: Verdict) -> list[str]:

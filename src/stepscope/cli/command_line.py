@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "account",
+    "advise",
     "completion",
     "coverage",
     "diff",

@@ -40,8 +40,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     threads, and what was not measured. Read are .stepscope, run_metadata.pb, event files, Chrome
     traces, .xplane.pb, and directories of them.
     """
-    from stepscope.analysis import verdict
+    from stepscope.analysis.advice import AdviceSums, program_at
     from stepscope.analysis.input_pipeline import noted
+    from stepscope.analysis.runs import NamedRun
     from stepscope.cli import program_verdict, tables, terminal, wording
 
     runs = all_runs(path, number, unread=True)
@@ -58,14 +59,18 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
         tables.size_column("peak_bytes", "peak", rank=1),
         tables.count_column("losses", "losses", rank=1),
     ]
-    found = verdict([(run.found, run.metadata) for run in runs], noted(path))
+    sums = AdviceSums()
+    for run in runs:
+        sums.add(NamedRun(run.found, run.metadata))
+    found = sums.limits.verdict(noted(path))
     if tables.write_for_programs(_info(rows, found), rows, columns, choice):
         return
     if len(runs) == 1:
         terminal.console().print(_summary(path, runs[0]))
     else:
         screen = terminal.console()
-        for part in program_verdict.parts(found, path, path, screen.width):
+        advice = sums.advice(program_at(path))
+        for part in program_verdict.parts(found, advice, path, path, screen.width):
             screen.print(part, soft_wrap=True)
             screen.print()
         screen.print(

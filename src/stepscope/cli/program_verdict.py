@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from stepscope.analysis import Account, Retraces, Verdict
+    from stepscope.analysis import Account, Advice, Retraces, Verdict
 
 __all__ = ["parts"]
 
 
 def parts(
-    found: Verdict, record: Path, directory: Path, width: int, *, recording: bool = True
-) -> list[RenderableType]:
+    found: Verdict, advice: Advice, record: Path, directory: Path, width: int, *,
+    recording: bool = True,
+) -> list[RenderableType]:  # fmt: skip
     """The verdict, with what the record notes of the program as a whole where it does.
 
+    `advice` is what is said of each kind of step beside what limits it.
     `directory` is what the commands that come next are to be given; without `recording`, what that
     cost is said elsewhere.
     """
@@ -34,12 +36,14 @@ def parts(
         said.append(
             Text(run_report.filled(verdict_words.spent(account, recording=recording), width))
         )
-    lines = verdict_text.steps(found, width)
+    lines = verdict_text.steps(found, width, advice)
     again = verdict_text.traced_again(retraces) if retraces is not None else []
     spoken = [*([lines] if lines is not None else []), *again]
     if spoken:
         said.append(Text("\n").join(spoken))
-    coming = verdict_text.next_commands(found, directory, noted=account is not None)
+    coming = verdict_text.next_commands(
+        found, directory, noted=account is not None, advised=bool(advice.rows)
+    )
     if coming is not None:
         said.append(coming)
     return said

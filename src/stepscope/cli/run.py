@@ -18,7 +18,7 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
-    from stepscope.analysis import Verdict
+    from stepscope.analysis import Advice, Verdict
     from stepscope.cli.program_course import ProgramCourse
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.script_engines import ScriptEngine
@@ -298,8 +298,8 @@ def _finish(
     """
     course.report_begins()
     from stepscope.analysis import op_profile
+    from stepscope.analysis.advice import AdviceSums, program_at
     from stepscope.analysis.input_pipeline import noted
-    from stepscope.analysis.verdict import VerdictSums
     from stepscope.cli import run_report, terminal, wording
 
     runs.stop()
@@ -309,9 +309,10 @@ def _finish(
     try:
         timeline = runs.write_timeline()
         others = runs.write_exports()
-        sums = VerdictSums()
+        sums = AdviceSums()
         table = op_profile(sums.passing(runs.each()))
-        found = sums.verdict(noted(runs.file))
+        found = sums.limits.verdict(noted(runs.file))
+        advice = sums.advice(program_at(runs.file))
     finally:
         # An error is shown as well: nobody else has to say anything.
         if notes is not None:
@@ -327,7 +328,7 @@ def _finish(
     run_report.show(
         [
             run_report.heading(script, engine.name(runs), trace, table),
-            *_verdict(runs, found, console.width),
+            *_verdict(runs, found, advice, console.width),
             run_report.ops(table, console.width, top) if len(table) else None,
             run_report.failures(runs.runs, ends_too=not went_on),
             run_report.ends_of_input(runs.runs, console.width) if went_on else None,
@@ -345,13 +346,13 @@ def _finish(
     return not problems
 
 
-def _verdict(runs: RecordedRuns, found: Verdict, width: int) -> list[Any]:
+def _verdict(runs: RecordedRuns, found: Verdict, advice: Advice, width: int) -> list[Any]:
     """What limits the program, and what to look at next; nothing where nothing ran."""
     from stepscope.cli import program_verdict
 
     if not runs.runs:
         return []
-    return program_verdict.parts(found, runs.file, runs.directory, width, recording=False)
+    return program_verdict.parts(found, advice, runs.file, runs.directory, width, recording=False)
 
 
 def _remarks(

@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.analysis import op_profile, verdict
+from stepscope.analysis import advise, op_profile, verdict
 from stepscope.analysis.input_pipeline import noted
 from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
@@ -74,7 +74,8 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
     said = []
     if runs:
         limits = verdict(runs, noted(directory))
-        said = program_verdict.parts(limits, directory, directory, console.width)
+        advice = advise(directory)
+        said = program_verdict.parts(limits, advice, directory, directory, console.width)
     timeline = None
     if runs:
         try:

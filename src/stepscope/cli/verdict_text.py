@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from stepscope.analysis import Retraces, Verdict
+    from stepscope.analysis import Advice, Retraces, Verdict
 
 __all__ = ["next_commands", "steps", "traced_again"]
 
@@ -24,8 +24,8 @@ _RETRACES_SHOWN: Final = 3
 _BETWEEN: Final = "between steps"
 
 
-def steps(verdict: Verdict, width: int) -> Text | None:
-    """What limits each kind of step, the one that took longest in all first."""
+def steps(verdict: Verdict, width: int, advice: Advice | None = None) -> Text | None:
+    """What limits each kind of step and what would help, the one that took longest in all first."""
     shown = verdict_words.worth_saying(verdict)
     if not shown:
         return None
@@ -35,9 +35,9 @@ def steps(verdict: Verdict, width: int) -> Text | None:
         joint = ", " if row.limits else "; "
         said = f"{name}  {verdict_words.length(row)}{joint}{verdict_words.cause(row)}"
         _append(text, name, said, width)
-        remedy = verdict_words.remedy(verdict, row)
+        remedy = verdict_words.remedy(verdict, row, advice)
         if remedy:
-            text.append("\n" + run_report.filled(remedy, width, "  "))
+            text.append("\n" + run_report.filled(wording.plain(remedy), width, "  "))
     for said in verdict_words.between_steps(verdict):
         _append(text, _BETWEEN, f"{_BETWEEN}  {said}", width)
     return text
@@ -72,13 +72,19 @@ def traced_again(retraces: Retraces) -> list[Text]:
     return lines
 
 
-def next_commands(verdict: Verdict, directory: Path | str, *, noted: bool) -> Text | None:
-    """What to look at next, as commands; `noted` says whether the program as a whole is known."""
+def next_commands(
+    verdict: Verdict, directory: Path | str, *, noted: bool, advised: bool = False
+) -> Text | None:
+    """What to look at next, as commands; `noted` says whether the program as a whole is known.
+
+    `advised`: there is advice on what to change.
+    """
     where = shlex.quote(str(directory))
     kinds = {row.limits[0].kind for row in verdict.rows if row.limits}
     if verdict_words.between_steps(verdict):
         kinds.add(INPUT)
     wanted: Sequence[str] = [
+        *(["advise"] if advised else []),
         *(["input"] if INPUT in kinds else []),
         *(["top --by line"] if PYTHON in kinds else []),
         *(["top --by layer"] if LAYER in kinds else []),

@@ -117,6 +117,11 @@ def test_each_command_says_something_true(file, command, tmp_path):
     assert pipelines["pipelines"] or pipelines["lacking"]
     assert said(command, "input", file)
 
+    advice = json.loads(said(command, "advise", file, "--json"))
+    assert advice["runs"] == len(runs)
+    shown = said(command, "advise", file)
+    assert ("check  stepscope advise --check" if advice["rows"] else "nothing that") in shown
+
     assert f"{len(runs)} run" in said(command, "diff", file, file, "--limit", "3")
     rows = json.loads(said(command, "info", file, "--json"))["rows"]
     assert sum(row["ops"] for row in rows) == ops

@@ -5,20 +5,21 @@ was over, and its thread free) and its beginning. What is before the first op an
 the call: it is kept as it was. An op during which others began on its own thread needed no thread
 for itself: it waited for something (an element, a tensor of another device) or for a function it
 had called, whose ops have rows of their own. A function's ops follow its call, and the call is over
-when they are.
+when they are. What the threads of an input pipeline did meanwhile is no part of the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from stepscope.analysis.edges import RECEIVES, Edges
 from stepscope.analysis.replay.simulation import NONE, Work, ends
 from stepscope.analysis.steps import run_span
+from stepscope.analysis.waiting import CALLS, rows_of_pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
 
 __all__ = ["RecordedWork", "WorkReader"]
-
-_CALLS: Final = frozenset({
-    "PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
-    "Case", "StatelessCase", "RemoteCall", "SymbolicGradient",
-})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +63,9 @@ class WorkReader:
     def read(self, run: RunMetadata) -> RecordedWork:
         """The run as work; an empty one where it has no ops."""
         ops = run.ops
+        beside = rows_of_pipelines(ops)
+        if beside.any():
+            ops = ops[np.flatnonzero(~beside)]
         began, ended = run_span(run)
         if not len(ops):
             return RecordedWork(Work([], [], [], []), (), (), ended - began, ended - began)
@@ -159,7 +158,7 @@ class _Parts:
 
     def enter_calls(self, names: Sequence[str], kinds: Sequence[str], waiting: set[int]) -> None:
         """Split each call whose ops have rows into its beginning and its end."""
-        calls = [op for op in sorted(waiting) if kinds[op] in _CALLS]
+        calls = [op for op in sorted(waiting) if kinds[op] in CALLS]
         if not calls:
             return
         ending: dict[int, int] = {}

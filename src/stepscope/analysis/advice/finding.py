@@ -1,0 +1,96 @@
+"""What advice consists of: findings, each with its evidence and what a change would gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stepscope.analysis.replay import Prediction
+from stepscope.analysis.result import Result
+from stepscope.metadata.readable import size, time
+
+__all__ = ["BYTES", "PROGRAM", "STEP", "Advice", "Evidence", "Finding"]
+
+STEP: Final = "step"
+PROGRAM: Final = "program"
+BYTES: Final = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A row that one can look at: an op, a stage or a call, with what it took in a typical step.
+
+    `count` is how often it ran there; `bytes` is what it holds or moves, 0 where that says nothing.
+    """
+
+    what: str
+    type: str
+    where: str
+    count: int
+    ns: float
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to change in a program, and what that would gain.
+
+    `id` is the same in each recording of the program: the rule that found it, and the line. `title`
+    names the cause in a few words, `sentence` says in one line what to do for what gain,
+    `advice` how to do it. `step` is the kind of step that it is about, "" of the whole program.
+
+    `gain`, between `low` and `high` in 19 of 20, is by `unit`: nanoseconds a step (`STEP`),
+    nanoseconds in all (`PROGRAM`), or bytes of the peak (`BYTES`). `share` is the part of the
+    step, of the time of all runs, or of the peak. `total_ns` is the gain in all, 0 for memory.
+    `replayed` runs told it, with an `error` of the replay on these runs as they were recorded.
+    """
+
+    id: str
+    rule: str
+    title: str
+    step: str
+    line: str
+    unit: str
+    gain: float
+    low: float
+    high: float
+    share: float
+    total_ns: float
+    sentence: str
+    advice: str
+    evidence: tuple[Evidence, ...]
+    replayed: int = 0
+    error: float = 0.0
+    changes_steps: bool = False
+    """After the change there are fewer steps, or others: what is compared is all of them."""
+
+    @property
+    def gains(self) -> str:
+        """The gain in words: `18.1 ms ± 900 µs a step`."""
+        if self.unit == BYTES:
+            return f"{size(int(self.gain))} ± {size(int((self.high - self.low) / 2))}"
+        per = "a step" if self.unit == STEP else "in all"
+        return f"{time(self.gain)} ± {time((self.high - self.low) / 2)} {per}"
+
+    @property
+    def prediction(self) -> Prediction:
+        """The gain with its interval."""
+        return Prediction(self.gain, self.low, self.high, self.replayed, self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Result):
+    """`rows` are the findings, the one that gains most first.
+
+    `runs` were looked at, which took `total_ns`. `lacking` says what some rules would have needed
+    and the record does not have, and how to record it.
+    """
+
+    rows: tuple[Finding, ...]
+    runs: int
+    total_ns: int
+    lacking: tuple[str, ...]
+
+    def best(self, step: str) -> Finding | None:
+        """The finding that gains most in the steps of a kind."""
+        return next((row for row in self.rows if row.step == step), None)

@@ -1,0 +1,204 @@
+"""What rules look at: per kind of step some of its runs, as work that can be replayed.
+
+Of each kind a few runs are kept while runs are read, evenly over the recording: the first one,
+which builds, only where there is no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stepscope.analysis.replay import RecordedWork, WorkReader
+from stepscope.metadata.labels import parse_label
+
+if TYPE_CHECKING:
+    from stepscope.analysis.advice.feeds import Feed
+    from stepscope.analysis.input_pipeline import InputPipelines
+    from stepscope.analysis.retraces import Retraces
+    from stepscope.analysis.steps import StepRow
+    from stepscope.metadata import Program, RunMetadata
+
+__all__ = ["KindRuns", "Material", "StepMaterial", "fed_name"]
+
+_KEPT: Final = 12
+_ARG: Final = re.compile(r"_arg_(.*)_\d+_\d+\Z", re.DOTALL)
+STATEFUL: Final = ("Assign", "Apply", "Scatter", "Enqueue", "Write", "Save", "Insert", "Push")
+"""An op type with such a part in its name changes what lives on."""
+
+
+def fed_name(node: str) -> str | None:
+    """The node that is fed as this one; None where it is none of a session's feeds.
+
+    >>> fed_name("_arg_x_0_0"), fed_name("x")
+    ('x', None)
+    """
+    found = _ARG.match(node)
+    return found[1] if found else None
+
+
+class KindRuns:
+    """Keeps some runs of a kind, evenly over all of them."""
+
+    def __init__(self) -> None:
+        self._first: RunMetadata | None = None
+        self._kept: list[RunMetadata] = []
+        self._every = 1
+        self._seen = 0
+
+    def add(self, run: RunMetadata) -> None:
+        """Take in the next run."""
+        if not run.status.ok or not len(run.ops):
+            return
+        if self._first is None:
+            self._first = run
+            return
+        if self._seen % self._every == 0:
+            self._kept.append(run)
+            if len(self._kept) > 2 * _KEPT:
+                self._kept = self._kept[::2]
+                self._every *= 2
+        self._seen += 1
+
+    @property
+    def runs(self) -> list[RunMetadata]:
+        """At most a dozen; none where no run has ops."""
+        if not self._kept:
+            return [self._first] if self._first is not None else []
+        every = -(-len(self._kept) // _KEPT)
+        return self._kept[::every]
+
+
+@dataclass(eq=False)
+class StepMaterial:
+    """A kind of step: how long it takes, and some of its runs."""
+
+    step: StepRow
+    runs: Sequence[RunMetadata]
+    reader: WorkReader
+
+    @property
+    def key(self) -> str:
+        """What ran."""
+        return self.step.key
+
+    @property
+    def typical_ns(self) -> float:
+        """How long a step takes: the median without the first."""
+        return self.step.median_ns or float(self.step.first_ns)
+
+    @cached_property
+    def works(self) -> list[RecordedWork]:
+        """The runs as work."""
+        return [self.reader.read(run) for run in self.runs]
+
+    @property
+    def run(self) -> RunMetadata:
+        """One of them, which is as good as any."""
+        return self.runs[len(self.runs) // 2]
+
+    @property
+    def work(self) -> RecordedWork:
+        """The same as work."""
+        return self.works[len(self.works) // 2]
+
+    @cached_property
+    def lines(self) -> Mapping[str, str]:
+        """The line that made each node."""
+        return self.run.sources
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """The type of each node that ran."""
+        return dict(zip(self.work.nodes, self.work.types, strict=True))
+
+    @cached_property
+    def times(self) -> dict[str, float]:
+        """How long each node ran in a step: the median over the runs."""
+        found: dict[str, list[float]] = {}
+        for work in self.works:
+            mine: Counter[str] = Counter()
+            for name, ns in zip(work.nodes, work.work.lengths, strict=True):
+                mine[name] += int(ns)
+            for name, total in mine.items():
+                found.setdefault(name, []).append(float(total))
+        return {name: float(np.median(times)) for name, times in found.items()}
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each node ran in a step."""
+        return Counter(self.work.nodes)
+
+    @cached_property
+    def inputs(self) -> dict[str, list[str]]:
+        """What each node reads and waits for; control inputs begin with ^."""
+        facts = self.run.ops.facts
+        labels = facts.all_labels.values.tolist()
+        names = facts.names.values.tolist()
+        return {
+            name: list(parse_label(name, label)[1])
+            for name, label in zip(names, labels, strict=True)
+        }
+
+    @cached_property
+    def devices(self) -> dict[str, str]:
+        """On which device each node ran."""
+        facts = self.run.ops.facts
+        return dict(zip(facts.names.values.tolist(), facts.devices.values.tolist(), strict=True))
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many bytes each node put out."""
+        ops = self.run.ops
+        found: dict[str, int] = {}
+        for name, size in zip(ops.name.tolist(), ops.output_bytes.tolist(), strict=True):
+            found[name] = max(found.get(name, 0), size)
+        return found
+
+    @cached_property
+    def keeps_state(self) -> frozenset[str]:
+        """The op types that change what lives on."""
+        kinds = set(self.types.values())
+        return frozenset(kind for kind in kinds if any(part in kind for part in STATEFUL))
+
+    def line_of_feed(self, name: str) -> str:
+        """The line of what is fed as this node, or that reads it first."""
+        fed = fed_name(name)
+        known = self.lines.get(name) or self.lines.get(fed or "")
+        if known:
+            return known
+        readers = (reader for reader, inputs in self.inputs.items() if name in inputs)
+        return next((self.lines[reader] for reader in readers if reader in self.lines), "")
+
+    def line_of(self, names: Sequence[str]) -> str:
+        """The line of most of the time of these nodes."""
+        sums: Counter[str] = Counter()
+        for name in names:
+            if self.lines.get(name):
+                sums[self.lines[name]] += int(self.times.get(name, 0.0)) + 1
+        return sums.most_common(1)[0][0] if sums else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """All that is known of a program: its steps, and what was noted beside them."""
+
+    steps: Sequence[StepMaterial]
+    total_ns: int
+    runs: int
+    program: Program | None = None
+    retraces: Retraces | None = None
+    feeds: Sequence[Feed] | None = None
+    input: InputPipelines | None = None
+    lacking: list[str] = field(default_factory=list)
+
+    def lacks(self, what: str) -> None:
+        """Say what a rule would need; once."""
+        if what not in self.lacking:
+            self.lacking.append(what)

@@ -1,0 +1,84 @@
+"""A serial path beside idle threads: ops wait for others of which they need nothing.
+
+What orders them are control inputs (`tf.control_dependencies`). The run is replayed without those
+between ops that share no data, on as many threads as the machine has cores; products of matrices
+and convolutions stay on one thread, for they use all cores by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stepscope.analysis.advice.finding import Finding
+from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.step_finding import evidence_of, of_step
+from stepscope.analysis.edges import input_node
+from stepscope.analysis.replay import ANY, Change, RecordedWork, Work, ends, predict
+
+if TYPE_CHECKING:
+    from stepscope.analysis.advice.material import StepMaterial
+
+NAME: Final = "serial-path"
+_SPREAD: Final = ("MatMul", "Conv", "Einsum", "LSTM", "GRU")
+"""Types with such a part in their name run on all cores already."""
+_LEAST: Final = 0.05
+
+
+def find(material: Material) -> Iterator[Finding]:
+    """A finding for each kind of step that control inputs make longer."""
+    for step in material.steps:
+        cut = _ordering(step)
+        if not cut:
+            continue
+        cores = max(2, os.cpu_count() or 2)
+        change = Change(cut=cut)
+
+        def beside(run: RecordedWork, change: Change = change, cores: int = cores) -> float:
+            return run.around_ns + max(ends(_on_threads(change.applied(run), run, cores)))
+
+        quick = step.work.replayed_ns() - beside(step.work)
+        if quick < _LEAST * step.typical_ns:
+            continue
+        # Threads share the machine's memory: ops side by side are a little slower than alone.
+        gain = predict(step.works, beside).between(0.6, 1.0)
+        waiting = sorted({after for _, after in cut})
+        yield from of_step(
+            step,
+            NAME,
+            title="ops that need nothing of each other run one after the other",
+            line=step.line_of(waiting),
+            gain=gain,
+            do=f"{len(cut)} control dependencies less, and {cores} threads, would save",
+            advice="take away the tf.control_dependencies between them, and let the session have "
+            f"{cores} threads (inter_op_parallelism_threads)",
+            evidence=evidence_of(step, waiting),
+        )
+
+
+def _on_threads(work: Work, run: RecordedWork, cores: int) -> Work:
+    """Ops on any of the threads, but those that use all of them already."""
+    threads = [
+        thread if thread < 0 else 0 if any(part in kind for part in _SPREAD) else ANY
+        for thread, kind in zip(work.threads, run.types, strict=True)
+    ]
+    return Work(work.lengths, work.delays, work.before, threads, cores)
+
+
+def _ordering(step: StepMaterial) -> frozenset[tuple[str, str]]:
+    """Pairs of which the second waits for the first, and for nothing that it made."""
+    found = set()
+    for name, inputs in step.inputs.items():
+        data = {input_node(source) for source in inputs if not source.startswith("^")}
+        kind = step.types.get(name, "")
+        if kind in ("NoOp", "") or kind in step.keeps_state:
+            continue  # a group of ops waits for them by what it is
+        for source in inputs:
+            before = input_node(source)
+            if not source.startswith("^") or before in data:
+                continue
+            if step.types.get(before, "") in ("", "NoOp", *step.keeps_state):
+                continue
+            found.add((before, name))
+    return frozenset(found)

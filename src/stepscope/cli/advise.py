@@ -1,0 +1,178 @@
+"""`stepscope advise`: what to change in a program, what that would gain, and whether it did."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stepscope.cli.saved_runs import named_runs
+from stepscope.cli.tables import table_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepscope.analysis import Advice, Finding
+    from stepscope.analysis.advice.check import Check
+    from stepscope.cli.tables import Choice, Column
+
+_EVIDENCE_SHOWN = 3
+_DETAILS = 5
+
+
+@click.command(
+    name="advise",
+    short_help="What to change, and what that would gain.",
+    epilog="Example: stepscope advise stepscope-out/train",
+)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH")
+@click.option(
+    "--check", "finding", metavar="FINDING",
+    help="Compare what this finding of a recording predicted with another recording, made after "
+    "the change: stepscope advise --check FINDING OLD NEW.",
+)  # fmt: skip
+@table_options
+def command(paths: tuple[Path, ...], finding: str | None, choice: Choice) -> None:
+    """What to change in the program recorded in PATH, ranked by what that would gain.
+
+    Each finding has what was seen (ops with their times), the line, what to do, and the gain that
+    is predicted, with an interval that holds in 19 of 20: recorded runs are replayed with the
+    change, and how well the replay tells the runs as they were is said.
+
+    After the change, record the program again: --check FINDING OLD NEW says what it came to.
+    """
+    if finding is not None:
+        if len(paths) != 2:
+            raise click.UsageError("--check takes two recordings: --check FINDING OLD NEW")
+        _check(finding, *paths, choice)
+        return
+    if len(paths) != 1:
+        raise click.UsageError("one PATH at a time; two are for --check FINDING OLD NEW")
+    _advise(paths[0], choice)
+
+
+def _advise(path: Path, choice: Choice) -> None:
+    from rich.text import Text
+
+    from stepscope.cli import run_report, tables, terminal, wording
+
+    found = _advice(path)
+    columns = _columns()
+    if tables.write_for_programs(found, found.rows, columns, choice, without=("evidence",)):
+        return
+    screen = terminal.console()
+    screen.print(
+        f"{wording.number(found.runs, 'run')} · {wording.time(found.total_ns)} in all · "
+        f"{wording.number(len(found.rows), 'finding')}"
+    )
+    if found.rows:
+        screen.print()
+        tables.show_table(found.rows, columns, choice, what="finding")
+        shown = choice.cut(tables.arranged(found.rows, columns, choice), tables.ROWS_SHOWN)
+        for row in shown[:_DETAILS]:
+            screen.print()
+            for line in _details(row, path):
+                screen.print(Text(run_report.filled(line, screen.width)), soft_wrap=True)
+    else:
+        screen.print("nothing that these rules know of would gain 1% of a step")
+    for lacking in found.lacking:
+        screen.print()
+        screen.print(
+            Text(run_report.filled(f"not known: {wording.plain(lacking)}", screen.width)),
+            soft_wrap=True,
+        )
+
+
+def _advice(path: Path) -> Advice:
+    from stepscope.analysis.advice import AdviceSums, program_at
+    from stepscope.analysis.runs import NamedRun
+
+    sums = AdviceSums()
+    for run in named_runs(path):
+        sums.add(NamedRun(run.name, run.metadata))
+    return sums.advice(program_at(path))
+
+
+def _columns() -> list[Column]:
+    from stepscope.cli import tables, wording
+
+    return [
+        tables.Column("id", "finding", wording.plain, style="bold"),
+        tables.Column("gains", "would save", right=True),
+        tables.Column("share", "share", lambda share: f"{share:.0%}", right=True),
+        tables.time_column("total_ns", "in all", rank=1),
+        tables.Column("step", "of", wording.plain, rank=2),
+        tables.Column("title", "because", wording.plain, rank=1),
+    ]
+
+
+def _details(row: Finding, path: Path) -> Iterator[str]:
+    """What was found, seen, and is to be done, a paragraph each."""
+    from stepscope.cli import wording
+
+    at = f" ({wording.place(row.line)})" if row.line else ""
+    yield f"{wording.plain(row.id)}  {wording.plain(row.title)}{at}"
+    yield f"  do     {wording.plain(row.advice)}"
+    seen = [
+        f"{wording.plain(one.what)} {wording.time(one.ns)}" if one.ns else wording.plain(one.what)
+        for one in row.evidence[:_EVIDENCE_SHOWN]
+    ]
+    more = len(row.evidence) - len(seen)
+    rest = f" and {more:,} more (--json has all)" if more > 0 else ""
+    yield f"  seen   {', '.join(seen)}{rest}"
+    known = f"  known  from {wording.number(row.replayed, 'run')}"
+    yield f"{known}, which the model tells to {row.error:.1%}" if row.replayed else known
+    yield wording.plain(
+        f"  check  stepscope advise --check {shlex.quote(row.id)} {shlex.quote(str(path))} NEW"
+    )
+
+
+# -- predicted against achieved ----------------------------------------------------------------
+
+
+def _check(name: str, old: Path, new: Path, choice: Choice) -> None:
+    from stepscope.analysis.advice.check import chosen
+    from stepscope.cli import terminal
+
+    finding = chosen(_advice(old), name)
+    found = _compared(finding, old, new)
+    if choice.as_json:
+        terminal.write_data(found.to_json() + "\n")
+        return
+    if choice.as_csv:
+        raise click.UsageError("--check writes text or --json")
+    screen = terminal.console()
+    for line in _said(found):
+        screen.print(line, soft_wrap=True, markup=False)
+
+
+def _compared(finding: Finding, old: Path, new: Path) -> Check:
+    from stepscope.analysis import steps
+    from stepscope.analysis.advice.check import step_check
+
+    return step_check(finding, steps(named_runs(old)), steps(named_runs(new)))
+
+
+def _said(found: Check) -> Iterator[str]:
+    from stepscope.cli import wording
+
+    finding = found.finding
+    per = "in all" if finding.unit == "program" else "a step"
+    yield f"{wording.plain(finding.id)}  {wording.plain(finding.title)}"
+    yield (
+        f"  before     {wording.time(found.before)} {per} ({wording.plain(finding.step)})\n"
+        f"  after      {wording.time(found.after)} {per} ({wording.plain(found.step_after)})"
+    )
+    yield (
+        f"  predicted  {wording.time(finding.gain)} less, between {wording.time(finding.low)} and "
+        f"{wording.time(finding.high)}"
+    )
+    less = "less" if found.achieved >= 0 else "more"
+    yield (
+        f"  achieved   {wording.time(abs(found.achieved))} {less} ± "
+        f"{wording.time((found.most - found.least) / 2)}: "
+        + ("inside the predicted interval" if found.inside else "outside of the predicted interval")
+        + (f", the prediction was off by {found.error:.0%}" if found.achieved > 0 else "")
+    )

@@ -1,0 +1,80 @@
+"""Programs with one planted mistake each: verdict and first finding name it and its line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import started_python
+from patience import patient
+from stepscope.analysis import advise
+
+PLANTED = Path(__file__).parents[2] / "planted"
+BOTH = ("embedded", "tensorflow")
+TENSORFLOW = ("tensorflow",)
+# The program, where it makes sense, the rule that finds it, and the line that is at fault.
+CAUSES = [
+    ("slow_map", TENSORFLOW, "input-bound", "return found.map(decoded)\n"),
+    ("small_batch", BOTH, "tiny-ops", "x = tf.placeholder("),
+    ("python_op", BOTH, "python-op", "tf.py_func("),
+    ("retraced_by_number", TENSORFLOW, "retracing", "train_step(batch, "),
+    ("retraced_by_shape", TENSORFLOW, "retracing", "    train_step(batch)"),
+    ("retraced_by_lambda", TENSORFLOW, "retracing", "    step(batch)"),
+    ("fed_constant", BOTH, "fed-constant", "prepared = tf.nn.softmax("),
+    ("summary_each_step", BOTH, "summaries", "tf.summary.histogram("),
+    ("ping_pong", TENSORFLOW, "wrong-device", "hidden = tf.matmul(turned, hidden"),
+    ("serial_chain", BOTH, "serial-path", 'name=f"branch_{number}/'),
+    ("copies", BOTH, "copies", "tf.cast("),
+]
+
+
+def record(program, engine, out, *arguments):
+    """Record a program; what `stepscope run` said of it."""
+    # Tests have the recorder for TensorFlow off, users on.
+    surroundings = {k: v for k, v in os.environ.items() if k != "STEPSCOPE_EXECUTOR"}
+    command = [sys.executable, "-m", "stepscope", "run", "--engine", engine, "--out", str(out)]
+    done = started_python.run(
+        [*command, str(PLANTED / f"{program}.py"), *arguments],
+        cwd=out.parent, env={**surroundings, "COLUMNS": "400", "PYTHONWARNINGS": "ignore"},
+        timeout=patient(200),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def lines_with(program, text):
+    source = (PLANTED / f"{program}.py").read_text().splitlines(keepends=True)
+    return [f"{program}.py:{number}" for number, line in enumerate(source, 1) if text in line]
+
+
+@pytest.mark.parametrize(
+    ("program", "engine", "rule", "text"),
+    [
+        pytest.param(program, engine, rule, text, id=f"{program}-{engine}")
+        for program, engines, rule, text in CAUSES
+        for engine in engines
+    ],
+)
+def test_the_planted_cause_is_named_first_with_its_line(tmp_path, program, engine, rule, text):
+    said = record(program, engine, tmp_path / "out")
+    first = advise(tmp_path / "out").rows[0]
+    at = lines_with(program, text)
+    assert first.rule == rule
+    assert Path(first.line).name in at
+    assert first.share > 0.05
+    assert first.low < first.gain < first.high
+    assert first.evidence
+    verdict = said[: said.index("next  ")]
+    assert any(line in verdict for line in at), verdict
+    assert "would save" in verdict
+    assert f"stepscope advise {tmp_path / 'out'}" in said
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_a_program_without_a_mistake_gets_no_finding_above_5_percent(tmp_path, engine):
+    said = record("clean", engine, tmp_path / "out")
+    assert [row for row in advise(tmp_path / "out").rows if row.share > 0.05] == []
+    assert "would save" not in said
