@@ -24,6 +24,7 @@ def main(wanted: list[str]) -> int:
         scripts,
         timeline,
         training,
+        viewer_frames,
         whole_calls,
         workers,
     )
@@ -43,7 +44,7 @@ def main(wanted: list[str]) -> int:
             reading,
             timeline,
         ),
-        *(scripts, workers, analyses),
+        *(scripts, workers, analyses, viewer_frames),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]

@@ -188,6 +188,13 @@ function LineOf({ store, line, act }: { store: PageProps["store"]; line: string;
   return <Lines of={asked.value?.available === false ? null : (asked.value ?? null)} line={line} act={act} />;
 }
 
+/** Without the white space that all lines begin with. */
+export function dedented(lines: SourceLines["lines"]): [number, string][] {
+  const indents = lines.filter(([, code]) => code.trim()).map(([, code]) => code.length - code.trimStart().length);
+  const least = indents.length ? Math.min(...indents) : 0;
+  return lines.map(([at, code]) => [at, code.slice(least)]);
+}
+
 /** The source line with those around it. */
 function Lines({ of, line, act }: { of: SourceLines | null; line: string; act: PageProps["act"] }) {
   if (!line && !of) return null;
@@ -196,7 +203,7 @@ function Lines({ of, line, act }: { of: SourceLines | null; line: string; act: P
       <h3>source</h3>
       <button type="button" class="link" onClick={() => act.select({ kind: "line", name: line })}><Name of={line || `${of?.file}:${of?.line}`} most={60} /></button>
       {of && of.lines.length > 0 && (
-        <pre class="source">{of.lines.map(([at, code]) => <span key={at} class={at === of.line ? "here" : ""}><i>{at}</i>{shortened(code, 200) || " "}{"\n"}</span>)}</pre>
+        <pre class="source">{dedented(of.lines).map(([at, code]) => <span key={at} class={at === of.line ? "here" : ""}><i>{at}</i>{shortened(code, 200) || " "}{"\n"}</span>)}</pre>
       )}
     </section>
   );

@@ -5,7 +5,7 @@ import { DARK, LIGHT, MEANINGS, type Rgb, hash, rgb } from "../src/colour.ts";
 import { text } from "../src/data/frame.ts";
 import type { Index, MemoryFacts, Ops, Runs, StepRow } from "../src/data/types.ts";
 import { crossings, layout, ranksOf } from "../src/draw/graph_layout.ts";
-import { membersOf } from "../src/panel.tsx";
+import { dedented, membersOf } from "../src/panel.tsx";
 import { bounds, heatRow } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
 import { addressBoxes, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
@@ -110,6 +110,10 @@ test("search finds layers, types and lines with what they sum to, then ops", asy
   assert.deepEqual(find(index, "  "), []);
   const members = membersOf(index, { kind: "line", name: "train.py:32" });
   assert.ok(members.length === 5 && members.every((op) => op.type === "ApplyAdam"));
+});
+
+test("source stands without the white space that all of its lines have", () => {
+  assert.deepEqual(dedented([[1, "    if x:"], [2, ""], [3, "      y()"]]), [[1, "if x:"], [2, ""], [3, "  y()"]]);
 });
 
 test("failed runs come first in the list, then the slowest", async () => {
