@@ -131,6 +131,7 @@ test("zooming keeps what is under the pointer, and stops at the ends", () => {
 test("marks stand at round times", () => {
   assert.deepEqual(ticks({ from: 0, to: 10e6 }, 1000), [0, 2e6, 4e6, 6e6, 8e6]);
   assert.equal(tickLabel(4e6, 2e6), "4 ms");
+  assert.equal(tickLabel(7.5e6, 2.5e6), "7.5 ms");
   assert.equal(tickLabel(1_500_000, 500_000), "1500 µs");
   assert.equal(tickLabel(123_400_500, 500), "123400.5 µs");
 });

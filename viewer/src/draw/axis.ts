@@ -25,7 +25,10 @@ export function tickLabel(ns: number, step: number): string {
   // Far from zero a coarser unit reads better than six digits.
   const far = Math.abs(ns) >= 1e5 * (size as number) && unit !== "s";
   const [shownUnit, shownSize] = far ? (unit === "ns" ? ["µs", 1e3] : unit === "µs" ? ["ms", 1e6] : ["s", 1e9]) : [unit, size];
-  const places = Math.max(0, Math.ceil(-Math.log10(step / (shownSize as number)) - 1e-9));
+  // As many as the step has: steps of 2.5 ms are not to be read as 3, 5 and 8.
+  const unitSteps = step / (shownSize as number);
+  let places = 0;
+  while (places < 9 && Math.abs(unitSteps * 10 ** places - Math.round(unitSteps * 10 ** places)) > 1e-6 * unitSteps * 10 ** places) places += 1;
   return `${(ns / (shownSize as number)).toFixed(places)} ${shownUnit}`;
 }
 
