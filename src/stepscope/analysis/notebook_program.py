@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis import input_words
 from stepscope.analysis.account import Account
+from stepscope.analysis.advice import PROGRAM, Advice
+from stepscope.analysis.advice.check import Check
 from stepscope.analysis.input_pipeline import InputPipelines
 from stepscope.analysis.notebook import view
 from stepscope.analysis.retraces import Retraces
@@ -103,3 +105,31 @@ def _pipeline(pipeline: Pipeline) -> str:
     if helps:
         parts.append(html.table(changes, helps, (1, 2, 3), "rows"))
     return html.section(title, *parts)
+
+
+@view.register
+def _(found: Advice) -> str:
+    rows = [
+        (row.id, row.gains, f"{row.share:.0%}", row.title, row.line, row.advice)
+        for row in found.rows
+    ]
+    title = f"{number(found.runs, 'run')}, {time(found.total_ns)}: {number(len(rows), 'finding')}"
+    heads = ("finding", "would save", "share", "because", "at", "what to do")
+    return html.section(
+        title,
+        html.table(heads, rows, (1, 2), "findings"),
+        html.facts([("not known", lacking) for lacking in found.lacking]) if found.lacking else "",
+    )
+
+
+@view.register
+def _(found: Check) -> str:
+    per = "in all" if found.finding.unit == PROGRAM else "a step"
+    pairs = [
+        ("before", f"{time(found.before)} {per}"),
+        ("after", f"{time(found.after)} {per}"),
+        ("predicted", f"{time(found.finding.low)} to {time(found.finding.high)} less"),
+        ("achieved", f"{time(abs(found.achieved))} {'less' if found.achieved >= 0 else 'more'}"),
+        ("inside", "yes" if found.inside else "no"),
+    ]
+    return html.section(found.finding.id, html.facts(pairs))
