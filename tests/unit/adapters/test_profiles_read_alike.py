@@ -54,7 +54,9 @@ def a_session(tf):
 
 def a_keras_step(tf):
     layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Dense(3, activation="relu"), layers.Dense(1)])
+    # Built here: Keras 2 warns where a function that is traced twice builds it.
+    parts = [layers.Input((3,)), layers.Dense(3, activation="relu"), layers.Dense(1)]
+    model = tf.keras.Sequential(parts)
     model.compile("adam", "mse")
     x, y = tf.ones((8, 3)), tf.ones((8, 1))
     model.train_on_batch(x, y)
