@@ -59,6 +59,13 @@ class RunMetadata(MessageBacked):
                 self._refuse_own(name)
                 self._merge(message, name, value)
 
+    @classmethod
+    def of(cls, recording: Recording | Callable[[], Recording]) -> RunMetadata:
+        """A run that an engine recorded, see `record`."""
+        made = cls.__new__(cls)
+        object.__setattr__(made, "_held", State(recording=recording))
+        return made
+
     def record(self, recording: Recording | Callable[[], Recording]) -> None:
         """Replace the content by a run an engine recorded, or by what makes that recording when
         somebody looks; nothing is decoded yet.

@@ -242,8 +242,7 @@ class BaseSession:
         for observer in watching:
             if observer.callback is None:
                 continue
-            seen = RunMetadata()
-            seen.record(report.handed_over(error, observed=True))
+            seen = RunMetadata.of(report.handed_over(error, observed=True))
             observers.show(observer, seen, self._graph)
         observers.tell_ended(watching, error)
         return metadata

@@ -48,4 +48,5 @@ _shared: weakref.WeakKeyDictionary[Any, SharedByRuns] = weakref.WeakKeyDictionar
 
 def shared_by_runs_of(session: Any, config: Any = None) -> SharedByRuns:
     """What the runs of this session have in common; made the first time it is asked for."""
-    return _shared.setdefault(session, SharedByRuns(config))
+    shared = _shared.get(session)
+    return _shared.setdefault(session, SharedByRuns(config)) if shared is None else shared

@@ -168,10 +168,8 @@ class Deliveries:
         self, recording: Recording | Callable[[], Recording], name: str, graph: Any = None,
         kept: float = 0,
     ) -> None:  # fmt: skip
-        metadata = RunMetadata()
-        metadata.record(recording)
         self.given += 1
-        self._add(metadata, name, graph, kept)
+        self._add(RunMetadata.of(recording), name, graph, kept)
 
 
 def _ended_with(observed: Any, status: Status) -> Recording:
