@@ -32,6 +32,9 @@ CASES = {
     "info_run": ["info", "recorded/batches", "--run", "-1"],
     "info_logdir": ["info", "recorded/base", "--limit", "3"],
     "memory_runs": ["memory", "recorded/classify", "--limit", "5"],
+    "memory_flame": ["memory", "recorded/classify", "--flame"],
+    "memory_at": ["memory", "recorded/classify", "--run", "3", "--at", "200us"],
+    "memory_growth": ["memory", "recorded/base", "--growth"],
     "oom_runs": ["oom", "recorded/batches"],
     "help": ["--help"],
 }

@@ -26,6 +26,8 @@ COMMANDS = (
     "placement FILE --limit 3",
     "parallelism FILE --limit 3",
     "memory FILE --limit 2",
+    "memory FILE --growth",
+    "memory FILE --flame --limit 2",
     "oom FILE --limit 2",
     "coverage FILE --limit 3",
     "network FILE --limit 3",

@@ -17,9 +17,12 @@ from stepscope.analysis.memory import (
     memory_profile,
     oom,
 )
+from stepscope.analysis.memory_flame import FlameRow, MemoryFlame, memory_flame
+from stepscope.analysis.memory_growth import GrowthRow, MemoryGrowth, memory_growth
 from stepscope.analysis.network import Network, NetworkRow, network
 from stepscope.analysis.op_profile import OpProfile, OpRow, op_profile
 from stepscope.analysis.parallelism import Lane, Parallelism, Wait, parallelism
+from stepscope.analysis.peak_owners import PeakOwner
 from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, placement
 from stepscope.analysis.result import Result
 from stepscope.analysis.retraces import Retrace, Retraces, retraces
@@ -43,11 +46,15 @@ __all__ = [
     "Diff",
     "DiffRow",
     "Finding",
+    "FlameRow",
+    "GrowthRow",
     "InputPipelines",
     "Lane",
     "LayerProfile",
     "LayerRow",
     "Limit",
+    "MemoryFlame",
+    "MemoryGrowth",
     "MemoryProfile",
     "MemoryRow",
     "NamedRun",
@@ -59,6 +66,7 @@ __all__ = [
     "Outlier",
     "Parallelism",
     "PathPart",
+    "PeakOwner",
     "Pipeline",
     "PlacedOp",
     "PlacementReport",
@@ -87,6 +95,8 @@ __all__ = [
     "diff",
     "input_pipeline",
     "layer_profile",
+    "memory_flame",
+    "memory_growth",
     "memory_profile",
     "named_runs",
     "network",

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from stepscope.analysis.pace import steadied
+from stepscope.analysis.peak_owners import PeakOwner, peak_owners
 from stepscope.analysis.rank_test import Comparison, compare, holm
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
@@ -86,7 +87,8 @@ class DiffRow:
 class Diff(Result):
     """`rows`: nodes by how much they changed the whole, the largest first.
 
-    `total` is the summed time of all ops per run, `memory` the peak per device. `appeared` and
+    `total` is the summed time of all ops per run, `memory` the peak per device, `peaks` who held
+    the peak of a typical run on each side. `appeared` and
     `gone` are nodes of one side only, with their median time per run. `notes` say what limits the
     comparison. Runs that did not end well are not compared, as they may have stopped half way:
     `base_left_out` and `new_left_out` count them, by how they ended.
@@ -104,6 +106,7 @@ class Diff(Result):
     notes: tuple[str, ...] = field(default=())
     base_left_out: dict[str, int] = field(default_factory=dict)
     new_left_out: dict[str, int] = field(default_factory=dict)
+    peaks: tuple[PeakOwner, ...] = ()
 
     @property
     def fails(self) -> bool:
@@ -168,6 +171,7 @@ def diff(
         rows=tuple(rows),
         total=row("total", "", table.sum(axis=0), len(both)),
         memory=_memory(base, new, level),
+        peaks=peak_owners(base, new),
         appeared=_medians(keys, table, np.flatnonzero(in_new & ~in_base)),
         gone=_medians(keys, table, np.flatnonzero(in_base & ~in_new)),
         base_runs=len(base),

@@ -16,11 +16,10 @@ from stepscope.analysis.input_stages import Pipeline, Stage
 from stepscope.analysis.queue_pipelines import QueueSums
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import RunKinds
-from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
+from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.analysis.steps import run_span
 from stepscope.analysis.waiting import INPUT_TYPES, rows_of, waited_ns
-from stepscope.errors import UnreadableFileError
-from stepscope.metadata import Note, Program, iter_runs, programs
+from stepscope.metadata import Note, Program, iter_runs
 from stepscope.metadata.program_notes import INPUT
 
 if TYPE_CHECKING:
@@ -66,18 +65,8 @@ def input_pipeline(source: str | os.PathLike[str] | Program | Runs) -> InputPipe
         return _of(runs, source.of(INPUT))
     if isinstance(source, str | os.PathLike):
         runs = ((run.name, run.metadata) for run in iter_runs(source))
-        return _of(runs, noted(source))
+        return _of(runs, notes_at(source, INPUT))
     return _of(source, ())
-
-
-def noted(path: str | os.PathLike[str]) -> list[Note]:
-    """The notes of pipelines of the programs that were recorded there; none of runs alone."""
-    try:
-        found = programs(path)
-    except UnreadableFileError:
-        return []
-    notes = [program.of(INPUT) for program in found]
-    return notes[0] if len(notes) == 1 else []
 
 
 def _of(runs: Runs, notes: Iterable[Note]) -> InputPipelines:
@@ -107,7 +96,8 @@ class InputSums:
 
     def pipelines(self, notes: Iterable[Note]) -> InputPipelines:
         """Of the runs so far, and these notes of their program."""
-        found = dataset_pipelines(notes, self._waits)
+        noted = [note for note in notes if note.kind == INPUT]
+        found = dataset_pipelines(noted, self._waits)
         found += self._queues.pipelines(len(found))
         found.sort(key=lambda pipeline: -pipeline.wait_ns * pipeline.elements)
         waited = sum(wait.ns for wait in self._waits)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from stepscope.metadata import RunMetadata
+from stepscope.errors import UnreadableFileError
+from stepscope.metadata import Note, RunMetadata, programs
 from stepscope.metadata.strings import writable
 
 Runs: TypeAlias = Any
@@ -39,6 +41,18 @@ def iter_named_runs(runs: Runs) -> Iterator[NamedRun]:
         raise _wrong(runs)
     for index, item in enumerate(runs):
         yield _named(index, item)
+
+
+def notes_at(path: str | os.PathLike[str], *kinds: str) -> list[Note]:
+    """The notes of these kinds of the program that was recorded there; none of runs alone.
+
+    Where several programs were recorded, whose notes belong to which runs is not told: none.
+    """
+    try:
+        found = programs(path)
+    except UnreadableFileError:
+        return []
+    return [note for note in found[0].notes if note.kind in kinds] if len(found) == 1 else []
 
 
 def _named(index: int, item: object) -> NamedRun:

@@ -16,20 +16,25 @@ import numpy as np
 from stepscope.analysis.input_pipeline import InputSums
 from stepscope.analysis.intervals import self_times, sums_at
 from stepscope.analysis.layers import layers_of
+from stepscope.analysis.memory_growth import GrowthSums
 from stepscope.analysis.result import Result
 from stepscope.analysis.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.run_parts import PYTHON_TYPES
-from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
+from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.analysis.steps import StepSums, run_span
 from stepscope.analysis.waiting import INPUT_TYPES, covered_ns, rows_of, rows_of_pipelines
+from stepscope.metadata.program_notes import INPUT as INPUT_NOTE
+from stepscope.metadata.program_notes import MEMORY as MEMORY_NOTE
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from stepscope.analysis.input_pipeline import InputPipelines
     from stepscope.analysis.input_stages import Pipeline, Stage
+    from stepscope.analysis.memory_growth import GrowthRow
     from stepscope.analysis.steps import StepRow, Steps
     from stepscope.metadata import Note, RunMetadata
     from stepscope.metadata.graph_facts import GraphFacts
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
 
 __all__ = ["INPUT", "LAYER", "OUTSIDE", "PYTHON", "Limit", "StepVerdict", "Verdict", "VerdictSums"]
-__all__ += ["verdict"]
+__all__ += ["notes_for_verdict", "verdict"]
 
 INPUT: Final = "input"
 PYTHON: Final = "python"
@@ -99,21 +104,28 @@ class StepVerdict:
 class Verdict(Result):
     """A row per kind of step, in the order of the time they took in all.
 
-    `pipelines` are what they took elements from, as far as it is known.
+    `pipelines` are what they took elements from, as far as it is known, and `leaks` are the owners
+    of memory that grow from step to step.
     """
 
     rows: tuple[StepVerdict, ...]
     runs: int
     total_ns: int
     pipelines: tuple[Pipeline, ...] = ()
+    leaks: tuple[GrowthRow, ...] = ()
 
 
 def verdict(runs: Runs, notes: Iterable[Note] = ()) -> Verdict:
-    """What limits the runs, by what ran; `notes` are those of their program on input pipelines."""
+    """What limits the runs, by what ran; `notes` are `notes_for_verdict` of their program."""
     sums = VerdictSums()
     for run in iter_named_runs(runs):
         sums.add(run)
     return sums.verdict(notes)
+
+
+def notes_for_verdict(path: str | os.PathLike[str]) -> list[Note]:
+    """What the program that was recorded at a path noted beside its runs, for its verdict."""
+    return notes_at(path, INPUT_NOTE, MEMORY_NOTE)
 
 
 class VerdictSums:
@@ -125,6 +137,7 @@ class VerdictSums:
         self._kinds: dict[str, _Kind] = {}
         self._stages: dict[tuple[str, str], None] = {}
         self._inputs = InputSums()
+        self._growth = GrowthSums()
 
     def passing(self, runs: Iterable[tuple[str, RunMetadata]]) -> Iterator[NamedRun]:
         """The runs, each taken in on its way."""
@@ -138,6 +151,7 @@ class VerdictSums:
         what = self._names.of(run)
         self._steps.add(what, run)
         self._inputs.add(what, run)
+        self._growth.add(what, run)
         kind = self._kinds.get(what)
         if kind is None:
             kind = self._kinds[what] = _Kind(what)
@@ -155,14 +169,16 @@ class VerdictSums:
         return self._inputs.pipelines(notes)
 
     def verdict(self, notes: Iterable[Note] = ()) -> Verdict:
-        """Of the runs so far, and these notes of their program on input pipelines."""
+        """Of the runs so far, and of `notes_for_verdict` of their program."""
+        notes = list(notes)
         steps = self._steps.steps()
         pipelines = self._inputs.pipelines(notes).pipelines
         rows = []
         for row in steps:
             stage = _limiting(pipelines, "" if row.key == EAGER_CODE else row.key)
             rows.append(self._kinds[row.key].verdict(row, list(self._stages), stage))
-        return Verdict(tuple(rows), steps.runs, steps.total_ns, pipelines)
+        leaks = self._growth.growth(notes).leaks
+        return Verdict(tuple(rows), steps.runs, steps.total_ns, pipelines, leaks)
 
 
 def _limiting(pipelines: Iterable[Pipeline], what: str) -> Stage | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis import input_words
 from stepscope.analysis.account import STEPS
+from stepscope.analysis.memory_growth import PROCESS
 from stepscope.analysis.verdict import INPUT, LAYER, OUTSIDE, PYTHON
 from stepscope.metadata import readable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.advice import Advice
     from stepscope.analysis.verdict import Limit, StepVerdict, Verdict
 
-__all__ = ["between_steps", "cause", "length", "remedy", "spent", "worth_saying"]
+__all__ = ["between_steps", "cause", "leaks", "length", "remedy", "spent", "worth_saying"]
 
 _KINDS_SHOWN: Final = 4
 _WORTH: Final = 0.02
@@ -25,6 +26,7 @@ _WORTH: Final = 0.02
 _CAUSE: Final = 0.05
 _SECOND: Final = 0.1
 _FEW: Final = 5
+_LEAKS_SHOWN: Final = 2
 _PARTS: Final = (
     ("imports", ("imports",)),
     ("tracing", ("tracing",)),
@@ -123,6 +125,21 @@ def between_steps(verdict: Verdict) -> list[str]:
             f"the time: {input_words.stage(stage)}; {input_words.advice(pipeline)}"
         )
     return found[:_KINDS_SHOWN]
+
+
+def leaks(verdict: Verdict) -> list[str]:
+    """What grows from step to step: `1.00 MiB a step (1.00 MiB to 1.00 MiB): ...`."""
+    found = []
+    for row in verdict.leaks[:_LEAKS_SHOWN]:
+        least, most = (readable.size(round(value)) for value in (row.low, row.high))
+        grows = f"{readable.size(round(row.bytes))} a step ({least} to {most})"
+        if row.kind == PROCESS:
+            found.append(f"{grows}: the process; who holds it is not recorded")
+            continue
+        where = f" ({readable.place(row.source)})" if row.source else ""
+        owner = f"`{readable.plain(row.key)}`{where}, {row.kind} memory"
+        found.append(f"{grows}: {owner}, now {readable.size(row.last)}")
+    return found
 
 
 def _limit(limit: Limit) -> str:

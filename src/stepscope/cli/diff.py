@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<|&@#]")
 _REGRESSED = 1
+_OWNERS_SHOWN = 5
 _FAILS = "runs of the new program fail, and none of the old one did"
 
 
@@ -122,6 +123,7 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
         screen.print(in_words(row))
     screen.print()
     tables.show_table(found.rows, columns, choice, what="op")
+    _show_peaks(found)
     for title, names in (("new", found.appeared), ("gone", found.gone)):
         if names:
             first = list(names.items())[:5]
@@ -130,6 +132,31 @@ def _show(found: Diff, columns: Any, choice: Choice) -> None:
             screen.print(f"{title}: {few}{more}")
     for note in found.notes:
         screen.print(f"note: {wording.plain(note)}")
+
+
+def _show_peaks(found: Diff) -> None:
+    """Who holds more or less at the peak than before."""
+    changed = [row for row in found.peaks if row.difference]
+    if not changed:
+        return
+    screen = terminal.console()
+    columns = [
+        tables.Column("name", "held at the peak by", style="bold"),
+        tables.Column("kind", "kind"),
+        tables.size_column("base", "base"),
+        tables.size_column("new", "new"),
+        tables.Column("difference", "more", _more, right=True, least=9),
+        tables.Column("source", "made at", wording.place, rank=1),
+    ]
+    screen.print()
+    screen.print(tables.grid(changed[:_OWNERS_SHOWN], columns, screen.width), soft_wrap=True)
+    if len(changed) > _OWNERS_SHOWN:
+        screen.print(f"and {len(changed) - _OWNERS_SHOWN:,} more (--json has all)", style="dim")
+
+
+def _more(difference: int) -> str:
+    sign = "-" if difference < 0 else "+"
+    return f"{sign}{wording.size(abs(difference))}"
 
 
 def _verdict(found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None) -> int:

@@ -41,8 +41,8 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     traces, .xplane.pb, and directories of them.
     """
     from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.input_pipeline import noted
     from stepscope.analysis.runs import NamedRun
+    from stepscope.analysis.verdict import notes_for_verdict
     from stepscope.cli import program_verdict, tables, terminal, wording
 
     runs = all_runs(path, number, unread=True)
@@ -62,7 +62,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     sums = AdviceSums()
     for run in runs:
         sums.add(NamedRun(run.found, run.metadata))
-    found = sums.limits.verdict(noted(path))
+    found = sums.limits.verdict(notes_for_verdict(path))
     if tables.write_for_programs(_info(rows, found), rows, columns, choice):
         return
     if len(runs) == 1:

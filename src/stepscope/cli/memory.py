@@ -22,19 +22,44 @@ if TYPE_CHECKING:
 @click.command(
     name="memory",
     short_help="Live bytes over time, and who held the peak.",
-    epilog="Example: stepscope memory --by scope stepscope-out/train",
+    epilog="Example: stepscope memory --growth stepscope-out/train",
 )
 @runs_argument
 @every_run_option
 @click.option("--device", metavar="NAME", help="This device only, such as CPU:0.")
+@click.option("--growth", is_flag=True, help="What grows from step to step: leaks.")
+@click.option("--flame", is_flag=True, help="Who held it as a tree of name scopes.")
+@click.option(
+    "--at",
+    "instant",
+    metavar="INSTANT",
+    help="The tree at a time after the run's beginning (120ms, 1.5s), or at its peak.",
+)
 @by_option
 @table_options
-def command(path: Path, number: int | None, device: str | None, by: Any, choice: Choice) -> None:
+def command(
+    path: Path, number: int | None, device: str | None, growth: bool, flame: bool,
+    instant: str | None, by: Any, choice: Choice,
+) -> None:  # fmt: skip
     """How much memory the runs in PATH held over time, and who held it at the peak.
 
     Several runs are shown one after the other in time; the table is of the one with the highest
-    peak. Its rows sum to the peak.
+    peak. Its rows sum to the peak. --growth compares what was held when each run of a kind began:
+    a row per owner that holds more each time, by how much in a step, from the least to the most.
+    --flame and --at show who held memory at one instant, scope by scope.
     """
+    if growth and (flame or instant is not None):
+        raise click.UsageError("--growth is of all runs, --flame and --at of an instant of one")
+    if growth:
+        from stepscope.cli.memory_growth import show_growth
+
+        show_growth(path, choice)
+        return
+    if flame or instant is not None:
+        from stepscope.cli.memory_flame import show_flame
+
+        show_flame(path, number, instant or "peak", device, choice)
+        return
     from stepscope.analysis import memory_profile
     from stepscope.cli import held_memory, tables, terminal
 

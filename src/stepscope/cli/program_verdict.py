@@ -38,7 +38,8 @@ def parts(
         )
     lines = verdict_text.steps(found, width, advice)
     again = verdict_text.traced_again(retraces) if retraces is not None else []
-    spoken = [*([lines] if lines is not None else []), *again]
+    grows = verdict_text.leaks(found, width)
+    spoken = [*([lines] if lines is not None else []), *grows, *again]
     if spoken:
         said.append(Text("\n").join(spoken))
     coming = verdict_text.next_commands(

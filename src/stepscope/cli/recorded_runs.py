@@ -33,6 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepscope.cli.process_memory import ProcessMemory
 from stepscope.cli.saved_graphs import GRAPH_FILE, METADATA_FILE, SavedGraphs
 from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
@@ -107,7 +108,8 @@ class RecordedRuns:
         """How long the store computed beside the script, and was waited for at its end."""
         self.unrecorded_ns = 0
         """How long runs took that were not to be recorded, as far as they were handed over."""
-        self._last_notes: list[Callable[[], Note]] = []
+        self._memory = ProcessMemory()
+        self._last_notes: list[Callable[[], Note]] = [self._memory.note]
         self._added = 0
         self._problem: str | None = None
         self._runs: list[tuple[str, RunMetadata]] | None = None
@@ -231,6 +233,7 @@ class RecordedRuns:
                     return
                 self._store.add(metadata, label, self._graphs.part_of(graph), kept=kept)
                 self._added += 1
+                self._memory.look(self._added)
                 self.limit_reached = self._added == self.limit
             if self.limit_reached or self._store.over:
                 self.note(Note(STOPPED, time.time_ns()))

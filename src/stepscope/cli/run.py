@@ -299,7 +299,7 @@ def _finish(
     course.report_begins()
     from stepscope.analysis import op_profile
     from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.input_pipeline import noted
+    from stepscope.analysis.verdict import notes_for_verdict
     from stepscope.cli import run_report, terminal, wording
 
     runs.stop()
@@ -311,7 +311,7 @@ def _finish(
         others = runs.write_exports()
         sums = AdviceSums()
         table = op_profile(sums.passing(runs.each()))
-        found = sums.limits.verdict(noted(runs.file))
+        found = sums.limits.verdict(notes_for_verdict(runs.file))
         advice = sums.advice(program_at(runs.file))
     finally:
         # An error is shown as well: nobody else has to say anything.

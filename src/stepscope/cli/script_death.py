@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope.analysis import advise, op_profile, verdict
-from stepscope.analysis.input_pipeline import noted
+from stepscope.analysis.verdict import notes_for_verdict
 from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import TIMELINE_FILE
 from stepscope.errors import StepscopeError, UnreadableFileError
@@ -73,7 +73,7 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
     table = op_profile(runs)
     said = []
     if runs:
-        limits = verdict(runs, noted(directory))
+        limits = verdict(runs, notes_for_verdict(directory))
         advice = advise(directory)
         said = program_verdict.parts(limits, advice, directory, directory, console.width)
     timeline = None

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import Advice, Retraces, Verdict
 
-__all__ = ["next_commands", "steps", "traced_again"]
+__all__ = ["leaks", "next_commands", "steps", "traced_again"]
 
 _RETRACES_SHOWN: Final = 3
 _BETWEEN: Final = "between steps"
+_GROWS: Final = "memory grows"
 
 
 def steps(verdict: Verdict, width: int, advice: Advice | None = None) -> Text | None:
@@ -49,6 +50,16 @@ def _append(text: Text, name: str, said: str, width: int) -> None:
     whole = run_report.filled(said, width)
     text.append(whole[: len(name)], style="bold")
     text.append(whole[len(name) :])
+
+
+def leaks(verdict: Verdict, width: int) -> list[Text]:
+    """What grows from step to step."""
+    lines = []
+    for said in verdict_words.leaks(verdict):
+        text = Text()
+        _append(text, _GROWS, f"{_GROWS}  {said}", width)
+        lines.append(text)
+    return lines
 
 
 def traced_again(retraces: Retraces) -> list[Text]:
@@ -85,6 +96,7 @@ def next_commands(
         kinds.add(INPUT)
     wanted: Sequence[str] = [
         *(["advise"] if advised else []),
+        *(["memory --growth"] if verdict.leaks else []),
         *(["input"] if INPUT in kinds else []),
         *(["top --by line"] if PYTHON in kinds else []),
         *(["top --by layer"] if LAYER in kinds else []),

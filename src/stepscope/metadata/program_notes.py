@@ -9,6 +9,7 @@
     plan        the embedded engine planned the runs of a set of fetches, for some fed shapes
     input       what the stages of an input pipeline did: `adapters.tensorflow.script.pipelines`;
                 of one pipeline (`details["pipeline"]`) the last note holds
+    memory      how large the process was over its runs: `cli.process_memory`
     recording   the program waited for Stepscope, for some longer time
     feeds       what sessions were fed, noted at the end: per tensor how often, how often the same
                 as before, and its bytes
@@ -32,8 +33,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "COST", "ENDED", "FEEDS", "IMPORT", "INPUT", "PLAN", "PROCESS", "RECORDING", "SCRIPT",
-    "STOPPED", "TRACE", "CallTime", "Note",
+    "COST", "ENDED", "FEEDS", "IMPORT", "INPUT", "MEMORY", "PLAN", "PROCESS", "RECORDING",
+    "SCRIPT", "STOPPED", "TRACE", "CallTime", "Note",
 ]  # fmt: skip
 
 PROCESS: Final = "process"
@@ -42,6 +43,7 @@ IMPORT: Final = "import"
 TRACE: Final = "trace"
 PLAN: Final = "plan"
 INPUT: Final = "input"
+MEMORY: Final = "memory"
 COST: Final = "cost"
 FEEDS: Final = "feeds"
 RECORDING: Final = "recording"

@@ -12,7 +12,7 @@ import stepscope.tf1 as tf
 from recorded_program import MS, run, slow_map, waiting_for_input
 from stepscope.analysis import input_pipeline, input_words, verdict, verdict_words
 from stepscope.analysis.input_model import Model, Step, changes
-from stepscope.analysis.input_pipeline import noted
+from stepscope.analysis.verdict import notes_for_verdict
 from stepscope.metadata import RunMetadata, iter_runs
 from stepscope.options import RunOptions
 
@@ -48,7 +48,7 @@ def test_parallel_calls_and_a_prefetch_would_save_what_they_hide(tmp_path):
 
 def test_the_verdict_names_the_stage_and_what_would_help(tmp_path):
     path = waiting_for_input(tmp_path, slow_map())
-    found = verdict(((r.name, r.metadata) for r in iter_runs(path)), noted(path))
+    found = verdict(((r.name, r.metadata) for r in iter_runs(path)), notes_for_verdict(path))
     [row] = found.rows
     assert verdict_words.cause(row) == "91% waiting for input: `map` at input.py:6"
     assert verdict_words.remedy(found, row).startswith(

@@ -163,6 +163,16 @@ def test_memory_and_oom_answer_or_say_what_is_missing(file, command):
     else:
         assert code == 2
         assert "no memory was recorded" in err
+    grown = json.loads(said(command, "memory", file, "--growth", "--json"))
+    assert grown["steps"] or grown["lacking"]
+    assert said(command, "memory", file, "--growth")
+    code, out, err = command("memory", file, "--at", "peak")
+    if any(len(run.allocations) for run in runs):
+        assert code == 0, err
+        assert "its peak is" in out
+    else:
+        assert code == 2
+        assert "no single allocations were recorded" in err
     code, _, err = command("oom", file)
     assert code == 2
     assert "out of memory" in err or "out-of-memory" in err
