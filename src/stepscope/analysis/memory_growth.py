@@ -47,6 +47,8 @@ _BLOCKS: Final = 8
 """How large the process is goes up and down: it is compared by means over so many pieces."""
 _LEAST: Final = 1024
 """Fewer bytes a step are no leak that anybody has to care for."""
+_LEAST_OF_PROCESS: Final = 16 * 2**20
+"""By less in all a process grows without leaking: caches fill, and recording itself keeps runs."""
 _STUDENT: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """By the degrees of freedom, from 1 on."""
 _RECORD: Final = (
@@ -250,7 +252,8 @@ def _process(note: Note) -> Iterator[GrowthRow]:
     gaps = np.diff(at)
     found = steady(np.diff(size)[gaps > 0], gaps[gaps > 0])
     often = float((np.diff(size) > 0).mean())
-    if found.low <= 0 or found.mean < _LEAST or often < 0.75:
+    little = found.mean < _LEAST or resident[-1] - resident[0] < _LEAST_OF_PROCESS
+    if found.low <= 0 or little or often < 0.75:
         return
     yield GrowthRow(
         "the process", "", PROCESS, "", "", *found, int(resident[0]), int(resident[-1]),

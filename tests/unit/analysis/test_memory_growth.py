@@ -91,6 +91,11 @@ def test_a_process_that_grows_has_an_interval():
     assert row.high - row.low < 200_000
 
 
+def test_a_process_that_grows_by_little_in_all_does_not_leak():
+    assert not growth_of_process([100 * MIB + 4096 * i for i in range(120)])
+    assert growth_of_process([100 * MIB + 4096 * 100 * i for i in range(120)])
+
+
 def test_a_process_that_grows_at_first_does_not_leak():
     assert not growth_of_process([min(30, i) * MIB for i in range(120)])
     noise = np.random.default_rng(2).integers(0, MIB, 120).tolist()
