@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Self
 from stepscope.errors import StepscopeError
 from stepscope.recorder.kept_runs import KeptRuns, given_up
 from stepscope.recorder.terms import Terms
-from stepscope.recorder.triggers import FileTrigger, SignalTrigger
+from stepscope.recorder.triggers import FileTrigger, MemoryTrigger, SignalTrigger
 from stepscope.store import LiveRuns, Store
 
 if TYPE_CHECKING:
@@ -156,7 +156,11 @@ class Recorder:
 
         lacks = functools.partial(given_up, budget=self._terms.budget)
         choose = choosing(
-            runs, lacks, self._live, lambda metadata: self._live.kept(metadata.step_id)
+            runs,
+            lacks,
+            self._live,
+            lambda metadata: self._live.kept(metadata.step_id),
+            wants_peaks=any(isinstance(one, MemoryTrigger) for one in self._terms.triggers),
         )
         self._stack.enter_context(recording(None, 0, choose=choose))
 

@@ -281,9 +281,9 @@ class _Kind:
         )
 
     def _outliers(self, out: set[int], median: float) -> Iterator[Outlier]:
-        if not out:
-            return
         size = len(self.nodes)
+        if not out or not size:
+            return  # of runs without their ops nothing can be told but how long they took
         usual = [t for t in self.compared if t.number not in out] or self.compared
         ran = np.median([_grown(times.ran, size) for times in usual], axis=0)
         waited = np.median([_grown(times.waited, size) for times in usual], axis=0)

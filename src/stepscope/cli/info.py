@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepscope.cli.saved_runs import SavedRun
     from stepscope.cli.tables import Choice
     from stepscope.metadata import RunMetadata
+    from stepscope.metadata.readers.kept_file import KeptRun
 
 _DEVICES_SHOWN = 50
 
@@ -36,15 +37,18 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     """Show what PATH holds: what limits its runs, and a table of them, or all about a single one.
 
     What comes first is the verdict: how long each kind of step takes, the largest cause of that and
-    its line, and commands to look further. Then of each run its engine, how it ended, ops, devices,
-    threads, and what was not measured. Read are .stepscope, run_metadata.pb, event files, Chrome
-    traces, .xplane.pb, and directories of them.
+    its line, and commands to look further. Of a recording with a budget there is before it what was
+    seen of all steps, and which were kept because of what happened in them. Then of each run its
+    engine, how it ended, ops, devices, threads, and what was not measured. Read are .stepscope,
+    run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
     """
     from stepscope.analysis.advice import AdviceSums, program_at
     from stepscope.analysis.runs import NamedRun
     from stepscope.analysis.verdict import notes_for_verdict
-    from stepscope.cli import program_verdict, tables, terminal, wording
+    from stepscope.cli import kept_steps, program_verdict, tables, terminal, wording
+    from stepscope.metadata.readers.kept_file import steps_recordings
 
+    recorded = steps_recordings(path) if number is None else []
     runs = all_runs(path, number, unread=True)
     rows = tuple(_row(run) for run in runs)
     columns = [
@@ -63,8 +67,11 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     for run in runs:
         sums.add(NamedRun(run.found, run.metadata))
     found = sums.limits.verdict(notes_for_verdict(path))
-    if tables.write_for_programs(_info(rows, found), rows, columns, choice):
+    kept = tuple(run for recording in recorded for run in recording.kept)
+    if tables.write_for_programs(_info(rows, found, kept), rows, columns, choice):
         return
+    for recording in recorded:
+        terminal.console().print(kept_steps.shown(recording))
     if len(runs) == 1:
         terminal.console().print(_summary(path, runs[0]))
     else:
@@ -100,15 +107,16 @@ class InfoRow:
     losses: int
 
 
-def _info(rows: tuple[InfoRow, ...], found: Verdict) -> object:
+def _info(rows: tuple[InfoRow, ...], found: Verdict, kept: tuple[KeptRun, ...]) -> object:
     from stepscope.analysis import Result
 
     @dataclass(frozen=True)
     class Info(Result):
         rows: tuple[InfoRow, ...]
         verdict: Verdict
+        kept: tuple[KeptRun, ...]
 
-    return Info(rows, found)
+    return Info(rows, found, kept)
 
 
 def _row(run: SavedRun) -> InfoRow:

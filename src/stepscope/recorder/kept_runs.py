@@ -135,7 +135,11 @@ class KeptRuns:
         now = self.clock()
         last = self._here.ended
         with self._lock:
-            return self.control.begins(kind, now, now - last if last else 0)
+            run = self.control.begins(kind, now, now - last if last else 0)
+        if run.level is Level.COUNT:
+            # Nobody is told when it ends: what passes before the next run is not known.
+            self._here.ended = 0
+        return run
 
     def ended(
         self,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepscope.errors import OpError, code_name
 from stepscope.metadata.step_summaries import Level
 from stepscope.runtime.observers import Choose, LiveLog, Observer
+from stepscope.runtime.recording_costs import recording_costs
 from stepscope.runtime.report import ENGINE
 
 if TYPE_CHECKING:
@@ -44,15 +45,19 @@ def choosing(
     live: LiveLog | None = None,
     kept: Callable[[RunMetadata], float] = lambda _metadata: 0.0,
     graph_part: Callable[[Graph], Any] = lambda _graph: None,
+    *,
+    wants_peaks: bool = False,
 ) -> Choose:
     """Who sees a run, by what `runs` decides on it.
 
     `given_up` says what a run lacks that is recorded at a level; `kept` which share a run that
     ended takes of the place where it outlives the process, `graph_part` its user's graph as stores
-    have it.
+    have it. With `wants_peaks` it is told what memory runs took that were recorded in detail.
     """
     losses = {level: given_up(level) for level in Level}
     inside_ns = _InsideRuns()
+    # What one event costs is measured once in a process: now, not in the first run.
+    recording_costs()
 
     def choose(what: str) -> Observer | None:
         asked = _clock()
@@ -74,8 +79,10 @@ def choosing(
             metadata, graph = noted[0]
             share, part = kept(metadata), graph_part(graph)
             inside = inside_ns.of(what, level, metadata)
+            peak = metadata.peak_bytes() if wants_peaks and level is Level.DETAIL else 0
             runs.ended(
                 begun, engine=ENGINE, metadata=metadata, graph=part, kept=share,
+                peak_bytes=peak,
                 failed=_code(error), cost_ns=inside + deciding_ns + _clock() - seen,
             )  # fmt: skip
 

@@ -123,6 +123,14 @@ def test_what_was_before_is_kept_when_somebody_asks(tmp_path, program):
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
 
 
+def test_memory_over_a_bound_triggers(tmp_path, program):
+    with stepscope.Recorder(tmp_path, budget="off", triggers=["memory 100 B"]) as recorder:
+        program("total")
+        program("doubled")
+    (run, *_) = [kept for kept in recorder.summary().kept if "trigger" in kept.reasons]
+    assert run.why.startswith("held ")
+
+
 def test_the_store_stays_within_its_bound(tmp_path, program):
     largest = 0
 

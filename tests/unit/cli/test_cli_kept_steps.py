@@ -1,0 +1,43 @@
+"""`stepscope info` of a recording with a budget: all steps, and why some were kept."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+import stepscope
+import stepscope.tf1 as tf
+
+
+def record(place):
+    with tf.Graph().as_default():
+        x = tf.placeholder(tf.float32, [2], name="x")
+        tf.check_numerics(1.0 / x, "not a number", name="checked")
+        with tf.Session() as session, stepscope.Recorder(place, budget="5%") as recorder:
+            for step in range(200):
+                try:
+                    session.run("checked:0", {x: np.full(2, step != 150, np.float32)})
+                except stepscope.errors.InvalidArgumentError:
+                    recorder.keep("a step failed")
+
+
+def test_info_says_what_was_seen_of_all_steps_and_why_runs_were_kept(tmp_path, command):
+    record(tmp_path / "steps")
+    code, shown, said = command("info", "steps")
+    assert code == 0, said
+    words = " ".join(shown.split())
+    assert words.startswith("200 steps, of which ")
+    assert "with a budget of 5%" in words
+    assert "run_000151 Session.run(checked): " in words
+    assert "ended with INVALID_ARGUMENT" in words
+    assert "what was before was kept for: a step failed" in words
+
+
+def test_programs_get_the_reasons_as_data(tmp_path, command):
+    record(tmp_path / "steps")
+    code, output, said = command("info", "steps", "--json")
+    assert code == 0, said
+    kept = {run["number"]: run for run in json.loads(output)["kept"]}
+    assert "failed" in kept[151]["reasons"]
+    assert "first" in kept[1]["reasons"]
