@@ -77,6 +77,17 @@ def test_overview_says_how_it_ended_first_and_what_limits_it(watched, address, r
     assert page.errors == []
 
 
+def test_overview_says_what_to_change(watched, view):
+    path = RECORDED / "classify"
+    page = watched(view(path))
+    page.go("overview")
+    best = command("advise", path)["rows"][0]
+    shown = page.text(".advice")
+    assert best["sentence"].replace("`", "") in shown
+    assert f"stepscope advise --check {best['id']}" in shown
+    assert page.errors == []
+
+
 def test_ops_are_the_rows_of_top(watched, address, runs):
     page = watched(address)
     for by in ("type", "name"):

@@ -47,6 +47,11 @@ def test_everything_is_what_the_command_line_says(path, view, said):
         assert np.asarray(shown["lengths_ns"]).tolist() == row["lengths_ns"]
     failed = [row for row in rows if row["status"] != "OK"]
     assert (overview["failure"] is not None) == bool(failed)
+    advice = said("advise", path)["rows"]
+    assert [row["what"] for row in overview["advice"]] == [row["sentence"] for row in advice[:3]]
+    for shown, row in zip(overview["advice"], advice, strict=False):
+        assert shown["gain_ns"] == (None if row["unit"] == "bytes" else row["gain"])
+        assert shown["check"] == f"stepscope advise --check {row['id']} {path} NEW"
     if overview["bar"]:
         whole = sum(part["ns"] for part in overview["bar"]["parts"])
         assert whole == pytest.approx(overview["bar"]["ns"])

@@ -70,7 +70,7 @@ function Verdict({ of }: { of: Overview }) {
         ))}
         {of.verdict.length === 0 && <p class="headline quiet">No run here says how long it took.</p>}
         {of.advice.slice(0, 3).map((one, place) => (
-          <p key={place} class="advice"><span aria-hidden="true">→ </span>{withCode(shortened(one.what, 300))}{one.gain_ns ? <b> −{time(one.gain_ns)}{one.error_ns ? ` ±${time(one.error_ns)}` : ""}</b> : null}{one.check && <code class="check">{one.check}</code>}</p>
+          <p key={place} class="advice"><span aria-hidden="true">→ </span>{withCode(shortened(one.what, 300))}{one.check && <code class="check">{one.check}</code>}</p>
         ))}
         {of.spent && <p class="quiet">{shortened(of.spent, 400)}</p>}
       </div>

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from stepscope.analysis import account, layer_profile, memory_profile, op_profile, verdict_words
 from stepscope.analysis.account import STEPS
+from stepscope.analysis.advice import BYTES, AdviceSums, program_at
 from stepscope.analysis.intervals import highest_places
 from stepscope.analysis.tensor_lives import tensor_lives
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
+from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stepscope.analysis import Account, StepRow
     from stepscope.analysis.verdict import StepVerdict
     from stepscope.web.recordings import Recordings
@@ -25,6 +30,9 @@ __all__ = ["overview"]
 _COLUMNS: Final = 2_000
 _TOP: Final = 10
 _CURVE: Final = 300
+_ADVICE: Final = 3
+_MOST_TO_ADVISE: Final = 20_000
+"""Of runs with more executions the page has no advice: `stepscope advise` takes its time."""
 _LABELS: Final = {
     "computing": "computing",
     "python_ops": "Python in ops",
@@ -54,7 +62,7 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
         "verdict": [_verdict(row) for row in said],
         "spent": "" if spent is None else verdict_words.spent(spent),
         "account": [] if spent is None else [row for row in spent.rows if row.ns],
-        "advice": [],
+        "advice": _advice(recordings),
         "bar": _bar(recordings, said),
         "steps": {"rows": [_steps(recordings, row.step) for row in survey.verdict.rows]},
         "top": _top(recordings),
@@ -125,6 +133,35 @@ def _spent(recordings: Recordings) -> Account | None:
         return account(paths[0])
     except StepscopeError:
         return None
+
+
+def _advice(recordings: Recordings) -> list[dict[str, Any]]:
+    """What to change, the best first; nothing of several sets, which are not one program."""
+    rows = recordings.survey.rows
+    if len({row.set for row in rows}) > 1 or max(row.ops for row in rows) > _MOST_TO_ADVISE:
+        return []
+    sums = AdviceSums()
+    for run in recordings.each():
+        sums.add(run)
+    paths = recordings.source.paths
+    program = program_at(paths[0]) if len(paths) == 1 else None
+    return [
+        {
+            "what": row.sentence,
+            "gain_ns": None if row.unit == BYTES else row.gain,
+            "error_ns": None if row.unit == BYTES else (row.high - row.low) / 2,
+            "check": _check(row.id, paths),
+        }
+        for row in sums.advice(program).rows[:_ADVICE]
+    ]
+
+
+def _check(finding: str, paths: tuple[Path, ...]) -> str:
+    """The command that says, after the change, what it came to."""
+    if len(paths) != 1:
+        return ""
+    words = ["stepscope", "advise", "--check", finding, writable(str(paths[0]))]
+    return readable.plain(f"{shlex.join(words)} NEW")
 
 
 def _bar(recordings: Recordings, said: list[StepVerdict]) -> dict[str, Any] | None:
