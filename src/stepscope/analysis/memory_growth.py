@@ -116,8 +116,12 @@ class MemoryGrowth(Result):
     @property
     def leaks(self) -> tuple[GrowthRow, ...]:
         """The rows of owners; where there are none, the row of a process that grows."""
-        owners = tuple(row for row in self.rows if row.kind != PROCESS)
-        return owners or self.rows
+        return self.owners or self.rows
+
+    @property
+    def owners(self) -> tuple[GrowthRow, ...]:
+        """The rows but that of the process."""
+        return tuple(row for row in self.rows if row.kind != PROCESS)
 
 
 def memory_growth(source: str | os.PathLike[str] | Program | Runs) -> MemoryGrowth:
@@ -168,7 +172,7 @@ class GrowthSums:
         if not number or (number > _LOOKED_AT and number % _THEN_EVERY):
             return
         held = _held(run.metadata)
-        kind.known |= bool(held)
+        kind.known |= bool(held) or _counted(run.metadata)
         kind.numbers.append(number)
         kind.held.append(held)
         sources = run.metadata.sources if held else {}
@@ -205,6 +209,11 @@ def _held(run: RunMetadata) -> dict[tuple[str, str, str], int]:
         )
         found[key] = found.get(key, 0) + int(events.bytes[row])
     return found
+
+
+def _counted(run: RunMetadata) -> bool:
+    """Whether all memory was followed: nothing was there when a run began that does not say so."""
+    return bool(len(run.allocations)) and not run.completeness.memory_is_estimated
 
 
 def _rows(what: str, kind: _Kind) -> Iterator[GrowthRow]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis import input_words
 from stepscope.analysis.account import Account
-from stepscope.analysis.advice import PROGRAM, Advice
+from stepscope.analysis.advice import Advice
 from stepscope.analysis.advice.check import Check
 from stepscope.analysis.input_pipeline import InputPipelines
 from stepscope.analysis.notebook import view
@@ -124,12 +124,12 @@ def _(found: Advice) -> str:
 
 @view.register
 def _(found: Check) -> str:
-    per = "in all" if found.finding.unit == PROGRAM else "a step"
+    said, per = found.finding.said, found.finding.per
     pairs = [
-        ("before", f"{time(found.before)} {per}"),
-        ("after", f"{time(found.after)} {per}"),
-        ("predicted", f"{time(found.finding.low)} to {time(found.finding.high)} less"),
-        ("achieved", f"{time(abs(found.achieved))} {'less' if found.achieved >= 0 else 'more'}"),
+        ("before", f"{said(found.before)}{per}"),
+        ("after", f"{said(found.after)}{per}"),
+        ("predicted", f"{said(found.finding.low)} to {said(found.finding.high)} less"),
+        ("achieved", f"{said(abs(found.achieved))} {'less' if found.achieved >= 0 else 'more'}"),
         ("inside", "yes" if found.inside else "no"),
     ]
     return html.section(found.finding.id, html.facts(pairs))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis.input_pipeline import InputPipelines
     from stepscope.analysis.input_stages import Pipeline, Stage
-    from stepscope.analysis.memory_growth import GrowthRow
+    from stepscope.analysis.memory_growth import GrowthRow, MemoryGrowth
     from stepscope.analysis.steps import StepRow, Steps
     from stepscope.metadata import Note, RunMetadata
     from stepscope.metadata.graph_facts import GraphFacts
@@ -167,6 +167,10 @@ class VerdictSums:
     def inputs(self, notes: Iterable[Note] = ()) -> InputPipelines:
         """What the runs so far took elements from."""
         return self._inputs.pipelines(notes)
+
+    def growth(self, notes: Iterable[Note] = ()) -> MemoryGrowth:
+        """What the runs so far hold more of from step to step."""
+        return self._growth.growth(notes)
 
     def verdict(self, notes: Iterable[Note] = ()) -> Verdict:
         """Of the runs so far, and of `notes_for_verdict` of their program."""

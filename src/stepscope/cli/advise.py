@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepscope.analysis import Advice, Finding
+    from stepscope.analysis.advice import Evidence
     from stepscope.analysis.advice.check import Check
     from stepscope.cli.tables import Choice, Column
 
@@ -115,18 +116,25 @@ def _details(row: Finding, path: Path) -> Iterator[str]:
     at = f" ({wording.place(row.line)})" if row.line else ""
     yield f"{wording.plain(row.id)}  {wording.plain(row.title)}{at}"
     yield f"  do     {wording.plain(row.advice)}"
-    seen = [
-        f"{wording.plain(one.what)} {wording.time(one.ns)}" if one.ns else wording.plain(one.what)
-        for one in row.evidence[:_EVIDENCE_SHOWN]
-    ]
+    seen = [_seen(row, one) for one in row.evidence[:_EVIDENCE_SHOWN]]
     more = len(row.evidence) - len(seen)
     rest = f" and {more:,} more (--json has all)" if more > 0 else ""
     yield f"  seen   {', '.join(seen)}{rest}"
     known = f"  known  from {wording.number(row.replayed, 'run')}"
-    yield f"{known}, which the model tells to {row.error:.1%}" if row.replayed else known
+    yield f"{known}, which the model tells to {row.error:.1%}" if row.total_ns else known
     yield wording.plain(
         f"  check  stepscope advise --check {shlex.quote(row.id)} {shlex.quote(str(path))} NEW"
     )
+
+
+def _seen(row: Finding, one: Evidence) -> str:
+    """A row of the evidence: what it is, and what it took or holds."""
+    from stepscope.cli import wording
+
+    name = wording.plain(one.what)
+    if one.ns:
+        return f"{name} {wording.time(one.ns)}"
+    return f"{name} {wording.size(one.bytes)}" if not row.total_ns and one.bytes else name
 
 
 # -- predicted against achieved ----------------------------------------------------------------
@@ -149,9 +157,12 @@ def _check(name: str, old: Path, new: Path, choice: Choice) -> None:
 
 
 def _compared(finding: Finding, old: Path, new: Path) -> Check:
-    from stepscope.analysis import steps
-    from stepscope.analysis.advice.check import step_check
+    from stepscope.analysis import memory_growth, steps
+    from stepscope.analysis.advice import GROWTH
+    from stepscope.analysis.advice.check import growth_check, step_check
 
+    if finding.unit == GROWTH:
+        return growth_check(finding, memory_growth(old), memory_growth(new))
     return step_check(finding, steps(named_runs(old)), steps(named_runs(new)))
 
 
@@ -159,20 +170,20 @@ def _said(found: Check) -> Iterator[str]:
     from stepscope.cli import wording
 
     finding = found.finding
-    per = "in all" if finding.unit == "program" else "a step"
+    said, per = finding.said, finding.per
     yield f"{wording.plain(finding.id)}  {wording.plain(finding.title)}"
     yield (
-        f"  before     {wording.time(found.before)} {per} ({wording.plain(finding.step)})\n"
-        f"  after      {wording.time(found.after)} {per} ({wording.plain(found.step_after)})"
+        f"  before     {said(found.before)}{per} ({wording.plain(finding.step)})\n"
+        f"  after      {said(found.after)}{per} ({wording.plain(found.step_after)})"
     )
     yield (
-        f"  predicted  {wording.time(finding.gain)} less, between {wording.time(finding.low)} and "
-        f"{wording.time(finding.high)}"
+        f"  predicted  {said(finding.gain)} less, between {said(finding.low)} and "
+        f"{said(finding.high)}"
     )
     less = "less" if found.achieved >= 0 else "more"
     yield (
-        f"  achieved   {wording.time(abs(found.achieved))} {less} ± "
-        f"{wording.time((found.most - found.least) / 2)}: "
+        f"  achieved   {said(abs(found.achieved))} {less} ± "
+        f"{said((found.most - found.least) / 2)}: "
         + ("inside the predicted interval" if found.inside else "outside of the predicted interval")
         + (f", the prediction was off by {found.error:.0%}" if found.achieved > 0 else "")
     )

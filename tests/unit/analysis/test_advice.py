@@ -3,13 +3,17 @@
 import pytest
 from analysed_runs import T0, run_of
 
-from stepscope.analysis import advise, steps
-from stepscope.analysis.advice.check import chosen, step_check
+import stepscope.tf1 as tf
+from stepscope.analysis import advise, memory_growth, steps
+from stepscope.analysis.advice.check import chosen, growth_check, step_check
 from stepscope.errors import InvalidArgumentError
+from stepscope.metadata import RunMetadata
 from stepscope.metadata.program_notes import CallTime
+from stepscope.options import RunOptions
 
 LINES = {"wide": "train.py:8", "back": "train.py:9", "x": "train.py:7"}
 MS = 1_000_000
+MIB = 1 << 20
 
 
 def step(cast_ms, *, work_ms=10):
@@ -66,3 +70,40 @@ def test_advice_shows_itself_in_a_notebook():
     assert "copies@train.py:8" in shown
     finding = chosen(advise(OLD), "copies")
     assert "predicted" in step_check(finding, steps(OLD), steps(OLD))._repr_html_()
+
+
+def leaking(steps, *, kept=True):
+    """A program that puts a MiB into a queue in each step, which nobody takes out."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        queue = tf.FIFOQueue(1000, [tf.float32], shapes=[[512, 512]], name="history")
+        put = queue.enqueue([tf.fill([512, 512], 1.0, name="made")], name="put")
+        taken = queue.dequeue(name="taken")
+        found = []
+        for _ in range(steps):
+            found.append(RunMetadata())
+            full = RunOptions(trace_level=RunOptions.FULL_TRACE)
+            session.run(put, options=full, run_metadata=found[-1])
+            if not kept:
+                session.run(taken)
+    return found
+
+
+def test_memory_that_grows_is_a_finding_with_its_line_and_bytes_a_step():
+    [found] = [row for row in advise(leaking(12)).rows if row.rule == "leak"]
+    assert "test_advice.py" in found.line
+    assert (found.gain, found.low, found.high) == (MIB, MIB, MIB)
+    assert found.gains == "1.00 MiB ± 0 B a step"
+    assert [(one.what, one.bytes) for one in found.evidence] == [("put", 11 * MIB)]
+    assert "take out of the queue" in found.advice
+    assert not [row for row in advise(leaking(12, kept=False)).rows if row.rule == "leak"]
+
+
+def test_a_leak_is_checked_by_what_grows_in_a_step():
+    finding = chosen(advise(leaking(12)), "leak")
+    old, mended = memory_growth(leaking(12)), memory_growth(leaking(12, kept=False))
+    kept = growth_check(finding, old, mended)
+    assert (kept.before, kept.after, kept.inside, kept.error) == (MIB, 0, True, 0)
+    missed = growth_check(finding, old, old)
+    assert (missed.achieved, missed.inside) == (0, False)
+    with pytest.raises(InvalidArgumentError, match="too few runs"):
+        growth_check(finding, old, memory_growth(leaking(2)))

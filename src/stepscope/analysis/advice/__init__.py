@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis.account import one_program
 from stepscope.analysis.advice.feeds import feeds_of
-from stepscope.analysis.advice.finding import BYTES, PROGRAM, STEP, Advice, Evidence, Finding
+from stepscope.analysis.advice.finding import (
+    BYTES,
+    GROWTH,
+    PROGRAM,
+    STEP,
+    Advice,
+    Evidence,
+    Finding,
+)
 from stepscope.analysis.advice.material import KindRuns, Material, StepMaterial
 from stepscope.analysis.advice.rules import RULES
 from stepscope.analysis.replay import WorkReader
@@ -26,13 +34,14 @@ from stepscope.analysis.steps import Steps
 from stepscope.analysis.verdict import VerdictSums
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, iter_runs
-from stepscope.metadata.program_notes import FEEDS, INPUT
+from stepscope.metadata.program_notes import FEEDS, INPUT, MEMORY
 
 if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
 
 __all__ = [
-    "BYTES", "PROGRAM", "RULES", "STEP", "Advice", "AdviceSums", "Evidence", "Finding", "advise",
+    "BYTES", "GROWTH", "PROGRAM", "RULES", "STEP", "Advice", "AdviceSums", "Evidence", "Finding",
+    "advise",
 ]  # fmt: skip
 
 
@@ -102,7 +111,8 @@ class AdviceSums:
             if runs and row.lengths_ns:
                 kinds.append(StepMaterial(row, runs, reader))
         if program is None:
-            return Material(kinds, steps.total_ns, steps.runs, input=self.limits.inputs())
+            inputs, growth = self.limits.inputs(), self.limits.growth()
+            return Material(kinds, steps.total_ns, steps.runs, input=inputs, growth=growth)
         notes = program.of(FEEDS)
         return Material(
             kinds,
@@ -112,6 +122,7 @@ class AdviceSums:
             retraces(program),
             feeds_of(notes) if notes else None,
             self.limits.inputs(program.of(INPUT)),
+            self.limits.growth(program.of(MEMORY)),
         )
 
 
@@ -122,6 +133,6 @@ def _distinct(finding: Finding, found: dict[str, Finding]) -> str:
 
 def _rank(finding: Finding, total_ns: int) -> float:
     """Time by what part of all runs it is, memory by what part of the peak."""
-    if finding.unit == BYTES:
+    if finding.unit in (BYTES, GROWTH):
         return finding.share
     return finding.total_ns / total_ns if total_ns else 0.0

@@ -1,8 +1,9 @@
 """Predicted against achieved: two recordings of a program, before and after a change.
 
 What is compared is what the finding predicted: how long a step takes (medians, the first left out),
-how long all of them took where the change makes them fewer or concerns the first ones, or the peak.
-The achieved gain has an interval of its own, from how far steps lie apart.
+how long all of them took where the change makes them fewer or concerns the first ones, or by how
+much memory grows in a step. The achieved gain has an interval of its own, from how far steps lie
+apart.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stepscope.analysis.advice.finding import BYTES, PROGRAM, Advice, Finding
+from stepscope.analysis.advice.finding import GROWTH, PROGRAM, Advice, Finding
 from stepscope.analysis.result import Result
 from stepscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from stepscope.analysis.memory_growth import MemoryGrowth
     from stepscope.analysis.steps import StepRow, Steps
 
-__all__ = ["Check", "chosen", "step_check"]
+__all__ = ["Check", "chosen", "growth_check", "step_check"]
 
 _RESAMPLES: Final = 400
 
@@ -81,11 +83,23 @@ def step_check(finding: Finding, old: Steps, new: Steps) -> Check:
     )
 
 
-def bytes_check(finding: Finding, before: float, after: float) -> Check:
-    """What a finding about memory came to."""
-    assert finding.unit == BYTES
-    achieved = before - after
-    return _result(finding, before, after, achieved, achieved, achieved, "")
+def growth_check(finding: Finding, old: MemoryGrowth, new: MemoryGrowth) -> Check:
+    """What a finding about memory that grows came to: what all owners grow by, before and after.
+
+    A recording whose memory is not known is an `InvalidArgumentError`: nothing grows in it.
+    """
+    assert finding.unit == GROWTH
+    if new.lacking:
+        raise InvalidArgumentError(
+            None, None, f"whether memory grows in the new recording is not known: {new.lacking}"
+        )
+    before, after = old.owners, new.owners
+    grown, grows = sum(row.bytes for row in before), sum(row.bytes for row in after)
+    spread = math.hypot(*((row.high - row.low) / 2 for row in (*before, *after)))
+    achieved = grown - grows
+    step = next((row.step for row in after), finding.step)
+    least, most = achieved - spread, achieved + spread
+    return _result(finding, grown, grows, achieved, least, most, step)
 
 
 def _check(finding: Finding, before: float, after: float, spread: float, row: StepRow) -> Check:

@@ -9,11 +9,12 @@ from stepscope.analysis.replay import Prediction
 from stepscope.analysis.result import Result
 from stepscope.metadata.readable import size, time
 
-__all__ = ["BYTES", "PROGRAM", "STEP", "Advice", "Evidence", "Finding"]
+__all__ = ["BYTES", "GROWTH", "PROGRAM", "STEP", "Advice", "Evidence", "Finding"]
 
 STEP: Final = "step"
 PROGRAM: Final = "program"
 BYTES: Final = "bytes"
+GROWTH: Final = "bytes a step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,9 @@ class Finding:
     `advice` how to do it. `step` is the kind of step that it is about, "" of the whole program.
 
     `gain`, between `low` and `high` in 19 of 20, is by `unit`: nanoseconds a step (`STEP`),
-    nanoseconds in all (`PROGRAM`), or bytes of the peak (`BYTES`). `share` is the part of the
-    step, of the time of all runs, or of the peak. `total_ns` is the gain in all, 0 for memory.
+    nanoseconds in all (`PROGRAM`), bytes of the peak (`BYTES`), or bytes by which memory grows in a
+    step (`GROWTH`). `share` is the part of the step, of the time of all runs, or of the peak.
+    `total_ns` is the gain in all, 0 for memory.
     `replayed` runs told it, with an `error` of the replay on these runs as they were recorded.
     """
 
@@ -67,10 +69,16 @@ class Finding:
     @property
     def gains(self) -> str:
         """The gain in words: `18.1 ms ± 900 µs a step`."""
-        if self.unit == BYTES:
-            return f"{size(int(self.gain))} ± {size(int((self.high - self.low) / 2))}"
-        per = "a step" if self.unit == STEP else "in all"
-        return f"{time(self.gain)} ± {time((self.high - self.low) / 2)} {per}"
+        return f"{self.said(self.gain)} ± {self.said((self.high - self.low) / 2)}{self.per}"
+
+    @property
+    def per(self) -> str:
+        """What amounts are of: ` a step`, ` in all`, "" for the peak."""
+        return {STEP: " a step", GROWTH: " a step", PROGRAM: " in all", BYTES: ""}[self.unit]
+
+    def said(self, amount: float) -> str:
+        """An amount by its unit in words: `18.1 ms`, `1.00 MiB`."""
+        return size(round(amount)) if self.unit in (BYTES, GROWTH) else time(amount)
 
     @property
     def prediction(self) -> Prediction:

@@ -21,6 +21,7 @@ from stepscope.metadata.labels import parse_label
 if TYPE_CHECKING:
     from stepscope.analysis.advice.feeds import Feed
     from stepscope.analysis.input_pipeline import InputPipelines
+    from stepscope.analysis.memory_growth import MemoryGrowth
     from stepscope.analysis.retraces import Retraces
     from stepscope.analysis.steps import StepRow
     from stepscope.metadata import Program, RunMetadata
@@ -167,6 +168,11 @@ class StepMaterial:
         kinds = set(self.types.values())
         return frozenset(kind for kind in kinds if any(part in kind for part in STATEFUL))
 
+    @cached_property
+    def peak_bytes(self) -> int:
+        """How much memory a step holds at most; 0 where that was not recorded."""
+        return max(run.peak_bytes() for run in self.runs)
+
     def line_of_feed(self, name: str) -> str:
         """The line of what is fed as this node, or that reads it first."""
         fed = fed_name(name)
@@ -196,6 +202,7 @@ class Material:
     retraces: Retraces | None = None
     feeds: Sequence[Feed] | None = None
     input: InputPipelines | None = None
+    growth: MemoryGrowth | None = None
     lacking: list[str] = field(default_factory=list)
 
     def lacks(self, what: str) -> None:
