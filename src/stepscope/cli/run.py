@@ -308,7 +308,9 @@ def _finish(
     ended = time.perf_counter_ns()
     try:
         timeline = runs.write_timeline()
+        begun = time.perf_counter_ns()
         others = runs.write_exports()
+        exporting_ns = time.perf_counter_ns() - begun if others else 0
         sums = AdviceSums()
         table = op_profile(sums.passing(runs.each()))
         found = sums.limits.verdict(notes_for_verdict(runs.file))
@@ -319,7 +321,8 @@ def _finish(
             notes.reported()
     now = time.perf_counter_ns()
     during_ns = engine.cost_ns(runs) + runs.storing_ns
-    costs = run_report.Costs(waiting.before_ns, during_ns, now - ended)
+    reporting_ns = now - ended - exporting_ns
+    costs = run_report.Costs(waiting.before_ns, during_ns, reporting_ns, exporting_ns)
     # As of now, for the account that the report gives, and once more when that is made.
     course.reported(sum(costs))
     console = terminal.console(stderr=True)

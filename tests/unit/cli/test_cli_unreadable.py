@@ -198,7 +198,7 @@ def test_a_command_that_is_none(command):
     code, _, said = command("tpo", "somewhere")
     assert code == 2
     assert "tpo is no command; did you mean top?" in said
-    assert "there are account, completion, coverage" in command("zzz")[2]
+    assert "there are account, advise, completion, coverage" in command("zzz")[2]
 
 
 def test_eager_code_has_no_graph_to_account_for(tmp_path, command):

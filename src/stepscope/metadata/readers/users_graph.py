@@ -46,8 +46,9 @@ def graph_of(path: Path, run: LoadedRun) -> Any:
         if (shared := _saved_in(place)) is not None:
             return graph_in_file(shared, run)
     if run.metadata.engine == "tensorflow eager":
+        name = run.name if path.is_dir() else path.name
         raise StepscopeError(
-            f"{run.name} is eager code, which has no graph: every op that it executed has a time "
+            f"{name} is eager code, which has no graph: every op that it executed has a time "
             "(stepscope top shows them)"
         )
     raise StepscopeError(
