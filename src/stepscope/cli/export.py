@@ -63,6 +63,12 @@ def _tensorboard(path: Path, out: Path) -> Path:
     return out
 
 
+def _xplane(path: Path, out: Path) -> Path:
+    from stepscope.export import xplane
+
+    return xplane(runs(path), out)
+
+
 FORMATS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "chrome": (_chrome, "{}.json.gz"),
     "csv": (_csv, "{}.csv"),
@@ -70,14 +76,15 @@ FORMATS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "parquet": (_parquet, "{}-parquet"),
     "pb": (_pb, "{}-pb"),
     "tensorboard": (_tensorboard, "{}-tensorboard"),
+    "xplane": (_xplane, "{}-xplane"),
 }
 """For each format what writes it, and what to call the result where nobody says."""
-_DIRECTORIES = frozenset({"parquet", "pb", "tensorboard"})
+_DIRECTORIES = frozenset({"parquet", "pb", "tensorboard", "xplane"})
 
 
 @click.command(
     name="export",
-    short_help="Runs as .pb, CSV, Parquet, TensorBoard or Chrome files.",
+    short_help="Runs as .pb, .xplane.pb, CSV, Parquet, TensorBoard or Chrome files.",
     epilog="Example: stepscope export stepscope-out/train --to parquet -o tables",
 )
 @runs_argument
@@ -88,13 +95,15 @@ _DIRECTORIES = frozenset({"parquet", "pb", "tensorboard"})
     "-o",
     "--out",
     type=click.Path(path_type=Path),
-    help="File to write, or directory (parquet, pb, tensorboard). Default: named after PATH, here.",
+    help="File to write, or directory (parquet, pb, tensorboard, xplane). Default: "
+    "named after PATH, here.",
 )
 def command(path: Path, kind: str, out: Path | None) -> None:
     """Write the runs in PATH in the format of another tool.
 
     PATH is a .stepscope, a run_metadata.pb, an event file, a Chrome trace, an .xplane.pb, or a
-    directory of them. pb writes each run as TensorFlow's RunMetadata, into run_000001/ and so on.
+    directory of them. pb writes each run as TensorFlow's RunMetadata, into run_000001/ and so on;
+    xplane as a profile for TensorBoard's Profile pages, into plugins/profile/run_000001/ and so on.
     """
     from stepscope.cli import terminal
     from stepscope.metadata.readable import plain

@@ -9,6 +9,7 @@ from stepscope.export.parquet import parquet
 from stepscope.export.tensorboard import FileWriter, TensorBoardWriter
 from stepscope.export.timeline import Timeline
 from stepscope.export.timeliner import TimeLiner
+from stepscope.export.xplane import xplane
 
 __all__ = [
     "EventFileWriter",
@@ -21,4 +22,5 @@ __all__ = [
     "merge",
     "metadata_from_text",
     "parquet",
+    "xplane",
 ]

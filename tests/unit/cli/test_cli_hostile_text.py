@@ -100,7 +100,17 @@ def test_nothing_that_comes_out_is_a_command_to_a_terminal(arguments, hostile, m
         assert "error of Stepscope's own" not in said
 
 
-@pytest.mark.parametrize("kind", ["chrome", "csv", "csv-allocations", "parquet", "tensorboard"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "chrome",
+        "csv",
+        "csv-allocations",
+        "parquet",
+        "tensorboard",
+        "xplane",
+    ],
+)
 def test_exports_of_it_end_well(kind, hostile, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     code, out, err = run(monkeypatch, "export", hostile, "--to", kind)

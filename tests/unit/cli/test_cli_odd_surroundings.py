@@ -27,7 +27,8 @@ COMMANDS = [
     ("timeline", "--tf1", "-o", "{}/t1.json"), ("merge", "-o", "{}/m.json"),
     ("export", "--to", "chrome", "-o", "{}/c.json"), ("export", "--to", "csv", "-o", "{}/c.csv"),
     ("export", "--to", "csv-allocations", "-o", "{}/a.csv"),
-    ("export", "--to", "parquet", "-o", "{}/p"), ("export", "--to", "tensorboard", "-o", "{}/tb"),
+    ("export", "--to", "parquet", "-o", "{}/p"), ("export", "--to", "xplane", "-o", "{}/x"),
+    ("export", "--to", "tensorboard", "-o", "{}/tb"),
 ]  # fmt: skip
 
 

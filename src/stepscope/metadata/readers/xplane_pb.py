@@ -20,7 +20,15 @@ from stepscope.metadata.readers.density import is_hollow
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
-from stepscope.metadata.xplane import FOLDING_STEP, NO_NODES, ExecutionTrace, Row, Space, op_types
+from stepscope.metadata.xplane import (
+    CPU,
+    FOLDING_STEP,
+    NO_NODES,
+    ExecutionTrace,
+    Row,
+    Space,
+    op_types,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +36,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepscope.metadata.xplane.host_events import HostEvents
+
     Ints = NDArray[np.int64]
 
 __all__ = ["NAME", "recognises", "runs"]
 
 NAME = "a profile of TensorFlow's profiler"
-_CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
 _NO_TENSORS: Final = Loss(
     "memory", 0, "the profiler records no tensors and no waiting times of ops"
 )
@@ -109,7 +118,6 @@ class _LoadedRows:
     def _add_columns(self, trace: ExecutionTrace) -> None:
         """What was read as columns: nothing is made of a row but its numbers."""
         at_work = 0
-        cpu = self._devices.code(_CPU)
         for events, rows, steps in trace.columns():
             if steps is None:
                 at_work += len(rows)
@@ -125,7 +133,7 @@ class _LoadedRows:
                 (
                     np.array(names, np.int32)[which],
                     np.array(types, np.int32)[which],
-                    np.full(len(rows), cpu, np.int32),
+                    self._devices_of(events, rows),
                     *events.times_ns(rows),
                     (events.first_line + events.line[rows]).astype(np.int64),
                     steps,
@@ -134,6 +142,12 @@ class _LoadedRows:
         at_work += len(trace.outside.unplaced)
         if at_work and trace.only_step is None:
             self.losses.append(Loss("steps of executions", at_work, _AT_WORK))
+
+    def _devices_of(self, events: HostEvents, rows: Ints) -> NDArray[np.int32]:
+        said = events.devices
+        if said is None:
+            return np.full(len(rows), self._devices.code(CPU), np.int32)
+        return self._devices.codes([device or CPU for device in said[rows].tolist()])
 
     def _add_rows(self, trace: ExecutionTrace) -> None:
         """What was read row by row."""
@@ -160,7 +174,7 @@ class _LoadedRows:
         if not rows:
             return
         names, said, starts, ends, lines, _, devices, _, _ = zip(*rows, strict=True)
-        where = [device or _CPU for device in devices]
+        where = [device or CPU for device in devices]
         numbers = (np.array(column, np.int64) for column in (starts, ends, lines, steps))
         self._add(names, op_types(names, said, self._names), where, *numbers)
 

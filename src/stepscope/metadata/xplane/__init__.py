@@ -3,11 +3,29 @@
 `Space` reads the bytes, whatever is wrong with them; `ExecutionTrace` says what was executed.
 """
 
-from stepscope.metadata.xplane.event_names import MARK, PYTHON_OP, SPAN, escaped
+from stepscope.metadata.xplane.event_names import (
+    MARK,
+    PROCESS_EVENT,
+    PYTHON_OP,
+    SPAN,
+    escaped,
+    named,
+)
 from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
 from stepscope.metadata.xplane.messages import XSpace
 from stepscope.metadata.xplane.shapes import Described, input_tensors
-from stepscope.metadata.xplane.space import CLOCK, CLOCK_STAT, HOST, EventLine, Plane, Space
+from stepscope.metadata.xplane.space import (
+    CLOCK,
+    CLOCK_STAT,
+    CPU,
+    DEVICE_STAT,
+    ENVIRONMENT,
+    HOST,
+    START_TIME,
+    EventLine,
+    Plane,
+    Space,
+)
 from stepscope.metadata.xplane.steps import (
     ANNOTATION,
     COMPILED,
@@ -25,13 +43,18 @@ __all__ = [
     "CLOCK",
     "CLOCK_STAT",
     "COMPILED",
+    "CPU",
+    "DEVICE_STAT",
+    "ENVIRONMENT",
     "FIRST_NODE",
     "FOLDING_STEP",
     "HOST",
     "MARK",
     "NO_NODES",
+    "PROCESS_EVENT",
     "PYTHON_OP",
     "SPAN",
+    "START_TIME",
     "Described",
     "EventLine",
     "ExecutionTrace",
@@ -44,6 +67,7 @@ __all__ = [
     "escaped",
     "input_tensors",
     "lowered_nodes",
+    "named",
     "op_types",
     "silent_op",
 ]

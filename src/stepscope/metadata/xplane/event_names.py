@@ -12,7 +12,8 @@ number of their name. TensorFlow writes:
     InstantiatedCapturedFunction::...   an input pipeline that calls one of its functions
 
 and Stepscope adds `stepscope:run:` (a run, by its number), `stepscope:span:` (a span of the user's
-own) and `stepscope:op:` (a Python function that eager code called, which TensorFlow does not time).
+own) and `stepscope:op:` (a Python function that eager code called, which TensorFlow does not time);
+in a profile that it exported also `stepscope:node:` (a kernel whose name would read otherwise).
 The op by which Stepscope asks what an input pipeline did is left out: nobody else calls it.
 """
 
@@ -23,6 +24,8 @@ from typing import Final
 MARK: Final = "stepscope:run:"
 SPAN: Final = "stepscope:span:"
 PYTHON_OP: Final = "stepscope:op:"
+PROCESS_EVENT: Final = "ExecutorState::Process"
+_NODE: Final = "stepscope:node:"
 _OURS: Final = "stepscope:"
 _EAGER: Final = "EagerLocalExecute: "
 _PIPELINE: Final = "InstantiatedCapturedFunction::"
@@ -34,7 +37,7 @@ _PIPELINE: Final = "InstantiatedCapturedFunction::"
 """What an event is."""
 
 _WHOLE_NAMES: Final = {
-    "ExecutorPropagateOutputs": DONE, "ExecutorState::Process": PROCESS, "SessionRun": STARTS,
+    "ExecutorPropagateOutputs": DONE, PROCESS_EVENT: PROCESS, "SessionRun": STARTS,
     "FunctionRun": STARTS, "EagerExecute": EAGER_CALL,
     "EagerLocalExecute: IteratorGetModelProto": NOTHING,
 }  # fmt: skip
@@ -80,9 +83,24 @@ def meaning_of(name: str) -> Meaning:
     fixed = _WHOLE_NAMES.get(name)
     if fixed is not None:
         return fixed, name, ""
+    if name.startswith(_NODE):
+        op, _, node = name[len(_NODE) :].partition(":")
+        return KERNEL, node, unescaped(op.replace("%3A", ":"))
     for prefix, kind in _PREFIXES.items():
         if name.startswith(prefix):
             return kind, name if kind == RUN_MARK else name[len(prefix) :], ""
     if is_pair and " " not in op and (op[0].isalnum() or op[0] == "_"):
         return KERNEL, node, op
     return _NO_MEANING
+
+
+def named(node: str, op: str) -> str:
+    """The name of an event that `meaning_of` takes for that kernel.
+
+    >>> named("dense/MatMul", "MatMul"), named("stepscope:x", "a:b")
+    ('dense/MatMul:MatMul', 'stepscope:node:a%3Ab:stepscope:x')
+    """
+    name = f"{node}:{op}"
+    if meaning_of(name) == (KERNEL, node, op):
+        return name
+    return f"{_NODE}{escaped(op).replace(':', '%3A')}:{node}"

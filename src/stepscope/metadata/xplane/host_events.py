@@ -38,7 +38,7 @@ from stepscope.metadata.xplane.event_names import (
     Meaning,
     meaning_of,
 )
-from stepscope.metadata.xplane.space import Plane
+from stepscope.metadata.xplane.space import DEVICE_STAT, Plane
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,6 +117,13 @@ class HostEvents:
     def shapes(self) -> NDArray[np.object_]:
         """The types and shapes of a kernel's inputs as the profiler writes them, or ""."""
         return self._stats.texts("shape")
+
+    @functools.cached_property
+    def devices(self) -> NDArray[np.object_] | None:
+        """The device that each row names, "" for none; None where no row does."""
+        if DEVICE_STAT not in self._plane.stat_names.values():
+            return None
+        return self._stats.texts(DEVICE_STAT)
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -40,14 +40,18 @@ if TYPE_CHECKING:
     """Where messages begin and end."""
 
 HOST: Final = "/host:CPU"
+CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
+"""The device of the ops that a host's threads executed, where nothing says another."""
+DEVICE_STAT: Final = "stepscope_device"
+"""The device, in a profile that Stepscope exported."""
 CLOCK: Final = "stepscope:clock"
 CLOCK_STAT: Final = "epoch_ns"
 """The first event of a profile that Stepscope takes says when it was made: some versions of
 TensorFlow do not say it.
 """
 _ACCELERATOR: Final = "/device:"
-_ENVIRONMENT: Final = "Task Environment"
-_START_TIME: Final = "profile_start_time"
+ENVIRONMENT: Final = "Task Environment"
+START_TIME: Final = "profile_start_time"
 
 _LENGTH: Final = 2
 _NAME, _LINES, _EVENT_NAMES, _STAT_NAMES, _OWN_STATS = 2, 3, 4, 5, 6
@@ -362,8 +366,8 @@ class Space:
     def base_ns(self) -> int:
         """What to add to a line's timestamps for nanoseconds since the epoch."""
         for plane in self.planes:
-            if plane.name == _ENVIRONMENT:
-                start = plane.own_stats().get(_START_TIME, 0)
+            if plane.name == ENVIRONMENT:
+                start = plane.own_stats().get(START_TIME, 0)
                 if start:
                     return start if start > 0 else _LATEST
         return self._base_from_clock()
