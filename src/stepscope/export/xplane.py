@@ -26,6 +26,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from stepscope.analysis.runs import Runs, iter_named_runs
 from stepscope.metadata.strings import writable
 from stepscope.metadata.xplane import (
@@ -56,6 +58,8 @@ _NODE: Final = "tf_op"
 _STEP: Final = "id"
 _LONGEST_NS: Final = 10**15
 """A line that lasts longer than this (11 days) is continued on another: picoseconds are many."""
+_LATEST_NS: Final = (1 << 62) - 1
+"""Times that no clock gives, before 1970 or after 2116, are cut to the next that one could give."""
 
 
 class _Row(NamedTuple):
@@ -124,8 +128,11 @@ def profile_of(ops: OpColumns) -> Any:
 
 def _rows(ops: OpColumns) -> list[_Row]:
     """The executions in order of time, outer ones first."""
+    start_ns, end_ns = (
+        np.clip(times, 0, _LATEST_NS).tolist() for times in (ops.start_ns, ops.end_ns)
+    )
     columns = (
-        ops.start_ns.tolist(), ops.end_ns.tolist(), ops.name.tolist(), ops.op.tolist(),
+        start_ns, end_ns, ops.name.tolist(), ops.op.tolist(),
         ops.device.tolist(), ops.thread.tolist(), ops.step.tolist(),
     )  # fmt: skip
     rows = map(_Row._make, zip(*columns, strict=True))
