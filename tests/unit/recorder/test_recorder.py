@@ -181,8 +181,8 @@ def test_a_recorder_is_entered_once(tmp_path):
     recorder = stepscope.Recorder(tmp_path)
     with pytest.raises(errors.StepscopeError, match="enter the Recorder first"):
         _ = recorder.file
-    with recorder:
-        pass
+    with recorder, stepscope.Graph().as_default() as graph, stepscope.Session() as session:
+        session.run(graph.create_op("NoOp", [], [], name="nothing"))
     with pytest.raises(errors.StepscopeError, match="entered once"), recorder:
         pass
 

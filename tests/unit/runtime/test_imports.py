@@ -10,7 +10,8 @@ import stepscope
 NAMES = {
     "Action", "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions",
     "Graph",
-    "GraphOptions", "InteractiveSession", "Operation", "OptimizerOptions", "RewriterConfig",
+    "GraphOptions", "InteractiveSession", "Operation", "OptimizerOptions", "Recorder",
+    "RewriterConfig",
     "RunMetadata", "RunOptions", "Session", "Tensor", "TensorShape", "ThreadPoolOptionProto",
     "TraceHook", "annotate", "debug_callback", "errors", "every", "extract_allocation_log",
     "import_graph_def", "load", "merge", "observe",
