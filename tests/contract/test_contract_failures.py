@@ -206,7 +206,10 @@ def test_closing_twice_is_fine_and_a_closed_session_says_so(session_engine):
 
 
 def interrupt_when(entered, then=None):
-    """Send this process a real SIGINT as soon as the op is inside, and do something afterwards."""
+    """Send this process a real SIGINT as soon as the op is inside, and do something afterwards.
+
+    The thread that does: what it runs has to be over before the program is closed.
+    """
 
     def send():
         if entered.wait(patient(20)):
@@ -216,7 +219,9 @@ def interrupt_when(entered, then=None):
                 time.sleep(0.2)
                 then()
 
-    threading.Thread(target=send, daemon=True).start()
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    return sender
 
 
 def test_a_keyboard_interrupt_inside_a_python_op(engine, stuck, place):
@@ -243,8 +248,10 @@ def test_a_keyboard_interrupt_while_a_dequeue_is_blocked(engine, place):
     if engine.refusal(program, "after", FED, RunOptions(**place)):
         return
     at_once = engine.interrupts(place, python=False)
-    interrupt_when(program.named["entered"], None if at_once else lambda: program.run("put"))
+    wake = None if at_once else lambda: program.run("put")
+    sender = interrupt_when(program.named["entered"], wake)
     error, metadata, _ = program.failing(KeyboardInterrupt, "after", FED, **place)
+    sender.join(patient(20))
     assert error.run_metadata is metadata
     assert metadata.status.code == "CANCELLED"
     if at_once:
