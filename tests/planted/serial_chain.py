@@ -12,9 +12,9 @@ x = tf.placeholder(tf.float32, [400, 1000], "x")
 branches = []
 for number in range(2):
     with tf.control_dependencies([] if MENDED else branches[-1:]):
-        hidden = tf.identity(x, name=f"branch_{number}/x")
+        hidden = tf.add(x, float(number), name=f"branch_{number}/x")
     for layer in range(4):
-        hidden = tf.tanh(hidden, name=f"branch_{number}/tanh_{layer}")
+        hidden = tf.cumsum(hidden, axis=1, name=f"branch_{number}/so_far_{layer}")
     branches.append(tf.reduce_sum(hidden, name=f"branch_{number}/sum"))
 loss = tf.add_n(branches, name="loss")
 

@@ -107,3 +107,30 @@ def test_a_leak_is_checked_by_what_grows_in_a_step():
     assert (missed.achieved, missed.inside) == (0, False)
     with pytest.raises(InvalidArgumentError, match="too few runs"):
         growth_check(finding, old, memory_growth(leaking(2)))
+
+
+def serial(long_us):
+    """Two ops of that length of which one waits for the other, and needs nothing of it."""
+    us = 1000
+    rows = [
+        ("one", "Tanh", [], 7, 0, 0, long_us * us),
+        ("two", "Tanh", ["^one"], 7, 0, long_us * us, 2 * long_us * us),
+        ("sum", "AddN", ["one", "two"], 7, 0, 2 * long_us * us, (2 * long_us + 1) * us),
+    ]
+    return run_of(*rows, call=CallTime(T0, T0 + (2 * long_us + 1) * us, 7))
+
+
+def test_ops_that_are_shorter_than_waking_a_thread_are_not_sent_to_one():
+    assert advise(recorded(*[serial(20)] * 8)).rows == ()
+    [found] = advise(recorded(*[serial(2000)] * 8)).rows
+    assert found.rule == "serial-path"
+    assert found.high < 2.1 * MS
+
+
+def test_a_gain_is_of_a_step_of_the_whole_recording():
+    # Every second run is looked at: these are the short ones.
+    found = advise(recorded(step(5), *[step(5), step(15)] * 15)).rows[0]
+    assert found.step == "train"
+    lengths = steps(recorded(step(5), *[step(5), step(15)] * 15)).rows[0].median_ns
+    assert lengths == 30 * MS
+    assert found.gain == pytest.approx(10 * MS * 30 / 20, rel=0.05)

@@ -13,7 +13,6 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
-from stepscope.analysis.replay import Change, predict
 from stepscope.metadata import readable
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def find(material: Material) -> Iterator[Finding]:
 
 
 def _finding(step: StepMaterial, names: list[str], title: str, least: float) -> Iterator[Finding]:
-    gain = predict(step.works, Change(without=frozenset(names)).replayed_ns).between(least, 1.0)
+    gain = step.predict_without(names).between(least, 1.0)
     kinds = ", ".join(dict.fromkeys(step.types[name] for name in names))
     yield from of_step(
         step,

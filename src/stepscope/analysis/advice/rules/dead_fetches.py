@@ -15,7 +15,7 @@ from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rules.summaries import is_summary
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
-from stepscope.analysis.replay import Change, predict, serving_only
+from stepscope.analysis.replay import serving_only
 
 NAME: Final = "dead-fetch"
 _LEAST: Final = 0.05
@@ -41,7 +41,7 @@ def find(material: Material) -> Iterator[Finding]:
                 NAME,
                 title=f"`{what}` is computed in every step to be fetched alone",
                 line=step.line_of(sources),
-                gain=predict(step.works, Change(without=alone).replayed_ns),
+                gain=step.predict_without(alone),
                 do=f"steps that do not fetch `{what}` would save",
                 advice=f"fetch `{what}` where it is used only: in every 100th step, or after the "
                 "loop",

@@ -9,7 +9,6 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material, fed_name
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
-from stepscope.analysis.replay import Change, predict
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def find(material: Material) -> Iterator[Finding]:
             NAME,
             title=f"{names} ({held}) never changes, and is fed in every step",
             line=step.line_of(sorted(same)) or step.line_of_feed(next(iter(args))),
-            gain=predict(step.works, Change(without=frozenset(same)).replayed_ns),
+            gain=step.predict_without(same),
             do=f"{names} kept in the graph, with the {len(same)} ops that work on it alone, would "
             "save",
             advice=f"make {names} a constant or a variable of the graph that is set once, and work "

@@ -8,7 +8,7 @@ from typing import Final
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
-from stepscope.analysis.replay import Change, predict
+from stepscope.analysis.replay import Change
 from stepscope.analysis.run_parts import PYTHON_TYPES
 
 NAME: Final = "python-op"
@@ -23,7 +23,7 @@ def find(material: Material) -> Iterator[Finding]:
             if kind not in PYTHON_TYPES:
                 continue
             gone = Change(times={name: 0.0})
-            gain = predict(step.works, gone.replayed_ns).between(1 - _LEFT, 1.0)
+            gain = step.predict(gone.replayed_ns).between(1 - _LEFT, 1.0)
             yield from of_step(
                 step,
                 NAME,

@@ -2,20 +2,22 @@
 
 What orders them are control inputs (`tf.control_dependencies`). The run is replayed without those
 between ops that share no data, on as many threads as the machine has cores; products of matrices
-and convolutions stay on one thread, for they use all cores by themselves.
+and convolutions stay on one thread, for they use all cores by themselves. Another thread has to be
+woken for what it gets: branches that are shorter than that gain nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
-from stepscope.analysis.replay import ANY, Change, RecordedWork, Work, ends, predict
+from stepscope.analysis.replay import ANY, Change, RecordedWork, Work, ends
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial
@@ -24,6 +26,10 @@ NAME: Final = "serial-path"
 _SPREAD: Final = ("MatMul", "Conv", "Einsum", "LSTM", "GRU")
 """Types with such a part in their name run on all cores already."""
 _LEAST: Final = 0.05
+_HAND_OVER_NS: Final = {"embedded": 100_000.0}
+_HAND_OVER_ELSEWHERE_NS: Final = 20_000.0
+"""What it takes until a thread that sleeps runs what it was given; those of the embedded engine are
+Python's, which have to get its lock, too."""
 
 
 def find(material: Material) -> Iterator[Finding]:
@@ -34,16 +40,29 @@ def find(material: Material) -> Iterator[Finding]:
             continue
         cores = max(2, os.cpu_count() or 2)
         change = Change(cut=cut)
+        hand_over = _HAND_OVER_NS.get(step.run.engine, _HAND_OVER_ELSEWHERE_NS)
+        freed = {after for _, after in cut}
 
-        def beside(run: RecordedWork, change: Change = change, cores: int = cores) -> float:
-            return run.around_ns + max(ends(_on_threads(change.applied(run), run, cores)))
+        def beside(
+            run: RecordedWork, change: Change = change, cores: int = cores,
+            hand_over: float = hand_over, freed: set[str] = freed,
+        ) -> float:  # fmt: skip
+            work = _on_threads(change.applied(run), run, cores)
+            delays = [
+                delay + hand_over if name in freed else delay
+                for name, delay in zip(run.nodes, work.delays, strict=True)
+            ]
+            # A call that kept to its own thread gives all to others, and is woken at the end.
+            woken = 0.0 if len({t for t in run.work.threads if t >= 0}) > 1 else 2 * hand_over
+            return run.around_ns + woken + max(ends(replace(work, delays=delays)))
 
         quick = step.work.replayed_ns() - beside(step.work)
         if quick < _LEAST * step.typical_ns:
             continue
-        # Threads share the machine's memory: ops side by side are a little slower than alone.
-        gain = predict(step.works, beside).between(0.6, 1.0)
-        waiting = sorted({after for _, after in cut})
+        # Threads share the machine's memory, and its cores with whatever else runs there: ops side
+        # by side are slower than alone, by how much is in no record.
+        gain = step.predict(beside).between(0.2, 1.0)
+        waiting = sorted(freed)
         yield from of_step(
             step,
             NAME,

@@ -9,7 +9,7 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
-from stepscope.analysis.replay import Change, predict, serving_only
+from stepscope.analysis.replay import serving_only
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial
@@ -36,7 +36,7 @@ def find(material: Material) -> Iterator[Finding]:
         if not looking:
             continue
         without = unneeded(step, looking)
-        gain = predict(step.works, Change(without=without).replayed_ns)
+        gain = step.predict_without(without)
         kinds = dict.fromkeys(step.types[name] for name in looking)
         yield from of_step(
             step,

@@ -15,7 +15,7 @@ from stepscope.analysis.advice.finding import Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import of_step
 from stepscope.analysis.machine import Reach
-from stepscope.analysis.replay import Change, RecordedWork, predict
+from stepscope.analysis.replay import Change, RecordedWork
 from stepscope.analysis.run_work import WorkOfRuns
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def find(material: Material) -> Iterator[Finding]:
         def one_of_many(run: RecordedWork, change: Change = change) -> float:
             return change.replayed_ns(run) / _TIMES
 
-        gain = predict(step.works, one_of_many).between(0.9, 1.02)
+        gain = step.predict(one_of_many).between(0.9, 1.02)
         names = [name for name, _ in fed]
         yield from of_step(
             step,

@@ -9,7 +9,6 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import RECEIVES, SENDS, input_node
-from stepscope.analysis.replay import Change, predict
 from stepscope.metadata.readable import device as short_name
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def find(material: Material) -> Iterator[Finding]:
         there = short_name(step.devices[away[0]])
         # Beside the transfers, a device less is an executor less to start and to wait for in each
         # call, which no op shows.
-        gain = predict(step.works, Change(without=frozenset(moves)).replayed_ns)
+        gain = step.predict_without(moves)
         count = sum(step.types[name] in RECEIVES for name in moves)
         yield from of_step(
             step,
