@@ -284,7 +284,7 @@ class RecordedRuns:
 
         written: list[Path] = []
         for to, place in self._exports.items() if self.runs else ():
-            write = _write_report if to == "report" else FORMATS[to][0]
+            write = write_page if to == "report" else FORMATS[to][0]
             try:
                 done = write(self._store.path, place)
                 written.append(self.directory / REPORT_FILE if to == "report" else done)
@@ -293,7 +293,8 @@ class RecordedRuns:
         return written
 
 
-def _write_report(store: Path, place: Path) -> Path:
+def write_page(store: Path, place: Path) -> Path:
+    """Write the report of the runs in a store, or in a directory; where it is."""
     from stepscope.web.recordings import Recordings
     from stepscope.web.report import write_report
     from stepscope.web.run_sources import FilesSource

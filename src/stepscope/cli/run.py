@@ -173,7 +173,7 @@ def command(
     if own_process and not in_process and outside.is_possible():
         side = outside.fork()
         if isinstance(side, outside.Parent):
-            return _stand_outside(side, shown, directory, trace, top)
+            return _stand_outside(side, shown, directory, trace, top, report=report)
         notes = side
 
     shared = _load_shared()
@@ -217,7 +217,7 @@ def command(
 
 
 def _stand_outside(
-    parent: outside.Parent, script: str, directory: Path, trace: str, top: int
+    parent: outside.Parent, script: str, directory: Path, trace: str, top: int, *, report: bool
 ) -> int:
     """Wait for the script's process, report where it could not, and end as it did."""
     ended = parent.wait()
@@ -226,7 +226,7 @@ def _stand_outside(
         if ended.signal or parent.notes.stage == outside.RECORDING:
             from stepscope.cli import script_death
 
-            script_death.show(ended, parent.notes, script, directory, trace, top)
+            script_death.show(ended, parent.notes, script, directory, trace, top, report=report)
         else:
             _note_end(directory, parent.child, now)
     except Exception as error:  # noqa: BLE001 - how the script ended is more than what we saw of it

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stepscope.analysis import advise, op_profile, verdict
 from stepscope.analysis.verdict import notes_for_verdict
 from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
-from stepscope.cli.recorded_runs import TIMELINE_FILE
+from stepscope.cli.recorded_runs import REPORT_FILE, TIMELINE_FILE, write_page
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
 from stepscope.metadata import iter_runs
@@ -37,14 +37,19 @@ _MEANINGS = {
 }
 
 
-def show(ended: Ended, notes: Notes, script: str, directory: Path, trace: str, top: int) -> None:
+def show(
+    ended: Ended, notes: Notes, script: str, directory: Path, trace: str, top: int, *, report: bool
+) -> None:
     """Say how the script's process died and what it had recorded; write the timeline.
+
+    With `report`, write the page of `stepscope run --report`, too.
 
     Where it had reported already, a death after that is one line; an exit code is nothing to tell.
     """
     if notes.stage == outside.RECORDING:
         lived = wording.time(ended.at_ns - notes.began_ns)
-        _show_recorded(f"the script {_how(ended)}, after {lived}", script, directory, trace, top)
+        how = f"the script {_how(ended)}, after {lived}"
+        _show_recorded(how, script, directory, trace, top, report=report)
     elif ended.signal:
         when = "after this report" if notes.stage == outside.REPORTED else "before the script began"
         terminal.echo(f"stepscope: {when}, its process {_how(ended)}", err=True)
@@ -61,7 +66,9 @@ def _how(ended: Ended) -> str:
     return f"was killed by {number.name}" + (f" ({meaning})" if meaning else "")
 
 
-def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int) -> None:
+def _show_recorded(
+    how: str, script: str, directory: Path, trace: str, top: int, *, report: bool
+) -> None:
     problem = None
     try:
         runs = [(run.name, run.metadata) for run in iter_runs(directory)]
@@ -82,6 +89,12 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
             timeline = chrome(runs, directory / TIMELINE_FILE)
         except (OSError, StepscopeError) as error:
             problem = f"{TIMELINE_FILE} could not be written: {error}"
+    pages = []
+    if runs and report:
+        try:
+            pages.append(write_page(directory, directory / REPORT_FILE))
+        except (OSError, StepscopeError) as error:
+            problem = f"{REPORT_FILE} could not be written: {error}"
     run_report.show(
         [
             run_report.death(how, _in_flight(runs), console.width),
@@ -92,7 +105,7 @@ def _show_recorded(how: str, script: str, directory: Path, trace: str, top: int)
             run_report.ends_of_input(runs, console.width),
             run_report.losses(runs, [], console.width),
             run_report.notes(_remarks(runs, directory), console.width),
-            run_report.files(next(directory.glob(f"*{SUFFIX}")), timeline) if runs else None,
+            run_report.files(next(directory.glob(f"*{SUFFIX}")), timeline, pages) if runs else None,
         ],
         console,
     )

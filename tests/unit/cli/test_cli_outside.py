@@ -6,6 +6,7 @@ a time.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import pty
@@ -15,12 +16,14 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
 from patience import patient
 from stepscope.metadata import load
+from stepscope.web.frames import decoded
 
 RUNS = """\
 import os, signal, sys, time
@@ -106,6 +109,16 @@ def test_a_script_that_dies_is_reported(start, tmp_path, death):
     assert "wrote  out/runs-" in said
     assert (tmp_path / "out/timeline.json").exists()
     assert [run.status.code for run in load(tmp_path / "out")] == ["OK"] * 3
+
+
+def test_the_page_that_was_asked_for_is_written_for_a_script_that_is_killed(start, tmp_path):
+    code, said = end_of(start(RUNS + "os.kill(os.getpid(), signal.SIGKILL)\n", "--report"))
+    assert code == -signal.SIGKILL
+    assert "       out/report.html\n" in said
+    page = (tmp_path / "out/report.html").read_text()
+    found = re.search(r'data-resource="runs">([^<]*)<', page)
+    runs = decoded(zlib.decompress(base64.b64decode(found[1])))
+    assert runs["name"] == ["run_000001", "run_000002", "run_000003"]
 
 
 def test_kill_9_in_the_midst_of_a_run(start, tmp_path):
