@@ -1,5 +1,5 @@
 // The frame around all pages: heading, tabs, search, run, theme, panel; and who turns keys into changes.
-import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { DARK, LIGHT, type Theme } from "./colour.ts";
 import type { Asked, Store } from "./data/store.ts";
 import type { Session } from "./data/types.ts";
@@ -88,7 +88,8 @@ export function App({ store }: { store: Store }) {
   const [state, act] = useUrlState();
   const [theme, toggleTheme] = useTheme();
   const [, again] = useReducer((count: number) => count + 1, 0);
-  useEffect(() => store.listen(() => again(0)), [store]);
+  // Before the first frame: what a report holds may be there sooner, and nobody would draw it.
+  useLayoutEffect(() => store.listen(() => again(0)), [store]);
   store.always = state.source ? { source: state.source } : {};
   const asked = store.ask<Session>({ name: "session" });
   const session = asked.value;

@@ -183,7 +183,8 @@ function OpList({ ops, act }: { ops: readonly { readonly name: string; readonly 
 }
 
 function LineOf({ store, line, act }: { store: PageProps["store"]; line: string; act: PageProps["act"] }) {
-  if (!line) return null;
+  // A row of the table of lines may be of ops whose line is not known.
+  if (!/:\d+$/.test(line)) return null;
   const asked = store.ask<SourceLines & { available: boolean }>({ name: "source", params: { line } });
   return <Lines of={asked.value?.available === false ? null : (asked.value ?? null)} line={line} act={act} />;
 }

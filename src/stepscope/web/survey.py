@@ -62,7 +62,7 @@ class Survey:
     """A row for each run that can be read, in order; sums over them.
 
     `number_of_run` counts all, also those that cannot be read: what `--run` calls them.
-    `numbers` are the runs that `verdict` counts, in its order.
+    `lines` are those of source files at which ops were made.
     """
 
     rows: list[RunRow] = field(default_factory=list)
@@ -76,6 +76,7 @@ class Survey:
     damage: list[str] = field(default_factory=list)
     overhead_ns: int = 0
     tasks: set[str] = field(default_factory=set)
+    lines: set[str] = field(default_factory=set)
 
     @property
     def readable(self) -> bool:
@@ -112,6 +113,7 @@ def surveyed(runs: Iterable[SourcedRun]) -> Survey:
             in_runs[loss.what, loss.reason] += 1
         for loss in metadata.completeness.damage:
             _note(found.damage, f"{run.name}: {loss.reason}" if run.name else loss.reason)
+        found.lines.update(metadata.sources.values())
         found.overhead_ns += metadata.overhead.ns
         found.tasks.update(t for t in task_column(metadata.ops).table if not is_local(t))
         found.rows.append(_row(number, of_set, kind, named, began, ended))

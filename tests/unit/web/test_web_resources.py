@@ -75,7 +75,10 @@ def test_the_timeline_holds_every_execution_of_the_run(path, view, said):
     boxes = tile["boxes"]
     assert len(boxes["row"]) == timeline["ops"] == profile["calls"]
     assert sorted(boxes["row"].tolist()) == list(range(timeline["ops"]))
-    assert int(boxes["ns"].astype(np.int64).sum()) == profile["total_ns"]
+    # Drift of clocks is taken out of times of several tasks, which the table has as recorded.
+    drift = 1e-5 if timeline["transfers"] else 0
+    total = int(boxes["ns"].astype(np.int64).sum())
+    assert total == pytest.approx(profile["total_ns"], rel=drift)
     kinds = [timeline["types"][code] for code in boxes["type"].tolist()]
     assert {row["key"]: row["calls"] for row in profile["rows"]} == {
         kind: kinds.count(kind) for kind in set(kinds)
@@ -93,9 +96,9 @@ def test_the_timeline_holds_every_execution_of_the_run(path, view, said):
             assert (start[order][1:] >= (start + ns)[order][:-1]).all()
     summed = client.value(f"range?run={number}")
     assert summed["ops"] == profile["calls"]
-    assert {row["key"]: row["self_ns"] for row in summed["rows"]} == {
-        row["key"]: row["self_ns"] for row in profile["rows"]
-    }
+    spent = {row["key"]: row["self_ns"] for row in profile["rows"]}
+    told = {row["key"]: row["self_ns"] for row in summed["rows"]}
+    assert told == pytest.approx(spent, rel=drift)
 
 
 def test_the_critical_path_is_that_of_the_command(path, view, said):
@@ -278,3 +281,24 @@ def test_source_lines_are_shown_of_files_that_runs_name_and_no_others(view, tmp_
     again = client.value(f"source?line={quote(found['line'], safe='')}")
     assert again == found["source"]
     assert client.error("source?line=/etc/passwd:1")[0] == 400
+
+
+def test_every_line_that_ops_were_made_at_can_be_asked_for(path, view):
+    client = view(path)
+    lines = [key for key in client.value("ops?by=line")["rows"]["key"] if key != "(unknown)"]
+    for line in lines:
+        found = client.value(f"source?line={quote(line, safe='')}")
+        assert line.endswith(f"{found['file']}:{found['line']}")
+
+
+def test_the_timeline_of_several_tasks_is_by_one_clock(view, said, tmp_path):
+    path = path_of("four_workers", tmp_path)
+    client = view(path)
+    # Each step took milliseconds; the clocks of these tasks are seconds apart.
+    spread = [abs(row["offset_ns"]) for row in said("network", path)["clocks"]["rows"]]
+    for number in client.value("runs")["number"].tolist():
+        drawn = client.value(f"timeline?run={number}")
+        assert drawn["to_ns"] < max(spread) / 10
+        transfers = drawn["transfers"]
+        assert len(transfers["from_ns"])
+        assert (transfers["to_ns"] >= transfers["from_ns"]).all()

@@ -1,5 +1,5 @@
 // Search: ops, types, layers and lines of the run that is shown.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Store } from "../data/store.ts";
 import { text } from "../data/frame.ts";
 import type { Index } from "../data/types.ts";
@@ -51,7 +51,7 @@ export function Search({ store, run, onChoose }: Props) {
   const [at, setAt] = useState(0);
   const [, again] = useState(0);
   const input = useRef<HTMLInputElement>(null);
-  useEffect(() => store.listen(() => again((count) => count + 1)), [store]);
+  useLayoutEffect(() => store.listen(() => again((count) => count + 1)), [store]);
   const index = open ? store.ask<Index>({ name: "index", params: { run } }) : undefined;
   const here = index?.value ? find(index.value, words) : [];
   const more = open && index?.value && !index.value.complete && words.trim().length > 1 && store.source.follows

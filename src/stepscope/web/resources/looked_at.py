@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from stepscope.analysis import critical_path
 from stepscope.analysis.edges import Edges
 from stepscope.analysis.timeline import Timeline
-from stepscope.web.resources.clusters import longest_step
+from stepscope.web.resources.clusters import cluster_of, is_cluster, longest_step
 from stepscope.web.resources.session import typical
 
 if TYPE_CHECKING:
@@ -74,7 +74,17 @@ def looked_at(recordings: Recordings, asked: Asked) -> LookedAt:
         return _all(recordings)
     number = typical(recordings) if run is None else run
     one = recordings.run(number)
-    return LookedAt(recordings, number, one.name, (one.metadata,), (number,), 0)
+    metadata = recordings.kept(
+        ("by one clock", number), lambda: _by_one_clock(recordings, one.metadata)
+    )
+    return LookedAt(recordings, number, one.name, (metadata,), (number,), 0)
+
+
+def _by_one_clock(recordings: Recordings, run: RunMetadata) -> RunMetadata:
+    """The run; one of several tasks with all times by the first task's clock."""
+    if not is_cluster(recordings):
+        return run
+    return cluster_of(recordings).network.clocks.correct(run)
 
 
 def _all(recordings: Recordings) -> LookedAt:
@@ -89,7 +99,7 @@ def _all(recordings: Recordings) -> LookedAt:
             ops += row.ops
             if runs and ops > _MOST_IN_ALL:
                 break
-            runs.append(run.metadata)
+            runs.append(_by_one_clock(recordings, run.metadata))
             numbers.append(row.number)
         return tuple(runs), tuple(numbers)
 

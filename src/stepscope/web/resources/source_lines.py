@@ -22,11 +22,10 @@ _LONGEST: Final = 400
 def source(recordings: Recordings, asked: Asked) -> dict[str, Any]:
     """A line of a file that a run names, with those around it. No other file is read."""
     wanted = asked.text("line")
-    number = asked.number("run", recordings.survey.rows[0].number)
-    for line in set(recordings.one(number).sources.values()):
+    for line in sorted(recordings.survey.lines):
         if wanted in (line, readable.place(line)):
             return lines_around(line)
-    raise WrongParameterError(f"no op of this run was made at {wanted!r}")
+    raise WrongParameterError(f"no op of these runs was made at {wanted!r}")
 
 
 def lines_around(line: str) -> dict[str, Any]:
