@@ -2,6 +2,17 @@
 
 from stepscope.analysis.account import Account, AccountRow, account
 from stepscope.analysis.advice import Advice, Finding, advise
+from stepscope.analysis.causes import (
+    ByteCauses,
+    Cover,
+    Holder,
+    Link,
+    OpCauses,
+    RunCauses,
+    why_bytes,
+    why_op,
+    why_run,
+)
 from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
@@ -38,7 +49,9 @@ __all__ = [
     "Account",
     "AccountRow",
     "Advice",
+    "ByteCauses",
     "Clocks",
+    "Cover",
     "Coverage",
     "CoverageRow",
     "CriticalPath",
@@ -48,11 +61,13 @@ __all__ = [
     "Finding",
     "FlameRow",
     "GrowthRow",
+    "Holder",
     "InputPipelines",
     "Lane",
     "LayerProfile",
     "LayerRow",
     "Limit",
+    "Link",
     "MemoryFlame",
     "MemoryGrowth",
     "MemoryProfile",
@@ -60,6 +75,7 @@ __all__ = [
     "NamedRun",
     "Network",
     "NetworkRow",
+    "OpCauses",
     "OpProfile",
     "OpRow",
     "OutOfMemoryProfile",
@@ -73,6 +89,7 @@ __all__ = [
     "Result",
     "Retrace",
     "Retraces",
+    "RunCauses",
     "Saving",
     "Stage",
     "StepRow",
@@ -107,6 +124,9 @@ __all__ = [
     "retraces",
     "steps",
     "verdict",
+    "why_bytes",
+    "why_op",
+    "why_run",
     "work_profile",
     "workers_at",
 ]

@@ -119,18 +119,31 @@ def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:
     row = max(np.flatnonzero(ends == last).tolist(), key=lambda r: ends[r] - starts[r])
     path = [row]
     seen = {row}
-    work = _work(ops, edges)
-    issued = _Issued(ops)
-    while before := edges.before[row] or issued.before(row):
-        latest = max(before, key=lambda r: (ends[r], ends[r] - starts[r]))
-        thread = ops.thread[latest]
-        together = [r for r in before if thread and ops.thread[r] == thread]
-        row = max(together or [latest], key=lambda r: (work[r], ends[r]))
-        if row in seen:
-            break
+    waits = WaitedFor(ops, edges)
+    while (row := waits.before(row)) >= 0 and row not in seen:
         seen.add(row)
         path.append(row)
     return path[::-1]
+
+
+class WaitedFor:
+    """What each execution waited for."""
+
+    def __init__(self, ops: OpColumns, edges: Edges) -> None:
+        self._ops, self._edges = ops, edges
+        self._work = _work(ops, edges)
+        self._issued = _Issued(ops)
+
+    def before(self, row: int) -> int:
+        """The execution that one waited for; -1 where it waited for none that was recorded."""
+        ends, starts, threads = self._ops.end_ns, self._ops.start_ns, self._ops.thread
+        before = self._edges.before[row] or self._issued.before(row)
+        if not before:
+            return -1
+        latest = max(before, key=lambda r: (ends[r], ends[r] - starts[r]))
+        thread = threads[latest]
+        together = [r for r in before if thread and threads[r] == thread]
+        return max(together or [latest], key=lambda r: (self._work[r], ends[r]))
 
 
 class _Issued:

@@ -24,7 +24,7 @@ from stepscope.metadata.out_of_memory import held_memory
 if TYPE_CHECKING:
     from stepscope.metadata.out_of_memory import HeldMemory
 
-__all__ = ["FlameRow", "MemoryFlame", "instant_ns", "memory_flame", "tree"]
+__all__ = ["FlameRow", "MemoryFlame", "highest_peak", "instant_ns", "memory_flame", "tree"]
 
 PEAK: Final = "peak"
 _UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
@@ -89,7 +89,7 @@ def memory_flame(runs: Runs, at: str = PEAK, device: str | None = None) -> Memor
     `StepscopeError` where no single allocations were recorded.
     """
     wanted = instant_ns(at)
-    run, where, peak = _highest(named_runs(runs), device)
+    run, where, peak = highest_peak(named_runs(runs), device)
     events = run.metadata.allocations
     events = events.select(events.device == where)
     times = event_times(run.metadata, events)
@@ -116,7 +116,8 @@ def memory_flame(runs: Runs, at: str = PEAK, device: str | None = None) -> Memor
     )
 
 
-def _highest(runs: list[NamedRun], device: str | None) -> tuple[NamedRun, str, int]:
+def highest_peak(runs: list[NamedRun], device: str | None) -> tuple[NamedRun, str, int]:
+    """The run and the device with the highest peak, and its bytes."""
     best: tuple[int, NamedRun, str] | None = None
     for run in runs:
         if not len(run.metadata.allocations):

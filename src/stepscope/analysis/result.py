@@ -56,6 +56,7 @@ class Result:
     def _repr_html_(self) -> str:
         # Views know all analyses, and analyses this class.
         from stepscope.analysis import (  # noqa: F401 - they register their views
+            notebook_causes,
             notebook_cluster,
             notebook_program,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -154,13 +154,20 @@ class StepSums:
         self._kinds: dict[str, _Kind] = {}
         self._runs = 0
 
-    def add(self, what: str, run: NamedRun) -> None:
-        """Take in the next run, of a kind of that name."""
+    def add(self, what: str, run: NamedRun, number: int | None = None) -> None:
+        """Take in the next run, of a kind of that name; without a number it is counted."""
         kind = self._kinds.get(what)
         if kind is None:
             kind = self._kinds[what] = _Kind(what, run.metadata.engine)
-        kind.add(self._runs, run)
+        kind.add(self._runs if number is None else number, run)
         self._runs += 1
+
+    def compared(self, what: str, run: NamedRun, number: int) -> Outlier:
+        """What was different in a run from the others of its kind, far out or not.
+
+        It was taken in as well, by that number; nothing was different where it is the only one.
+        """
+        return self._kinds[what].compared_with(number, run)
 
     def steps(self) -> Steps:
         """Of the runs so far."""
@@ -178,6 +185,14 @@ class _Times:
     outside: int
     ran: Ints
     waited: Ints
+
+
+class _Usual(NamedTuple):
+    """What is usual in the runs of a kind, by the number of a node."""
+
+    ran: NDArray[np.float64]
+    waited: NDArray[np.float64]
+    outside: float
 
 
 @dataclass(slots=True)
@@ -281,33 +296,48 @@ class _Kind:
         )
 
     def _outliers(self, out: set[int], median: float) -> Iterator[Outlier]:
-        size = len(self.nodes)
-        if not out or not size:
+        if not out or not self.nodes:
             return  # of runs without their ops nothing can be told but how long they took
-        usual = [t for t in self.compared if t.number not in out] or self.compared
-        ran = np.median([_grown(times.ran, size) for times in usual], axis=0)
-        waited = np.median([_grown(times.waited, size) for times in usual], axis=0)
-        outside = float(np.median([times.outside for times in usual]))
-        names = list(self.nodes)
-        for ns, _, times in sorted(self.longest, key=lambda item: (-item[0], item[1])):
-            if times.number not in out:
-                continue
-            over = ns - median
-            causes = []
-            # What holds up one op holds up others as well: of waits the longest says it.
-            for kind, many, more in (
-                ("op", _CAUSES, _grown(times.ran, size) - ran),
-                ("wait", 1, _grown(times.waited, size) - waited),
-            ):
-                largest = np.argsort(-more, kind="stable")[:many].tolist()
-                causes += [
-                    Cause(kind, names[i], self.types[i], self.lines[i], int(more[i]))
-                    for i in largest
-                ]
-            causes.append(Cause("outside", "", "", "", int(times.outside - outside)))
-            telling = [cause for cause in causes if cause.more_ns > max(_TELLING * over, 0)]
-            telling.sort(key=lambda cause: -cause.more_ns)
-            yield Outlier(times.number, ns, int(over), tuple(telling[:_CAUSES]))
+        usual = self._usual([t for t in self.compared if t.number not in out] or self.compared)
+        for _, _, times in sorted(self.longest, key=lambda item: (-item[0], item[1])):
+            if times.number in out:
+                yield self._different(times, usual, median)
+
+    def compared_with(self, number: int, run: NamedRun) -> Outlier:
+        ns = _length(self.name, run.metadata)
+        others = [t for t in self.compared if t.number != number]
+        if not others:
+            return Outlier(number, ns, 0, ())
+        times = self._times(number, run.metadata, ns)
+        rest = zip(self.numbers[1:], self.lengths[1:], strict=True)
+        median = float(np.median([length for place, length in rest if place != number]))
+        return self._different(times, self._usual(others), median)
+
+    def _usual(self, runs: list[_Times]) -> _Usual:
+        size = len(self.nodes)
+        return _Usual(
+            np.median([_grown(times.ran, size) for times in runs], axis=0),
+            np.median([_grown(times.waited, size) for times in runs], axis=0),
+            float(np.median([times.outside for times in runs])),
+        )
+
+    def _different(self, times: _Times, usual: _Usual, median: float) -> Outlier:
+        names, size = list(self.nodes), len(usual.ran)
+        over = times.ns - median
+        causes = []
+        # What holds up one op holds up others as well: of waits the longest says it.
+        for kind, many, more in (
+            ("op", _CAUSES, _grown(times.ran, size) - usual.ran),
+            ("wait", 1, _grown(times.waited, size) - usual.waited),
+        ):
+            largest = np.argsort(-more, kind="stable")[:many].tolist()
+            causes += [
+                Cause(kind, names[i], self.types[i], self.lines[i], int(more[i])) for i in largest
+            ]
+        causes.append(Cause("outside", "", "", "", int(times.outside - usual.outside)))
+        telling = [cause for cause in causes if cause.more_ns > max(_TELLING * over, 0)]
+        telling.sort(key=lambda cause: -cause.more_ns)
+        return Outlier(times.number, times.ns, int(over), tuple(telling[:_CAUSES]))
 
 
 def _length(kind: str, run: RunMetadata) -> int:

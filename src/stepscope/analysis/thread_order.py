@@ -40,18 +40,20 @@ class ThreadOrder:
 
     def busy_with(self, thread: int, begin: int, end: int) -> str:
         """The node that ran on a thread for most of a span; "" if none did."""
+        most = max(self.ran(thread, begin, end), key=lambda one: one[1], default=None)
+        return "" if most is None else self._names.table[self._names.codes[most[0]]]
+
+    def ran(self, thread: int, begin: int, end: int) -> list[tuple[int, int]]:
+        """The rows that ran on a thread in a span, in order, and for how much of it each did."""
         if thread not in self._of_thread or begin >= end:
-            return ""
+            return []
         rows, starts, ends = self._of_thread[thread]
         first, last = bisect_right(ends, begin), bisect_left(starts, end)
-        if first >= last:
-            return ""
-
-        def overlap(place: int) -> int:
-            return min(ends[place], end) - max(starts[place], begin)
-
-        most = max(range(first, last), key=overlap)
-        return self._names.table[self._names.codes[rows[most]]] if overlap(most) > 0 else ""
+        found = (
+            (rows[place], min(ends[place], end) - max(starts[place], begin))
+            for place in range(first, last)
+        )
+        return [(row, overlap) for row, overlap in found if overlap > 0]
 
 
 class EndOrder:

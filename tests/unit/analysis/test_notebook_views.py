@@ -74,9 +74,17 @@ def texts(tree):
     return ["".join(cell.itertext()) for cell in tree.iter() if cell.tag in ("td", "th", "text")]
 
 
-@pytest.mark.parametrize("name", VIEWS)
+CAUSES = {
+    "why_op": lambda run: analysis.why_op(run, "b"),
+    "why_run": lambda run: analysis.why_run([(0, ended_well(run))], 0),
+    "why_bytes": analysis.why_bytes,
+}
+"""Of an empty run there is nothing to ask."""
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *CAUSES])
 def test_names_are_text(name, run):
-    tree = parsed(VIEWS[name](run))
+    tree = parsed({**VIEWS, **CAUSES}[name](run))
     assert not list(tree.iter("script"))
     assert any(HOSTILE[-25:] in text for text in texts(tree))
 
