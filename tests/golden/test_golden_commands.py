@@ -36,6 +36,10 @@ CASES = {
     "memory_at": ["memory", "recorded/classify", "--run", "3", "--at", "200us"],
     "memory_growth": ["memory", "recorded/base", "--growth"],
     "oom_runs": ["oom", "recorded/batches"],
+    "why_op": ["why", "loss", "recorded/base"],
+    "why_run": ["why", "run", "21", "recorded/base"],
+    "why_byte": ["why", "peak", "recorded/classify", "--limit", "5"],
+    "why_distributed": ["why", "upd", "data/distributed_ps_worker"],
     "help": ["--help"],
 }
 

@@ -45,6 +45,7 @@ COMMANDS = (
     "timeline",
     "top",
     "view",
+    "why",
 )
 """Each is a module of this package with a `command`."""
 

@@ -34,7 +34,7 @@ def command(path: Path, choice: Choice) -> None:
     is what a change would save: predicted, with the least and the most.
     """
     from stepscope.analysis import input_pipeline
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli import run_report, tables, terminal, wording
 
     found = input_pipeline(path)
     columns = _columns()
@@ -45,21 +45,11 @@ def command(path: Path, choice: Choice) -> None:
         if found.waited_ns:
             runs = wording.number(found.runs, "run")
             waited = f"{runs} waited {wording.time(found.waited_ns)} in all for elements; "
-        _say(waited + found.lacking)
+        run_report.say(waited + found.lacking)
     for number, pipeline in enumerate(found.pipelines):
         if number:
             terminal.console().print()
         _show(pipeline, columns, choice)
-
-
-def _say(line: str, style: str = "") -> None:
-    """Print a sentence, folded to the width."""
-    from rich.text import Text
-
-    from stepscope.cli import run_report, terminal
-
-    screen = terminal.console()
-    screen.print(Text(run_report.filled(line, screen.width), style=style), soft_wrap=True)
 
 
 def _columns() -> list[Column]:
@@ -83,13 +73,13 @@ def _columns() -> list[Column]:
 
 def _show(pipeline: Pipeline, columns: list[Column], choice: Choice) -> None:
     from stepscope.analysis import input_words
-    from stepscope.cli import tables, terminal
+    from stepscope.cli import run_report, tables, terminal
 
     screen = terminal.console()
     for line in input_words.heading(pipeline):
-        _say(line)
+        run_report.say(line)
     if pipeline.lacking:
-        _say(pipeline.lacking, style="yellow")
+        run_report.say(pipeline.lacking, style="yellow")
     screen.print()
     tables.show_table(pipeline.stages, columns, choice, what="stage")
     if not pipeline.changes:

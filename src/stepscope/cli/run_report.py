@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stepscope.cli import tables, wording
+from stepscope.cli import tables, terminal, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -205,6 +205,12 @@ def filled(text: str, width: int, indent: str = "") -> str:
         text, width, initial_indent=indent, subsequent_indent=indent + "  ",
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+
+
+def say(line: str, style: str = "", indent: str = "") -> None:
+    """Print a sentence to stdout, folded to the width."""
+    screen = terminal.console()
+    screen.print(Text(filled(line, screen.width, indent), style=style), soft_wrap=True)
 
 
 def files(store: Path, timeline: Path | None, others: Sequence[Path] = ()) -> Text:

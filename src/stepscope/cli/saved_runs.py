@@ -34,6 +34,7 @@ __all__ = [
     "named_runs",
     "no_such_run",
     "one_run",
+    "readable_runs",
     "run_option",
     "runs",
     "runs_argument",
@@ -75,7 +76,7 @@ def all_runs(path: Path, number: int | None = None, *, unread: bool = False) -> 
     """
     if number is not None:
         return [one_run(path, number)]
-    numbered = enumerate(runs(path)) if unread else _readable(path)
+    numbered = enumerate(runs(path)) if unread else readable_runs(path)
     found = []
     for place, run in numbered:
         # Decoded here, where the bar sees it, rather than in the analysis.
@@ -104,7 +105,7 @@ def one_run(path: Path, number: int | None) -> SavedRun:
     if number is None:
         from stepscope.analysis.typical_run import typical_run
 
-        chosen = typical_run((place, run.metadata) for place, run in _readable(path))
+        chosen = typical_run((place, run.metadata) for place, run in readable_runs(path))
         found = next(islice(runs(path), chosen.number, None))
         name = _numbered(chosen.number, found.name) if chosen.why else str(path)
         why = f"{chosen.why}; --run takes another" if chosen.why else ""
@@ -138,17 +139,17 @@ def each_run(path: Path, number: int | None = None) -> Iterator[RunMetadata]:
     if number is not None:
         yield one_run(path, number).metadata
         return
-    for _, run in _readable(path):
+    for _, run in readable_runs(path):
         yield run.metadata
 
 
 def named_runs(path: Path) -> Iterator[LoadedRun]:
     """Every run in turn with the name that its file has for it, none of them kept in memory."""
-    for _, run in _readable(path):
+    for _, run in readable_runs(path):
         yield run
 
 
-def _readable(path: Path) -> Iterator[tuple[int, LoadedRun]]:
+def readable_runs(path: Path) -> Iterator[tuple[int, LoadedRun]]:
     """The runs with their numbers; files that cannot be read are named on stderr."""
     from stepscope.cli import terminal
     from stepscope.metadata.readers import is_unread

@@ -107,10 +107,11 @@ def _outlier(outlier: Outlier) -> str:
     said = f"run {outlier.run}: {wording.time(outlier.ns)}, {wording.time(outlier.over_ns)} more"
     if not outlier.causes:
         return f"{said} than usual; nothing in it stands out"
-    return f"{said} than usual: {', '.join(map(_cause, outlier.causes))}"
+    return f"{said} than usual: {', '.join(map(cause_words, outlier.causes))}"
 
 
-def _cause(cause: Cause) -> str:
+def cause_words(cause: Cause) -> str:
+    """What was different in a run, in words."""
     from stepscope.cli import wording
 
     more = wording.time(cause.more_ns)

@@ -34,6 +34,9 @@ _LONG, _MOST_LINES = 300, 8
 _ENDS_KEPT = 4000
 """Letters at each end of a text that are looked at: more than such lines hold on any screen."""
 _BAR = range(8, 25)
+_POINT = r"(?<=\d)[.,](?=\d)"
+_PIECE = re.compile(rf"(?:[^/ _.,]|{_POINT})*(?:(?!{_POINT})[/ _.,])|(?:[^/ _.,]|{_POINT})+")
+"""What is not broken: up to a separator, which the point of a number is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +305,7 @@ def _folded(text: str, width: int) -> list[str]:
     if cell_len(text) <= width:
         return [text]
     lines = [""]
-    for piece in re.findall(r"[^/ _.,]*[/ _.,]|[^/ _.,]+", text):
+    for piece in _PIECE.findall(text):
         if cell_len(lines[-1]) + cell_len(piece.rstrip()) > width and lines[-1]:
             lines.append("")
         for character in piece if cell_len(piece.rstrip()) > width else (piece,):

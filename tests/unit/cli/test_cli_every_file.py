@@ -75,8 +75,8 @@ def file(request, tmp_path, data_dir, recorded, command):
     return request.param(tmp_path / "in", data_dir, recorded, command)
 
 
-def said(command, *arguments):
-    code, out, err = command(*arguments)
+def said(command, *arguments, **surroundings):
+    code, out, err = command(*arguments, **surroundings)
     assert code == 0, err
     return out
 
@@ -116,6 +116,15 @@ def test_each_command_says_something_true(file, command, tmp_path):
     pipelines = json.loads(said(command, "input", file, "--json"))
     assert pipelines["pipelines"] or pipelines["lacking"]
     assert said(command, "input", file)
+
+    longest = profile["rows"][0]["key"]
+    chain = json.loads(said(command, "why", longest, file, "--json"))
+    assert chain["rows"][0]["op"] == chain["op"] == longest
+    assert {link["op"] for link in chain["rows"]} <= {n for run in runs for n in run.ops.name}
+    assert chain["origin"] in " ".join(said(command, "why", longest, file, columns=1000).split())
+    slow = json.loads(said(command, "why", "#0", file, "--json"))
+    assert slow["rows"][0]["run"] == 0
+    assert "run 0" in said(command, "why", "run", "0", file)
 
     advice = json.loads(said(command, "advise", file, "--json"))
     assert advice["runs"] == len(runs)
@@ -173,6 +182,13 @@ def test_memory_and_oom_answer_or_say_what_is_missing(file, command):
     else:
         assert code == 2
         assert "no single allocations were recorded" in err
+    code, out, err = command("why", "peak", file, "--json")
+    if any(len(run.allocations) for run in runs):
+        held = json.loads(out)
+        assert sum(row["bytes"] for row in held["rows"]) == held["bytes"] == held["peak_bytes"]
+    else:
+        assert code == 2
+        assert "no single allocations were recorded" in err
     code, _, err = command("oom", file)
     assert code == 2
     assert "out of memory" in err or "out-of-memory" in err
@@ -188,7 +204,7 @@ def test_what_is_of_a_whole_program_says_how_to_record_one(name, file, command):
 
 @pytest.mark.parametrize("name", READS_RUNS)
 def test_a_file_that_is_not_there_is_named(name, command):
-    arguments = ["nowhere", "nowhere"] if name == "diff" else ["nowhere"]
+    arguments = ["nowhere", "nowhere"] if name in ("diff", "why") else ["nowhere"]
     more = ["--to", "csv"] if name == "export" else []
     code, out, err = command(name, *arguments, *more)
     assert (code, out) == (2, "")
