@@ -158,12 +158,19 @@ def _check(name: str, old: Path, new: Path, choice: Choice) -> None:
 
 def _compared(finding: Finding, old: Path, new: Path) -> Check:
     from stepscope.analysis import memory_growth, steps
-    from stepscope.analysis.advice import GROWTH
-    from stepscope.analysis.advice.check import growth_check, step_check
+    from stepscope.analysis.advice import BYTES, GROWTH
+    from stepscope.analysis.advice.check import growth_check, peak_check, step_check
 
+    if finding.unit == BYTES:
+        return peak_check(finding, _peak(old), _peak(new))
     if finding.unit == GROWTH:
         return growth_check(finding, memory_growth(old), memory_growth(new))
     return step_check(finding, steps(named_runs(old)), steps(named_runs(new)))
+
+
+def _peak(path: Path) -> int:
+    """The highest peak of all runs there."""
+    return max((run.metadata.peak_bytes() for run in named_runs(path)), default=0)
 
 
 def _said(found: Check) -> Iterator[str]:

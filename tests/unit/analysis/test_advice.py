@@ -1,11 +1,12 @@
 """What to change in a program, and what came of a change."""
 
+import numpy as np
 import pytest
 from analysed_runs import T0, run_of
 
 import stepscope.tf1 as tf
 from stepscope.analysis import advise, memory_growth, steps
-from stepscope.analysis.advice.check import chosen, growth_check, step_check
+from stepscope.analysis.advice.check import chosen, growth_check, peak_check, step_check
 from stepscope.errors import InvalidArgumentError
 from stepscope.metadata import RunMetadata
 from stepscope.metadata.program_notes import CallTime
@@ -134,3 +135,30 @@ def test_a_gain_is_of_a_step_of_the_whole_recording():
     lengths = steps(recorded(step(5), *[step(5), step(15)] * 15)).rows[0].median_ns
     assert lengths == 30 * MS
     assert found.gain == pytest.approx(10 * MS * 30 / 20, rel=0.05)
+
+
+def test_a_tensor_that_is_most_of_the_peak_is_named_with_who_holds_it():
+    runs = []
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [4096, 1], name="x")
+        pairs = tf.matmul(x, x, transpose_b=True, name="pairs")
+        total = tf.reduce_sum(pairs, name="total")
+        for _ in range(3):
+            runs.append(RunMetadata())
+            full = RunOptions(trace_level=RunOptions.FULL_TRACE)
+            feed = {x: np.ones((4096, 1), np.float32)}
+            session.run(total, feed, options=full, run_metadata=runs[-1])
+    [found] = [row for row in advise(runs).rows if row.rule == "large-tensor"]
+    assert "test_advice.py" in found.line
+    assert found.title.startswith("`pairs`")
+    assert found.title.endswith("held until `total` has read it")
+    assert [(one.what, one.bytes) for one in found.evidence] == [
+        ("pairs", 64 * MIB),
+        ("total", 0),
+    ]
+    assert found.low == pytest.approx(0.95 * 32 * MIB)
+    assert found.high <= 64 * MIB
+    peak = runs[-1].peak_bytes()
+    kept = peak_check(found, peak, peak - 50 * MIB)
+    assert (kept.achieved, kept.inside) == (50 * MIB, True)
+    assert not peak_check(found, peak, peak).inside

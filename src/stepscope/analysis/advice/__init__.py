@@ -132,7 +132,12 @@ def _distinct(finding: Finding, found: dict[str, Finding]) -> str:
 
 
 def _rank(finding: Finding, total_ns: int) -> float:
-    """Time by what part of all runs it is, memory by what part of the peak."""
-    if finding.unit in (BYTES, GROWTH):
+    """Time by what part of all runs it is, memory that grows by what part of the peak.
+
+    How high the peak itself is matters where memory is short only: it comes last.
+    """
+    if finding.unit == BYTES:
+        return finding.share - 1.0
+    if finding.unit == GROWTH:
         return finding.share
     return finding.total_ns / total_ns if total_ns else 0.0

@@ -1,9 +1,9 @@
 """Predicted against achieved: two recordings of a program, before and after a change.
 
 What is compared is what the finding predicted: how long a step takes (medians, the first left out),
-how long all of them took where the change makes them fewer or concerns the first ones, or by how
-much memory grows in a step. The achieved gain has an interval of its own, from how far steps lie
-apart.
+how long all of them took where the change makes them fewer or concerns the first ones, the highest
+peak, or by how much memory grows in a step. The achieved gain has an interval of its own, from how
+far steps lie apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stepscope.analysis.advice.finding import GROWTH, PROGRAM, Advice, Finding
+from stepscope.analysis.advice.finding import BYTES, GROWTH, PROGRAM, Advice, Finding
 from stepscope.analysis.result import Result
 from stepscope.errors import InvalidArgumentError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.memory_growth import MemoryGrowth
     from stepscope.analysis.steps import StepRow, Steps
 
-__all__ = ["Check", "chosen", "growth_check", "step_check"]
+__all__ = ["Check", "chosen", "growth_check", "peak_check", "step_check"]
 
 _RESAMPLES: Final = 400
 
@@ -100,6 +100,20 @@ def growth_check(finding: Finding, old: MemoryGrowth, new: MemoryGrowth) -> Chec
     step = next((row.step for row in after), finding.step)
     least, most = achieved - spread, achieved + spread
     return _result(finding, grown, grows, achieved, least, most, step)
+
+
+def peak_check(finding: Finding, before: int, after: int) -> Check:
+    """What a finding about the peak came to: the highest of each recording, in bytes.
+
+    A recording without any memory is an `InvalidArgumentError`.
+    """
+    assert finding.unit == BYTES
+    if not after:
+        raise InvalidArgumentError(
+            None, None, "no memory was recorded in the new recording: `stepscope run --trace full`"
+        )
+    achieved = before - after
+    return _result(finding, before, after, achieved, achieved, achieved, finding.step)
 
 
 def _check(finding: Finding, before: float, after: float, spread: float, row: StepRow) -> Check:
