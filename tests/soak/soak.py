@@ -6,8 +6,8 @@ Threads (64 on the embedded engine, 8 on TensorFlow functions) run one program i
 random: untraced, traced at each level, failing, and past a deadline. Each run is checked on the
 spot: its value, its status, the op that was to blame, the ops that were recorded. A thread that
 makes no progress for two minutes is a hang: where every thread stands is printed, and the program
-ends with 1. At the end come two tables: how late control came back after a deadline, and what the
-process held as time went on.
+ends with 1. At the end come two tables: how late control came back after a deadline (and how long
+it took from then to see what had been in flight), and what the process held as time went on.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ ALLOWED_GROWTH = 0.10
 SLACK_BYTES = 48 << 20
 """What an allocator may keep; a leak of one run's metadata passes it within a minute."""
 
+TRACED = ", traced"
+"""How the kinds of run end whose untraced one is called the same without it."""
+MOST_TIMES_LATER, MORE_LATER_S = 20, 1.0
+"""A traced deadline may be this much later than an untraced one, as a rule."""
+Late = tuple[float, float]
+"""How long after its deadline control came back, and then until its status was there: seconds."""
+
 
 class Wrong(Exception):
     """A run that was not what it had to be."""
@@ -50,13 +57,13 @@ def check(found: Any, expected: Any, what: str) -> None:
 class Soak:
     """The threads, what they did, and the watch over them."""
 
-    def __init__(self, kinds: dict[str, Callable[[random.Random], float | None]], threads: int):
+    def __init__(self, kinds: dict[str, Callable[[random.Random], Late | None]], threads: int):
         self._kinds = kinds
         self._threads = threads
         self._progress = [time.monotonic()] * threads
         self._over = threading.Event()
         self.done: Counter[str] = Counter()
-        self.lateness: defaultdict[str, list[float]] = defaultdict(list)
+        self.lateness: defaultdict[str, list[Late]] = defaultdict(list)
         self.problems: list[str] = []
         self.held: list[tuple[float, int, int, int]] = []
         """Over time: seconds, resident bytes, threads, open files."""
@@ -105,17 +112,30 @@ class Soak:
         """Print what was done; whether all of it was right."""
         for name, count in sorted(self.done.items()):
             print(f"  {name:24}{count:>10,} runs")
-        print("\n  late after a deadline (ms)      median     p99     max")
-        for name, late in sorted(self.lateness.items()):
-            shown = [np.median(late), np.quantile(late, 0.99), max(late)]
-            print(f"  {name:28}" + "".join(f"{value * 1e3:>9.1f}" for value in shown))
+        print("\n  late after a deadline (ms)      median      p99      max   then status      max")
+        for name, times in sorted(self.lateness.items()):
+            late, looked = np.array(times).T * 1e3
+            print(
+                f"  {name:28}{np.median(late):>10.1f}{np.quantile(late, 0.99):>9.1f}"
+                f"{late.max():>9.1f}{np.median(looked):>14.1f}{looked.max():>9.1f}"
+            )
         print("\n  after (s)      resident MB   threads   open files")
         for row in self.held[:: max(1, len(self.held) // 8)]:
             print(f"  {row[0]:>8.0f}{row[1] / 2**20:>16.0f}{row[2]:>10}{row[3]:>13}")
-        self.problems += self._growth()
+        self.problems += self._growth() + self._too_late()
         for problem in self.problems:
             print(f"  WRONG {problem}")
         return not self.problems
+
+    def _too_late(self) -> list[str]:
+        """Where tracing, and not the machine, kept control from coming back."""
+        usual = {name: np.median(times, axis=0)[0] for name, times in self.lateness.items()}
+        found = []
+        for name, late in usual.items():
+            plain = usual.get(name.removesuffix(TRACED), late)
+            if late > MOST_TIMES_LATER * max(0.0, plain) + MORE_LATER_S:
+                found.append(f"{name}: {late:.1f} s late as a rule, untraced {plain:.1f} s")
+        return found
 
     def _growth(self) -> list[str]:
         fifth = len(self.held) // 5
@@ -140,26 +160,27 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def late_by(call: Callable[[], Any], error: type[BaseException], op: str) -> float:
-    """How long after its deadline a call came back; its metadata must name the op in flight."""
+def late_by(call: Callable[[], Any], error: type[BaseException], op: str | None) -> Late:
+    """How late a call came back; its metadata must name the op in flight, where that is known."""
     began = time.monotonic()
     try:
         call()
     except error as raised:
-        late = time.monotonic() - began - DEADLINE_MS / 1e3
-        metadata = raised.run_metadata  # type: ignore[attr-defined]
-        check(metadata.status.code, "DEADLINE_EXCEEDED", "status")
+        back = time.monotonic()
+        status = raised.run_metadata.status  # type: ignore[attr-defined]
+        looked = time.monotonic() - back
+        check(status.code, "DEADLINE_EXCEEDED", "status")
         # On a crowded pool the run may not have come to that op.
-        if not set(metadata.status.in_flight) <= {op}:
-            raise Wrong(f"in flight: {metadata.status.in_flight}, not {op}") from None
-        return late
+        if op is not None and not set(status.in_flight) <= {op}:
+            raise Wrong(f"in flight: {status.in_flight}, not {op}") from None
+        return back - began - DEADLINE_MS / 1e3, looked
     raise Wrong("no deadline was met")
 
 
 # -- the embedded engine -----------------------------------------------------------------------
 
 
-def embedded() -> dict[str, Callable[[random.Random], float | None]]:
+def embedded() -> dict[str, Callable[[random.Random], Late | None]]:
     """One session of a graph with something of everything."""
     import stepscope.tf1 as tf
 
@@ -223,14 +244,14 @@ def embedded() -> dict[str, Callable[[random.Random], float | None]]:
             return
         raise Wrong("nothing was refused")
 
-    def late(fetch: Any, fed: Any, op: str) -> float:
+    def late(fetch: Any, fed: Any, op: str | None) -> Late:
         return late_by(
             lambda: session.run(fetch, fed, options=deadline), tf.errors.DeadlineExceededError, op
         )
 
     calls = itertools.count()
 
-    def late_asleep(_: random.Random) -> float:
+    def late_asleep(_: random.Random) -> Late:
         number = next(calls)
         given_up[number] = threading.Event()
         try:
@@ -238,25 +259,18 @@ def embedded() -> dict[str, Callable[[random.Random], float | None]]:
         finally:
             given_up.pop(number).set()
 
-    def late_loop(choice: random.Random) -> float:
-        began = time.monotonic()
-        try:
-            session.run(endless, values(choice)[0], options=deadline)
-        except tf.errors.DeadlineExceededError:
-            return time.monotonic() - began - DEADLINE_MS / 1e3
-        raise Wrong("no deadline was met")
-
     return {
         "plain": plain, "software": traced(1), "full": traced(3), "loop": loop,
         "failing": failing, "blocked": lambda choice: late(blocked, values(choice)[0], "take"),
-        "sleeping": late_asleep, "endless loop": late_loop,
+        "sleeping": late_asleep,
+        "endless loop": lambda choice: late(endless, values(choice)[0], None),
     }  # fmt: skip
 
 
 # -- TensorFlow --------------------------------------------------------------------------------
 
 
-def tensorflow() -> dict[str, Callable[[random.Random], float | None]]:
+def tensorflow() -> dict[str, Callable[[random.Random], Late | None]]:
     """Functions, called through `stepscope.run`."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
@@ -317,23 +331,19 @@ def tensorflow() -> dict[str, Callable[[random.Random], float | None]]:
             return
         raise Wrong("nothing was refused")
 
-    def late(function: Any, level: int) -> Callable[[random.Random], float]:
-        def run(_: random.Random) -> float:
-            options = stepscope.RunOptions(timeout_in_ms=DEADLINE_MS, trace_level=level)
-            began = time.monotonic()
-            try:
-                stepscope.run(function, options=options, run_metadata=stepscope.RunMetadata())
-            except errors.DeadlineExceededError as error:
-                check(error.run_metadata.status.code, "DEADLINE_EXCEEDED", "status")
-                return time.monotonic() - began - DEADLINE_MS / 1e3
-            raise Wrong("no deadline was met")
-
-        return run
+    def late(function: Any, level: int) -> Callable[[random.Random], Late]:
+        options = stepscope.RunOptions(timeout_in_ms=DEADLINE_MS, trace_level=level)
+        return lambda _: late_by(
+            lambda: stepscope.run(
+                function, options=options, run_metadata=stepscope.RunMetadata()
+            ),
+            errors.DeadlineExceededError, None,
+        )  # fmt: skip
 
     return {
         "plain": plain, "software": traced(1), "full": traced(3), "failing": failing,
-        "blocked": late(blocked, 0), "blocked, traced": late(blocked, 1),
-        "endless loop": late(endless, 0), "endless loop, traced": late(endless, 1),
+        "blocked": late(blocked, 0), f"blocked{TRACED}": late(blocked, 1),
+        "endless loop": late(endless, 0), f"endless loop{TRACED}": late(endless, 1),
     }  # fmt: skip
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from stepscope.cached_property import cached_property
 from stepscope.metadata.labels import make_label
 from stepscope.metadata.memory import TensorColumns
 from stepscope.metadata.strings import StringColumn

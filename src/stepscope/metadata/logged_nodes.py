@@ -9,19 +9,19 @@ a run can be stored as it was logged (`stored_log`), which costs the program lit
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope.cached_property import cached_property
 from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.memory import TensorColumns
 from stepscope.metadata.strings import StringColumn
-from stepscope.metadata.xplane import Described, Row
+from stepscope.metadata.xplane import FIRST_NODE, Described, Row
 
 __all__ = [
     "DONE",
@@ -32,6 +32,7 @@ __all__ = [
     "STARTED",
     "TAKES_NONE",
     "Descriptions",
+    "DoingAt",
     "Edges",
     "Log",
     "LoggedGraphs",
@@ -105,6 +106,15 @@ class Descriptions(Protocol):
         """Dtype, shape and bytes of each."""
 
 
+class DoingAt(NamedTuple):
+    """What a run was doing at a time, as far as it came to an end."""
+
+    going: list[Row]
+    """What had begun by then and ended after it."""
+    last: Row | None
+    """What had begun last by then."""
+
+
 class Log(NamedTuple):
     """What was logged of a run."""
 
@@ -122,17 +132,17 @@ class LoggedNodes:
         self.graphs = graphs
         self.described = described
 
-    @functools.cached_property
+    @cached_property
     def table(self) -> NDArray[Any]:
         """A row per execution that had begun, in order of time."""
         return self.log.rows[self._order]
 
-    @functools.cached_property
+    @cached_property
     def _order(self) -> NDArray[np.int64]:
         rows = self.log.rows
         return np.lexsort((np.maximum(rows["start"], rows["end"]), rows["start"]))
 
-    @functools.cached_property
+    @cached_property
     def node(self) -> NDArray[np.int32]:
         """Per row of the table the node, as a row of the graphs' facts."""
         return self.graphs.nodes(self.table)
@@ -202,7 +212,7 @@ class LoggedNodes:
             np.zeros(len(size), np.uint64), StringColumn.repeated("cpu", len(size)),
         )  # fmt: skip
 
-    @functools.cached_property
+    @cached_property
     def has_loops(self) -> bool:
         """Whether a node was executed more than once."""
         return bool(np.bincount(self.graphs.nodes(self.log.rows)).max(initial=0) > 1)
@@ -245,14 +255,13 @@ class LoggedNodes:
             step=step_id,
         )
 
-    # -- one by one: for what is not looked at in every run --------------------------------------
+    # -- one by one: a loop may have a million, so of no more than is asked for -------------------
 
-    @functools.cached_property
-    def _each(self) -> list[tuple[Row, int]]:
-        """Each execution that had begun, with its state."""
-        table = self.table
+    def _rows(self, mask: NDArray[np.bool_]) -> list[Row]:
+        """The executions under a mask of the table's rows."""
+        table, node = self.table[mask], self.node[mask]
         facts = self.graphs.facts
-        tensors = self._tensors(np.ones(len(table), bool))
+        tensors = self._tensors(mask)
         outputs: dict[int, dict[int, Described]] = {}
         for row, slot, dtype, shape, size in zip(
             tensors.op_index.tolist(), tensors.slot.tolist(), tensors.dtype.tolist(),
@@ -260,7 +269,7 @@ class LoggedNodes:
         ):  # fmt: skip
             outputs.setdefault(row, {})[slot] = dtype, shape, size
         names, ops, devices = (
-            column.values[self.node].tolist() for column in (facts.names, facts.ops, facts.devices)
+            column.values[node].tolist() for column in (facts.names, facts.ops, facts.devices)
         )
         found = []
         for i, (ready, start, end, thread, state) in enumerate(
@@ -272,28 +281,42 @@ class LoggedNodes:
                 names[i], ops[i], start, max(start, end), -thread, "", devices[i],
                 min(ready, start) or start, put_out,
             )  # fmt: skip
-            found.append((row, state))
+            found.append(row)
         return found
 
-    @functools.cached_property
+    def doing_at(self, time_ns: int, *, failed: bool) -> DoingAt:
+        """What it was doing at a time, of what came to an end; with `failed`, to a good one."""
+        counts = self.graphs.facts.names.values != FIRST_NODE
+        begun = self.ended_mask(failed=failed) & (self.table["start"] < time_ns)
+        begun &= counts[self.node]
+        last = np.zeros(len(begun), bool)
+        last[np.flatnonzero(begun)[-1:]] = True
+        return DoingAt(
+            self._rows(begun & (self.table["end"] > time_ns)), next(iter(self._rows(last)), None)
+        )
+
+    @cached_property
     def ended(self) -> list[Row]:
         """The executions that came to an end, also to a bad one."""
-        return [row for row, state in self._each if state in (DONE, FAILED)]
+        return self._rows(self.ended_mask())
 
-    @functools.cached_property
+    @cached_property
     def unfinished(self) -> list[Row]:
         """Those that began and did not come to a good end."""
-        return [row for row, state in self._each if state != DONE]
+        return self._rows(self.table["state"] != DONE)
 
-    @functools.cached_property
+    @cached_property
     def going(self) -> set[str]:
         """The nodes of those that had come to no end."""
-        return {row.name for row, state in self._each if state in (STARTED, ENDED)}
+        return self._names(~self.ended_mask())
 
-    @functools.cached_property
+    @cached_property
     def done(self) -> set[str]:
         """The nodes that came to a good end."""
-        return {row.name for row, state in self._each if state == DONE}
+        return self._names(self.table["state"] == DONE)
+
+    def _names(self, mask: NDArray[np.bool_]) -> set[str]:
+        return set(self.graphs.facts.names.values[np.unique(self.node[mask])].tolist())
 
 
 def nodes_of(numbers: NDArray[Any], lengths: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.int32]:

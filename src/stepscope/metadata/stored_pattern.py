@@ -21,7 +21,6 @@ it began (what variables and queues held, where the buffers lay) with the runs a
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import orjson
 
+from stepscope.cached_property import cached_property
 from stepscope.metadata import stored_columns as columns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.memory import MemoryColumns, object_column
@@ -195,7 +195,7 @@ class Pattern:
             raise PackedDamageError("a run with fewer readings than its pattern has ranks")
         return times[order]
 
-    @functools.cached_property
+    @cached_property
     def _memory_ranks(self) -> NDArray[np.intp]:
         records = self._ops.memory.records.tolist()
         return _ranked(np.array([rank for pairs in records for rank, _ in pairs], np.int64))

@@ -11,7 +11,6 @@ read from a file) is kept as that message, its graphs as parts.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import struct
 import threading
@@ -25,6 +24,7 @@ import numpy as np
 import orjson
 
 from stepscope import _messages as pb
+from stepscope.cached_property import cached_property
 from stepscope.metadata import extras, stored_log, stored_pattern
 from stepscope.metadata import stored_columns as columns
 from stepscope.metadata.columns import OpColumns
@@ -569,7 +569,7 @@ class _LoggedParts:
         self._how = parts["logged"].decoded(_LoggedHow.of)
         self.has_allocations = self._how.allocations
 
-    @functools.cached_property
+    @cached_property
     def _nodes(self) -> LoggedNodes:
         return LoggedNodes(
             stored_log.unpack_log(self._run.columns["log"]),
@@ -577,7 +577,7 @@ class _LoggedParts:
             self._parts["descriptions"].decoded(stored_log.unpack_descriptions),
         )
 
-    @functools.cached_property
+    @cached_property
     def _columns(self) -> OpColumns:
         return self._nodes.columns(
             self._run.step_id, self._how.thread_names,
@@ -602,11 +602,11 @@ class _PatternParts:
         self._run = run
         self._parts = parts
 
-    @functools.cached_property
+    @cached_property
     def _pattern(self) -> stored_pattern.Pattern:
         return self._parts["pattern"].decoded(_pattern_of, self._parts["facts"])
 
-    @functools.cached_property
+    @cached_property
     def _readings(self) -> stored_pattern.Readings:
         standing = self._parts["standing"].decoded(stored_pattern.unpack_standing)
         return stored_pattern.unpack_readings(self._run.columns["readings"], standing)

@@ -16,12 +16,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.cached_property import cached_property
 from stepscope.metadata import AllocationColumns, OpColumns, Shared
 from stepscope.metadata.stored_pattern import (
     NOTHING_STOOD,

@@ -12,6 +12,8 @@ from stepscope.adapters.tensorflow.capture import capture, events
 from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.capture.profiler import SharedProfiler
 from stepscope.adapters.tensorflow.node_log import log as node_log
+from stepscope.metadata.logged_nodes import LoggedNodes
+from stepscope.metadata.xplane import Row
 
 ENDLESS = 10**9
 DEADLINES_MS = (300, 3_000, 30_000)
@@ -141,6 +143,78 @@ def test_a_run_with_a_deadline_does_not_wait_until_an_earlier_one_is_read(call, 
             break
         readers.clear()
     assert len(first.ops)
+
+
+@pytest.fixture
+def late_functions(tensorflow, prepared):
+    """A loop without an end and a dequeue that nobody fills, traced until a deadline."""
+    raw, kinds = tensorflow.raw_ops, [tensorflow.float32]
+
+    @tensorflow.function
+    def take():
+        # A queue of the function's own: Python's are destroyed by an op, in whatever run that is.
+        queue = raw.FIFOQueueV2(component_types=kinds, shared_name="nobody_fills_it")
+        return raw.QueueDequeueV2(handle=queue, component_types=kinds, name="take")
+
+    take.get_concrete_function()
+    loop = tensorflow.function(lambda until: counting(tensorflow, until))
+    options = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
+    adapter.run(loop, tensorflow.constant(3), options=options)
+
+    def late(function, *args):
+        """Its metadata, once it executed something."""
+        for deadline_ms in DEADLINES_MS:
+            options.timeout_in_ms = deadline_ms
+            metadata = stepscope.RunMetadata()
+            with pytest.raises(stepscope.errors.DeadlineExceededError):
+                adapter.run(function, *args, options=options, run_metadata=metadata)
+            if metadata.status.in_flight:
+                break
+        return metadata
+
+    return lambda: late(loop, tensorflow.constant(ENDLESS)), lambda: late(take)
+
+
+def test_a_run_is_looked_at_while_the_full_log_of_another_is_read(late_functions, monkeypatch):
+    late_loop, late_take = late_functions
+    reading, go_on = threading.Event(), threading.Event()
+    tensors = LoggedNodes._tensors
+    reader = threading.Thread(target=late_loop, daemon=True)
+
+    def held_up(self, mask):
+        if threading.current_thread() is reader:
+            reading.set()
+            go_on.wait(patient(60))
+        return tensors(self, mask)
+
+    monkeypatch.setattr(LoggedNodes, "_tensors", held_up)
+    reader.start()
+    assert reading.wait(patient(60))
+    found = []
+    other = threading.Thread(target=lambda: found.append(late_take()), daemon=True)
+    other.start()
+    other.join(patient(20))
+    in_time = bool(found)
+    go_on.set()
+    reader.join(patient(60))
+    other.join(patient(60))
+    assert in_time
+    (metadata,) = found
+    assert metadata.status.in_flight == ["take"]
+
+
+def test_what_was_in_flight_is_known_without_taking_a_log_apart(late_functions, monkeypatch):
+    late_loop, _ = late_functions
+    made = []
+
+    def row(*parts):
+        made.append(Row(*parts))
+        return made[-1]
+
+    monkeypatch.setattr("stepscope.metadata.logged_nodes.Row", row)
+    metadata = late_loop()
+    assert metadata.status.code == "DEADLINE_EXCEEDED"
+    assert 0 < len(made) < 100 < len(metadata.ops)
 
 
 def test_a_run_given_up_on_that_ends_before_the_profiler_does_keeps_its_ops(tensorflow, reading):

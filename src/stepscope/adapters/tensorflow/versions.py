@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from stepscope.cached_property import cached_property
+
 _TRACE_LEVEL_SYMBOL: Final = "_ZN3tsl8profiler8internal13g_trace_levelE"
 
 
@@ -178,7 +180,7 @@ class RegisteredFunctions:
         self.newest = len(known), next(reversed(known), None)
         """Changes when a function is traced."""
 
-    @functools.cached_property
+    @cached_property
     def _names(self) -> frozenset[str]:
         names = (key[-1] if isinstance(key, tuple) else key for key in self._keys)
         return frozenset(map(_text, names))

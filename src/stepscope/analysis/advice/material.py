@@ -10,12 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from stepscope.analysis.replay import Change, Prediction, RecordedWork, WorkReader, predict
+from stepscope.cached_property import cached_property
 from stepscope.metadata.labels import parse_label
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ same, and those are read in bulk, as columns; what is left (`odd`) is walked thr
 
 from __future__ import annotations
 
-import functools
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from stepscope.cached_property import cached_property
 from stepscope.metadata.xplane.event_names import (
     DONE,
     EAGER_CALL,
@@ -113,12 +113,12 @@ class HostEvents:
             texts = stats.texts("kernel_name")[done].tolist()
             self.node = {row: text for row, text in zip(done.tolist(), texts, strict=True) if text}
 
-    @functools.cached_property
+    @cached_property
     def shapes(self) -> NDArray[np.object_]:
         """The types and shapes of a kernel's inputs as the profiler writes them, or ""."""
         return self._stats.texts("shape")
 
-    @functools.cached_property
+    @cached_property
     def devices(self) -> NDArray[np.object_] | None:
         """The device that each row names, "" for none; None where no row does."""
         if DEVICE_STAT not in self._plane.stat_names.values():
@@ -142,7 +142,7 @@ class HostEvents:
         """What one row is."""
         return self.meanings[int(self.name[row])]
 
-    @functools.cached_property
+    @cached_property
     def line_bounds(self) -> Ints:
         """Where the rows of each line begin, and where the last ones end."""
         return np.searchsorted(self.line, np.arange(len(self._origin) + 1))

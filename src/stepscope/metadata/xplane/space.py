@@ -14,12 +14,12 @@ Guarantees.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from stepscope.cached_property import cached_property
 from stepscope.metadata.wire_scan import (
     BYTES,
     NUMBER,
@@ -270,17 +270,17 @@ class Plane:
         self._stat_names = found[_STAT_NAMES]
         self._own_stats = found[_OWN_STATS]
 
-    @functools.cached_property
+    @cached_property
     def names(self) -> dict[int, str]:
         """The names of events by their numbers."""
         return self._source.names(self._event_names)
 
-    @functools.cached_property
+    @cached_property
     def stat_names(self) -> dict[int, str]:
         """The names of stats, and texts that stats refer to, by their numbers."""
         return self._source.names(self._stat_names)
 
-    @functools.cached_property
+    @cached_property
     def lines(self) -> list[EventLine]:
         """The lines whose outline is whole."""
         lines: list[EventLine] = []
@@ -292,7 +292,7 @@ class Plane:
                 self._source.damaged(error.offset)
         return lines
 
-    @functools.cached_property
+    @cached_property
     def columns(self) -> _Columns:
         """The events of all lines."""
         return _Columns(self._source, [line.places for line in self.lines])
@@ -362,7 +362,7 @@ class Space:
         """The planes of accelerators."""
         return (p for p in self.planes if p.name.startswith(_ACCELERATOR))
 
-    @functools.cached_property
+    @cached_property
     def base_ns(self) -> int:
         """What to add to a line's timestamps for nanoseconds since the epoch."""
         for plane in self.planes:

@@ -23,7 +23,9 @@ from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.profiler import Batch
 from stepscope.adapters.tensorflow.node_log.log import LoggedRun, NodeLog
 from stepscope.metadata import CallTime, Loss, OpColumns, Overhead, RunNumbers
+from stepscope.metadata.logged_nodes import DoingAt
 from stepscope.metadata.stored_log import StorableLog
+from stepscope.metadata.xplane import FIRST_NODE
 
 clock = time.perf_counter_ns
 Nodes = Mapping[str, NodeInfo]
@@ -135,6 +137,13 @@ class Capture(ABC):
     @abstractmethod
     def rows(self, nodes: Nodes = NO_NODES) -> list[Row]:
         """Everything the run executed, in order of time; `nodes` is what is known of its graph."""
+
+    def doing_at(self, time_ns: int) -> DoingAt:
+        """What the run was doing at a time, of what came to its end."""
+        rows = self.rows()
+        begun = [row for row in rows if row.start_ns < time_ns and row.name != FIRST_NODE]
+        going = [row for row in begun if row.end_ns > time_ns]
+        return DoingAt(going, begun[-1] if begun else None)
 
     def calls(self) -> list[Call]:
         """The eager ops that were called, where they are noted, under names no node has."""

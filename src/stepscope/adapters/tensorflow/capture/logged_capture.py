@@ -15,6 +15,7 @@ from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes, No
 from stepscope.adapters.tensorflow.capture.events import NO_NODES, Row
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedRun, NodeLog
 from stepscope.metadata import Loss, OpColumns, RunNumbers
+from stepscope.metadata.logged_nodes import DoingAt
 from stepscope.metadata.stored_log import StorableLog
 
 _TRACED_ANEW: Final = Loss(
@@ -97,6 +98,10 @@ class LoggedCapture(Capture):
             return rows
         unfinished = set(logged.unfinished)
         return [row for row in rows if row not in unfinished]
+
+    def doing_at(self, time_ns: int) -> DoingAt:
+        logged = self.logged()
+        return logged.doing_at(time_ns, failed=self.failed) if logged else DoingAt([], None)
 
     def step_names(self) -> list[set[str]]:
         names = {name for name, _, _ in self.executed()}

@@ -7,7 +7,6 @@ to the allocator's own count.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
@@ -20,6 +19,7 @@ from stepscope.adapters.tensorflow.memory.held_memory import ProgramMemory, as_h
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells, bytes_in_use
 from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph
 from stepscope.adapters.tensorflow.memory.report import HOW_TO_RECORD
+from stepscope.cached_property import cached_property
 from stepscope.metadata import MEMORY_OF_KERNELS, AllocationColumns, Loss
 from stepscope.metadata.allocations import ALLOCATE, FAILED, FREE, HELD
 from stepscope.metadata.out_of_memory import MemoryRequest
@@ -71,11 +71,11 @@ class RecordedMemory:
 
     # The run's own events are decoded when somebody looks, so nothing here asks for them at once.
 
-    @functools.cached_property
+    @cached_property
     def _marked(self) -> Marked | None:
         return self._capture.marked()
 
-    @functools.cached_property
+    @cached_property
     def from_allocator(self) -> bool:
         return self._told and self._marked is not None
 
@@ -91,18 +91,18 @@ class RecordedMemory:
     def _line(self) -> int:
         return self._marked.line if self._marked is not None else -1
 
-    @functools.cached_property
+    @cached_property
     def _steps(self) -> set[int]:
         marked = self._marked
         return _with_children(self._capture.profile(), marked.steps if marked is not None else [])
 
-    @functools.cached_property
+    @cached_property
     def _alone(self) -> bool:
         return self._marked is not None and self._capture.profile().is_alone(self._marked)
 
     # -- the run ---------------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def events(self) -> list[Event]:
         """The run's own allocations and frees."""
         if not self.from_allocator:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
+from stepscope.cached_property import cached_property
 from stepscope.metadata import GraphFacts, Loss, Shared
 from stepscope.metadata.logged_nodes import Edges, nodes_of
 from stepscope.metadata.readers.node_log_file import graph_facts
@@ -61,28 +62,28 @@ class ExecutedGraph:
         release = weakref.finalize(self, build.library().stepscope_let_go, handle)
         release.atexit = False
 
-    @functools.cached_property
+    @cached_property
     def _text(self) -> str:
         size = ctypes.c_int64()
         data = build.library().stepscope_facts(self._handle, ctypes.byref(size))
         return text_of(data, size).decode()
 
-    @functools.cached_property
+    @cached_property
     def _told(self) -> tuple[str, list[list[str]]]:
         device, *lines = self._text.split("\n")
         return device, [line.split("\t") for line in lines]
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> GraphFacts:
         """Names, types, device and labels."""
         return graph_facts(self._text)
 
-    @functools.cached_property
+    @cached_property
     def constants(self) -> NDArray[np.uint32]:
         """Per node the number of what it is, if it is a constant; else 0."""
         return np.array([int(node[2]) for node in self._told[1]], dtype=np.uint32)
 
-    @functools.cached_property
+    @cached_property
     def info(self) -> Mapping[str, NodeInfo]:
         """The nodes by name."""
         device, nodes = self._told
@@ -97,7 +98,7 @@ class ExecutedGraph:
             )  # fmt: skip
         return found
 
-    @functools.cached_property
+    @cached_property
     def graph_def(self) -> Any:
         """A GraphDef of it, without values of large constants and what every graph begins with."""
         size = ctypes.c_int64()
@@ -134,20 +135,20 @@ class ExecutedGraphs:
         found = Shared(make)
         return self._shared.setdefault((what, versions_of(written)), found)
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> GraphFacts:
         """Of all their nodes; none where a run ended before anything was executed."""
         if not self.graphs:
             return GraphFacts.build(name=(), op=(), device=())
         return GraphFacts.concat([graph.facts for graph in self.graphs])
 
-    @functools.cached_property
+    @cached_property
     def constants(self) -> NDArray[np.uint32]:
         """As of one graph."""
         none = np.empty(0, np.uint32)
         return np.concatenate([none, *(graph.constants for graph in self.graphs)])
 
-    @functools.cached_property
+    @cached_property
     def info(self) -> Mapping[str, NodeInfo]:
         """As of one graph."""
         if len(self.graphs) == 1:
@@ -157,7 +158,7 @@ class ExecutedGraphs:
             found.update(graph.info)
         return found
 
-    @functools.cached_property
+    @cached_property
     def losses(self) -> tuple[Loss, ...]:
         """What a log of a run of them lacks that the profiler would have."""
         found = []
@@ -174,7 +175,7 @@ class ExecutedGraphs:
             found.append(Loss("input pipelines", 0, _PIPELINES_UNSEEN))
         return tuple(found)
 
-    @functools.cached_property
+    @cached_property
     def edges(self) -> Edges:
         """The inputs of all nodes, as rows of `facts`."""
         found: list[tuple[int, int, int]] = []
@@ -189,12 +190,12 @@ class ExecutedGraphs:
         table = np.array(found, dtype=np.int32).reshape(-1, 3)
         return Edges(table[:, 0], table[:, 1], table[:, 2])
 
-    @functools.cached_property
+    @cached_property
     def numbers(self) -> NDArray[np.uint32]:
         """What logs call each of them."""
         return np.array([graph.number for graph in self.graphs], dtype=np.uint32)
 
-    @functools.cached_property
+    @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """How many nodes each has."""
         return np.array([len(graph.facts) for graph in self.graphs], dtype=np.int64)

@@ -27,6 +27,7 @@ from stepscope.adapters.tensorflow.node_log.executed_graph import (
     descriptions,
     known_graphs,
 )
+from stepscope.cached_property import cached_property
 from stepscope.metadata.logged_nodes import OUTPUT, ROW, Log, LoggedNodes
 from stepscope.metadata.xplane import ANNOTATION, Row, Step
 
@@ -156,12 +157,12 @@ class LoggedRun(LoggedNodes):
         )
         super().__init__(log, known_graphs.of(numbers, handle_of), descriptions)
 
-    @functools.cached_property
+    @cached_property
     def steps(self) -> set[int]:
         """The steps that were logged, by the executor's numbers."""
         return set(np.frombuffer(self._data[self._step_numbers], np.int64).tolist())
 
-    @functools.cached_property
+    @cached_property
     def threads(self) -> dict[int, tuple[int, str]]:
         """By the system's numbers of threads, the profiler's, and their names."""
         text = self._data[self._threads_at :].decode(errors="replace")

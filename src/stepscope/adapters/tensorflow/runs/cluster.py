@@ -28,6 +28,7 @@ from stepscope.adapters.tensorflow.failures import inside_python_unknown, new_er
 from stepscope.adapters.tensorflow.memory import cluster_memory
 from stepscope.adapters.tensorflow.runs.session_run import NO_GRAPHS, SessionRun
 from stepscope.adapters.tensorflow.support import CLUSTER, without_effect
+from stepscope.cached_property import cached_property
 from stepscope.metadata import Completeness, Loss, OpColumns, Overhead, Recording, RunMetadata
 from stepscope.metadata.allocation_codec import allocations_of
 from stepscope.metadata.allocation_log import AllocationLog, LogSettings, log_of
@@ -146,7 +147,7 @@ class ClusterRun(SessionRun):
         )
         return self._out_of_memory
 
-    @functools.cached_property
+    @cached_property
     def _told(self) -> tuple[OpColumns, list[UnloggedTransfer]]:
         """The run's rows, and the transfers that TensorFlow had none of."""
         message = RunMetadata.FromString(self.native.SerializeToString())

@@ -56,7 +56,7 @@ from stepscope.metadata import (
     Status,
     as_run_metadata_target,
 )
-from stepscope.metadata.xplane import COMPILED, FIRST_NODE
+from stepscope.metadata.xplane import COMPILED
 
 _WAITED_NS = 20_000_000
 """An op that ends this long after the deadline was not cancelled."""
@@ -591,12 +591,12 @@ class Observed:
     def _traced_outcomes(self, at: int) -> tuple[InFlight, ...]:
         """The ops of a function that were executing at this time."""
         capture = self.capture
-        rows = [row for row in capture.rows() if row.start_ns < at and row.name != FIRST_NODE]
-        found = {row: row.end_ns - at for row in rows if row.end_ns > at}
+        doing = capture.doing_at(at)
+        found = {row: row.end_ns - at for row in doing.going}
         found |= {row: 0 for row in capture.unfinished() if row.start_ns < at and row not in found}
-        if not found and rows and not capture.truncated:
+        if not found and doing.last is not None and not capture.truncated:
             # Between two ops: the one that had just been executed.
-            found = {rows[-1]: 0}
+            found = {doing.last: 0}
         return tuple(
             InFlight(row.name, "waited_for" if late > _WAITED_NS else "cancelled", max(0, late))
             for row, late in found.items()

@@ -51,6 +51,7 @@ from stepscope.adapters.tensorflow.support import (
     step_ids,
     without_effect,
 )
+from stepscope.cached_property import cached_property
 from stepscope.metadata import (
     Completeness,
     InFlight,
@@ -126,7 +127,7 @@ class SessionRun:
         self._find_outcomes: Callable[[], tuple[InFlight, ...]] = tuple
         """What was in flight, worked out when somebody looks."""
 
-    @functools.cached_property
+    @cached_property
     def native(self) -> Any:
         """What TensorFlow itself tells of the run."""
         return v1.RunMetadata()
@@ -333,8 +334,7 @@ class SessionRun:
         at = self._deadline_epoch
         found = {
             row.name: InFlight(row.name, "waited_for", row.end_ns - at)
-            for row in capture.rows()
-            if row.start_ns < at < row.end_ns
+            for row in capture.doing_at(at).going
         }
         stopped = [row.name for row in capture.unfinished()]
         if not found and not stopped and not capture.truncated:
@@ -397,7 +397,7 @@ class SessionRun:
         self.memory.failed(error)
         return self._ended_with(status_of(error))
 
-    @functools.cached_property
+    @cached_property
     def _outcomes(self) -> tuple[InFlight, ...]:
         return self._find_outcomes()
 

@@ -23,6 +23,7 @@ import tensorflow as tf
 from stepscope.adapters.tensorflow.runs.function import run_step
 from stepscope.adapters.tensorflow.support import EAGER, check
 from stepscope.adapters.tensorflow.versions import is_function
+from stepscope.cached_property import cached_property
 from stepscope.errors import UnimplementedError
 from stepscope.export.loop_log import RecordedLoop
 from stepscope.metadata import RunMetadata
@@ -58,12 +59,12 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
     def _check(self, options: ResolvedRunOptions) -> None:
         check(options, EAGER)  # a model that is not compiled to a function is run so
 
-    @functools.cached_property
+    @cached_property
     def _next(self) -> Counter[str]:
         """By mode, the number of the next step."""
         return Counter()
 
-    @functools.cached_property
+    @cached_property
     def _began(self) -> Counter[str]:
         """By mode, the batch that began last, as Keras counts."""
         return Counter()
