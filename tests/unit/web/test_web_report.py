@@ -7,8 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kinds_of_input import KINDS, path_of
+from kinds_of_input import KINDS, path_of, two_sets
+from stepscope.analysis import diff
 from stepscope.cli.command_line import run_command_line
+from stepscope.metadata import iter_runs
 from stepscope.web import report as reports
 from stepscope.web.frames import decoded
 from stepscope.web.page_files import is_built
@@ -190,3 +192,13 @@ def test_hostile_names_change_nothing_but_their_own_text(tmp_path, view):
     found = resources(content.encode())
     assert HOSTILE[0] in found["ops?by=name"]["rows"]["key"]
     assert "$" in found["index"]["name"]
+
+
+def test_two_sets_are_compared_by_op_and_by_type(tmp_path):
+    recorded = two_sets(tmp_path)
+    held = resources(report_of(recorded / "base", recorded / "new").content)
+    by_type = held["compare?by=type"]
+    assert held["compare"]["by"] == "name"
+    assert by_type["by"] == "type"
+    found = diff(list(iter_runs(recorded / "base")), list(iter_runs(recorded / "new")), by="op")
+    assert sorted(by_type["rows"]["name"]) == sorted(row.name for row in found.rows)

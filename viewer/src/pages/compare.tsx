@@ -14,7 +14,7 @@ import { Name } from "../parts/name.tsx";
 import { type ColumnOf, Table, sorted, tableRows } from "../parts/table.tsx";
 import { pathsOf } from "./ops.tsx";
 
-const BY = [["name", "op"], ["type", "type"], ["layer", "layer"]] as const;
+const BY = [["name", "op"], ["type", "type"]] as const;
 
 function View(props: PageProps) {
   const { state, act, session, data } = props;

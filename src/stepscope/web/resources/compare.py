@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def compare(recordings: Recordings, asked: Asked) -> dict[str, Any]:
             "there is one set of runs", "give two paths to compare them: stepscope view BASE NEW"
         )
     base, new = asked.number("base", 0), asked.number("new", 1)
-    by = asked.choice("by", ("name", "type", "layer"))
+    by = asked.choice("by", ("name", "type"))
     for name, number in (("base", base), ("new", new)):
         if not 0 <= number < sets:
             raise WrongParameterError(f"{name} must be 0 to {sets - 1}; it was {number}")
@@ -49,7 +49,7 @@ def _compare(recordings: Recordings, base: int, new: int, by: str) -> dict[str, 
         if not side:
             label = recordings.source.labels[of_set]
             raise CannotAnswerError(f"there is no run in {label}")
-    found = diff(*sides, by=cast("Any", by))
+    found = diff(*sides, by="op" if by == "type" else "name")
     tree = diff_icicle(found)
     rows = sorted(found.rows, key=lambda row: (not row.significant, -abs(row.new - row.base)))
     value: dict[str, Any] = {
