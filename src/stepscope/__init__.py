@@ -68,6 +68,7 @@ __all__ = [
     "register_op",
     "run",
     "schedule",
+    "show",
 ]
 
 _NAMES = {
@@ -76,6 +77,7 @@ _NAMES = {
     "export": ("merge",),
     "graph": ("Graph", "Operation", "Tensor", "TensorShape", "import_graph_def"),
     "hooks": ("TraceHook",),
+    "notebook": ("show",),
     "metadata": ("RunMetadata", "extract_allocation_log", "load"),
     "ops.custom": ("register_op",),
     "options": (

@@ -49,9 +49,15 @@ function useTheme(): [Theme, () => void] {
   return [dark ? DARK : LIGHT, toggle];
 }
 
+/** Have the URL say the state; a page inside of a notebook has no URL of its own. */
+function inUrl(how: "pushState" | "replaceState", state: State): void {
+  if (location.href.startsWith("about:")) return;
+  history[how](null, "", toFragment(state));
+}
+
 /** The state, and the one way to change it; the URL always has it. */
 function useUrlState(): [State, Act] {
-  const [state, setState] = useState<State>(() => fromFragment(location.hash));
+  const [state, setState] = useState<State>(() => fromFragment(location.hash || (document.documentElement.dataset.start ?? "")));
   const now = useRef(state);
   useEffect(() => {
     const read = (): void => {
@@ -72,12 +78,12 @@ function useUrlState(): [State, Act] {
       now.current = next;
       setState(next);
       if (!quietly) {
-        history.pushState(null, "", toFragment(next));
+        inUrl("pushState", next);
         return;
       }
       // Browsers allow some hundred changes of the URL in half a minute; panning makes more.
       clearTimeout(pending);
-      pending = setTimeout(() => history.replaceState(null, "", toFragment(now.current)), 250) as unknown as number;
+      pending = setTimeout(() => inUrl("replaceState", now.current), 250) as unknown as number;
     };
     return { set, select: (select) => set({ select }) };
   }, []);

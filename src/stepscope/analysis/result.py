@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,15 @@ class Result:
                 "or use to_dict() or to_json()"
             ) from error
         return pd.DataFrame([_plain(row) for row in self._rows()])
+
+    def show(self, *runs: Any, height: int = 720) -> Any:
+        """The viewer's pages for the runs it was made of, for a notebook.
+
+        A result has sums and no runs: give it what the analysis was given. The page that shows what
+        it found comes first: of an `OpProfile` the ops, of a `Diff` (of two) what became slower.
+        """
+        # That room lies above this one (see its text).
+        return import_module("stepscope.notebook").show_result(self, runs, height)
 
     def _repr_html_(self) -> str:
         # Views know all analyses, and analyses this class.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -323,6 +324,11 @@ class RunMetadata(MessageBacked):
             bare.ClearField(field)
         data: bytes = bare.SerializeToString(deterministic=True)
         return data
+
+    def show(self, *, height: int = 720) -> Any:
+        """The viewer's pages for this run, for a notebook: `stepscope.show` takes several."""
+        # That room lies above this one (see its text).
+        return import_module("stepscope.notebook").show(self, height=height)
 
     def _repr_html_(self) -> str:
         from stepscope.metadata.notebook import run_html

@@ -105,8 +105,11 @@ def write_report(recordings: Recordings, path: Path, max_size: int = MAX_SIZE) -
     return report
 
 
-def make_report(recordings: Recordings, max_size: int = MAX_SIZE) -> Report:
-    """The report of runs; `StepscopeError` where not even the sums fit into `max_size` bytes."""
+def make_report(recordings: Recordings, max_size: int = MAX_SIZE, start: str = "") -> Report:
+    """The report of runs; `StepscopeError` where not even the sums fit into `max_size` bytes.
+
+    `start` is what the page shows first, as the fragment of its address says it.
+    """
     shell = _shell()
     with recordings.lock:
         recordings.look()
@@ -138,6 +141,8 @@ def make_report(recordings: Recordings, max_size: int = MAX_SIZE) -> Report:
     title = html.escape(f"{session['title']} · stepscope")
     before, after = shell
     head = before.replace("<title>stepscope</title>", f"<title>{title}</title>", 1)
+    if start:
+        head = head.replace("<html", f'<html data-start="{html.escape(start)}"', 1)
     content = (head + "".join(pack.elements) + after).encode(errors="backslashreplace")
     assert survey.readable, "see Recordings.survey"
     return Report(content, tuple(folded))
@@ -154,7 +159,7 @@ def _of_all() -> Iterator[tuple[str, dict[str, str]]]:
     for of in ("scope", "file"):
         for by in ("time", "bytes"):
             yield "icicle", {"of": of, "by": by}
-    for by in ("name", "type", "layer"):
+    for by in ("name", "type"):
         yield "compare", {"by": by}
     yield "cluster", {}
 

@@ -15,7 +15,7 @@ NAMES = {
     "RunMetadata", "RunOptions", "Session", "Tensor", "TensorShape", "ThreadPoolOptionProto",
     "TraceHook", "annotate", "debug_callback", "errors", "every", "extract_allocation_log",
     "import_graph_def", "load", "merge", "observe",
-    "register_op", "run", "schedule",
+    "register_op", "run", "schedule", "show",
 }  # fmt: skip
 
 
