@@ -38,10 +38,10 @@ def serve():
     """A function that starts a TensorBoard for a directory and gives its address."""
     boards = []
 
-    def start(logdir):
+    def start(logdir, load_fast="false"):
         command = [
-            sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir),
-            "--host", "127.0.0.1", "--port", "0", "--load_fast", "false",
+            sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host",
+            "127.0.0.1", "--port", "0", "--load_fast", load_fast, "--reload_interval", "1",
         ]  # fmt: skip
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
         board = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
