@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -61,7 +62,10 @@ def program(request, tmp_path_factory):
     (place / "program.py").write_text(PROGRAM)
     arguments = ["run", "--engine", request.param, "--trace", "full", "--out", "out", "program.py"]
     done = started_python.run(
-        [sys.executable, "-m", "stepscope", *arguments], cwd=place, timeout=patient(240)
+        [sys.executable, "-m", "stepscope", *arguments],
+        cwd=place,
+        env={**os.environ},
+        timeout=patient(240),
     )
     assert done.returncode == 0, done.stderr
     return place / "out"
