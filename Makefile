@@ -17,7 +17,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-diff bench-workers fuzz search soak wheel docs clean
+.PHONY: help demo browser pictures test test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-diff bench-workers fuzz search soak wheel docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -105,6 +105,9 @@ check: $(DEV)   ## ruff, mypy --strict, import-linter; types and unit tests of t
 
 bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+bench-advice: $(DEV)   ## what `advise` predicts against what a change achieves, and replays (some minutes)
+	$(BIN)/python -m benchmarks advice replays
 
 bench-diff: $(DEV)   ## how often `diff` is right, on 750 pairs of real sets of runs (some minutes)
 	$(BIN)/python -m benchmarks.diff_trials

@@ -15,6 +15,7 @@ def main(wanted: list[str]) -> int:
 
     from benchmarks import (
         adapter,
+        advice,
         analyses,
         engine,
         memory,
@@ -44,7 +45,7 @@ def main(wanted: list[str]) -> int:
             reading,
             timeline,
         ),
-        *(scripts, workers, analyses, viewer_frames),
+        *(scripts, workers, analyses, advice, viewer_frames),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
