@@ -57,7 +57,8 @@ class Edges:
             list(executions.latest(inputs[name], (steps[row], tasks[row]), until[row], row))
             for row, name in enumerate(names)
         ]
-        for row in np.flatnonzero(receives).tolist():
+        # Between tasks it is messages that tell, below: times of two machines do not.
+        for row in np.flatnonzero(receives).tolist() if len(set(tasks)) == 1 else ():
             if not before[row]:
                 place = (steps[row], tasks[row])
                 before[row] = list(executions.begun(inputs[names[row]], place, until[row]))
