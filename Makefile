@@ -11,6 +11,8 @@ APT    := apt-get install --yes --no-install-recommends
 JOBS   ?= 2
 ROUNDS ?= 20
 LOAD   ?= 4
+AT_ONCE ?= 4
+WORKERS ?= 4
 WHOLE  := --editable '.[dev,tensorflow,parquet]'
 PAGE   := viewer/build.mjs viewer/package-lock.json $(shell find viewer/src -type f)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -49,7 +51,8 @@ test: check browser   ## everything: lint, types, import directions, all tests (
 
 test-hard: $(DEV)   ## threads, deadlines and processes 20 times under load, then all on one busy core
 	-@$(BIN)/stepscope prepare
-	$(BIN)/python tests/hard/run_hard.py --rounds $(ROUNDS) --load $(LOAD) $(TESTS)
+	$(BIN)/python tests/hard/run_hard.py --rounds $(ROUNDS) --at-once $(AT_ONCE) \
+	  --workers $(WORKERS) --load $(LOAD) $(TESTS)
 
 DEATHS ?= 1000
 kill: $(DEV)   ## 1,000 scripts that die while they are recorded, in every way (DEATHS=, an hour or two)

@@ -1,27 +1,35 @@
 """The tests where it is hard: on a machine that is busy with something else.
 
-    python tests/hard/run_hard.py [--rounds 20] [--load 4] [--patience 4] [TESTS ...]
+    python tests/hard/run_hard.py [--rounds 20] [--at-once 4] [--workers 4] [--load 4]
+                                  [--patience 4] [TESTS ...]
 
 First the tests of threads, deadlines and processes (`PRONE`), many times beside busy processes;
 then the whole suite once, on one core that it shares with them. Time limits are `--patience` times
 as long, those of pytest and those of the tests' own waiting. TESTS, if given, stand in for both.
 
+Rounds are sessions of their own, `--at-once` of them side by side, so each is one more load for the
+others; what one printed is shown when it is over. The whole suite is spread, file by file, over
+`--workers` processes, all on the one core.
+
 A test that fails in one round of twenty is a defect: every failure is counted and named at the end,
-and makes the exit code 1. The busy processes end with this one, however it ends.
+and makes the exit code 1. The busy processes end with this one, however it ends; sessions do when
+it is interrupted or terminated.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +67,8 @@ PRONE = (
 )
 """Files whose tests start threads or processes, or are about deadlines."""
 LIMIT_S = 300
+GRACE_S = 60
+"""How long an interrupted session may take to end what its tests have started."""
 BUSY = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -67,10 +77,10 @@ while os.getppid() == int(sys.argv[1]):
 """
 
 
-@contextmanager
-def busy(processes: int, core: int | None = None) -> Iterator[None]:
+@contextlib.contextmanager
+def busy(processes: int, core: str | None = None) -> Iterator[None]:
     """While inside, so many processes do nothing as fast as they can, on that core or on any."""
-    pinned = [] if core is None else ["taskset", "-c", str(core)]
+    pinned = [] if core is None else ["taskset", "-c", core]
     command = [*pinned, sys.executable, "-c", BUSY, str(os.getpid())]
     started = [subprocess.Popen(command) for _ in range(processes)]
     try:
@@ -82,47 +92,110 @@ def busy(processes: int, core: int | None = None) -> Iterator[None]:
             process.wait()
 
 
-def session(tests: Sequence[str], patience: float, before: Sequence[str] = ()) -> list[str]:
-    """Run tests in a session of their own; gives those that failed, or what else went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = Path(folder) / "outcome.json"
+class Session:
+    """A session of pytest as a process of its own; a file number of it is ready when it is over."""
+
+    def __init__(self, command: Sequence[str], patience: float, kept: bool) -> None:
+        """Start it by a command; `kept` keeps what it prints until somebody asks."""
+        self._folder = tempfile.TemporaryDirectory()
+        self._outcome = Path(self._folder.name) / "outcome.json"
+        self._printed = Path(self._folder.name) / "printed"
         environment = {
             **os.environ,
-            "STEPSCOPE_TEST_OUTCOME": str(outcome),
+            "STEPSCOPE_TEST_OUTCOME": str(self._outcome),
             "STEPSCOPE_TEST_PATIENCE": str(patience),
             # Not an option of the command: sessions that tests start have the same limit.
             "PYTEST_TIMEOUT": str(LIMIT_S * patience),
         }
-        command = [*before, sys.executable, "-m", "pytest", "-p", "no:xdist", *tests]
-        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        with self._printed.open("wb") as file:
+            to = file if kept else None
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=to, stderr=to
+            )
+        self._ends = os.pidfd_open(self._process.pid)
+
+    def fileno(self) -> int:
+        return self._ends
+
+    def wrong(self) -> list[str]:
+        """The tests that failed, or what else went wrong; waits for its end."""
+        code = self._process.wait()
         try:
-            found = json.loads(outcome.read_bytes())
+            found = json.loads(self._outcome.read_bytes())
         except FileNotFoundError:
             return [f"(the session did not come to its end: exit code {code})"]
-    wrong = [*found["failed"], *found["broken"], *found["crashed"]]
-    return wrong if wrong or code == 0 else [f"(pytest ended with exit code {code})"]
+        wrong = [*found["failed"], *found["broken"], *found["crashed"]]
+        return wrong if wrong or code == 0 else [f"(pytest ended with exit code {code})"]
+
+    def printed(self) -> str:
+        return self._printed.read_text(errors="replace")
+
+    def close(self) -> None:
+        """Forget it; if it is running still, interrupt it, upon which it ends what it started."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        os.close(self._ends)
+        self._folder.cleanup()
+
+
+def repeated(
+    command: Sequence[str], patience: float, times: int, at_once: int
+) -> Iterator[tuple[int, Session]]:
+    """Run a session so many times, some of them at once; gives each with its number, as it ends."""
+    waiting = iter(range(1, times + 1))
+    running: dict[Session, int] = {}
+    try:
+        while True:
+            for number in itertools.islice(waiting, at_once - len(running)):
+                running[Session(command, patience, kept=True)] = number
+            if not running:
+                return
+            for over in select.select(list(running), [], [])[0]:
+                yield running[over], over
+                del running[over]
+                over.close()
+    finally:
+        for session in running:
+            session.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """What the module's text says; gives the exit code."""
     parser = argparse.ArgumentParser(description="The tests, on a machine that is busy.")
     parser.add_argument("--rounds", type=int, default=20, help="of the tests that are prone")
+    parser.add_argument("--at-once", type=int, default=4, help="so many rounds side by side")
+    parser.add_argument("--workers", type=int, default=4, help="of the whole suite, on the core")
     parser.add_argument("--load", type=int, default=4, help="how many busy processes there are")
     parser.add_argument("--patience", type=float, default=4, help="time limits are so much longer")
     parser.add_argument("tests", nargs="*", help="these alone, in place of both selections")
     asked = parser.parse_args(arguments)
+    if asked.at_once < 1 or asked.workers < 1:
+        parser.error("--at-once and --workers are 1 or more")
 
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     chosen = asked.tests or [path for path in PRONE if (ROOT / path).exists()]
     gone = set(PRONE).difference(chosen) if not asked.tests else set()
     failures: Counter[str] = Counter(f"{path}: there is no such file" for path in gone)
-    for number in range(1, asked.rounds + 1):
-        print(f"== round {number} of {asked.rounds}, beside {asked.load} processes", flush=True)
-        with busy(asked.load):
-            failures.update(session(chosen, asked.patience))
-    core = min(os.sched_getaffinity(0))
+    print(f"== {asked.rounds} rounds, {asked.at_once} at once, beside {asked.load} processes")
+    with busy(asked.load):
+        again = [*pytest, "-p", "no:xdist", *chosen]
+        for number, session in repeated(again, asked.patience, asked.rounds, asked.at_once):
+            wrong = session.wrong()
+            said = f"{len(wrong)} failed" if wrong else "nothing failed"
+            print(f"== round {number} of {asked.rounds}: {said}\n{session.printed()}", flush=True)
+            failures.update(wrong)
+    core = str(min(os.sched_getaffinity(0)))
     print(f"== all on core {core}, beside {asked.load} processes", flush=True)
     with busy(asked.load, core):
-        failures.update(session(asked.tests, asked.patience, ["taskset", "-c", str(core)]))
+        spread = ["--numprocesses", str(asked.workers), "--dist", "loadfile"]
+        whole = ["taskset", "-c", core, *pytest, *spread, *asked.tests]
+        with contextlib.closing(Session(whole, asked.patience, kept=False)) as session:
+            failures.update(session.wrong())
 
     for what, times in failures.most_common():
         print(f"FAILED {times} OF {asked.rounds + 1}: {what}")
@@ -131,5 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Also where a shell that started this in the background had it ignored: sessions inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     sys.exit(main())

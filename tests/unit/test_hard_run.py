@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,17 +38,98 @@ with run_hard.busy(2):
     assert started.wait() != 0
 
 
-def test_failures_are_counted_over_all_rounds_and_named(monkeypatch, capsys):
-    sessions = iter([[], ["a::b"], ["a::b", "c::d"]])
-    asked = []
+TESTS = Path(__file__).parents[1]
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+from session_outcome import register
 
-    def session(tests, patience, before=()):
-        asked.append((list(tests), patience, list(before)[:2]))
-        return next(sessions)
+def pytest_configure(config):
+    register(config)
+"""
+SMALL = """
+import os, time
+from pathlib import Path
+import pytest
+from patience import FACTOR, patient
 
-    monkeypatch.setattr(run_hard, "session", session)
-    assert run_hard.main(["--rounds", "2", "--load", "0"]) == 1
-    assert asked[0] == asked[1] == (list(run_hard.PRONE), 4, [])
-    assert asked[2] == ([], 4, ["taskset", "-c"])
-    said = capsys.readouterr().out.splitlines()
-    assert said[-3:] == ["FAILED 2 OF 3: a::b", "FAILED 1 OF 3: c::d", "hard: 2 failed"]
+HERE = Path(__file__).parent
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+AFFINITY = os.sched_getaffinity(0)
+
+@pytest.fixture(scope="session")
+def sessions():
+    # Nobody goes on before another one is there: alone, a session waits here for ever.
+    (HERE / f"session {os.getpid()}").touch()
+    limit = time.monotonic() + patient(60)
+    while len(found := list(HERE.glob("session *"))) < 2 and time.monotonic() < limit:
+        time.sleep(0.01)
+    return len(found)
+
+def test_two_are_there_at_once(sessions):
+    assert sessions >= 2
+
+def test_limits_are_longer():
+    assert (FACTOR, os.environ["PYTEST_TIMEOUT"]) == (3.0, "900.0")
+
+def test_fails_in_rounds():
+    assert WORKER
+
+def test_fails_everywhere():
+    assert False
+
+def test_the_whole_is_on_one_core():
+    assert WORKER is None or len(AFFINITY) == 1
+"""
+
+
+def test_rounds_run_at_once_and_failures_are_counted_over_them_and_named(tmp_path, capfd):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_small.py").write_text(SMALL)
+    how = ["--rounds", "4", "--at-once", "2", "--workers", "1", "--load", "0", "--patience", "3"]
+    assert run_hard.main([*how, str(tmp_path)]) == 1
+    said = capfd.readouterr().out.splitlines()
+    assert said[-3:] == [
+        "FAILED 5 OF 5: test_small.py::test_fails_everywhere",
+        "FAILED 4 OF 5: test_small.py::test_fails_in_rounds",
+        "hard: 2 failed",
+    ]
+    heads = [line for line in said if line.startswith("== ")]
+    core = min(os.sched_getaffinity(0))
+    assert heads[0] == "== 4 rounds, 2 at once, beside 0 processes"
+    assert sorted(heads[1:-1]) == [f"== round {n} of 4: 2 failed" for n in (1, 2, 3, 4)]
+    assert heads[-1] == f"== all on core {core}, beside 0 processes"
+    # What each of the four rounds printed, and the whole suite.
+    assert sum("2 failed, 3 passed" in line for line in said) == 4
+    assert sum("1 failed, 4 passed" in line for line in said) == 1
+
+
+def test_a_session_that_dies_is_a_failure(tmp_path, capfd):
+    (tmp_path / "conftest.py").write_text("import os\nos._exit(3)")
+    assert run_hard.main(["--rounds", "1", "--workers", "1", "--load", "0", str(tmp_path)]) == 1
+    assert capfd.readouterr().out.splitlines()[-2:] == [
+        "FAILED 2 OF 2: (the session did not come to its end: exit code 3)",
+        "hard: 1 failed",
+    ]
+
+
+def test_sessions_end_when_it_is_terminated(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "test_waits.py").write_text(
+        f"import threading\n"
+        f"def test_waits():\n"
+        f"    with open({str(fifo)!r}, 'w') as held:\n"
+        f"        held.write('here\\n'); held.flush()\n"
+        f"        threading.Event().wait()\n"
+    )
+    how = ["--rounds", "2", "--at-once", "2", "--load", "0"]
+    command = [sys.executable, str(HARD / "run_hard.py"), *how, str(tmp_path)]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    with fifo.open() as reader:
+        assert [reader.readline() for _ in range(2)] == ["here\n"] * 2
+        started.terminate()
+        # The end of the file comes when both sessions, which hold its other end, are over.
+        assert reader.read() == ""
+    assert started.wait() == 128 + signal.SIGTERM
