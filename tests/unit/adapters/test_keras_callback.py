@@ -13,6 +13,8 @@ import stepscope
 from stepscope.errors import InvalidArgumentError
 from stepscope.scheduling import every, parse_steps, schedule
 
+FULL = stepscope.RunOptions(trace_level=stepscope.RunOptions.FULL_TRACE)
+
 pytestmark = pytest.mark.filterwarnings(
     "ignore:non-integer arguments to randrange:DeprecationWarning"  # in Keras 2, seeding
 )
@@ -162,6 +164,31 @@ def test_several_steps_in_one_execution_are_one_run(TraceCallback, model, data):
     ((step, tag, metadata),) = callback.steps
     assert (step, tag) == (3, "train_step_3")
     assert matmuls(metadata) == 15
+
+
+@pytest.mark.usefixtures("prepared")
+def test_steps_are_recorded_by_our_executor_where_there_is_one(TraceCallback, model, data):
+    callback = TraceCallback(schedule(wait=1, active=2), options=FULL)
+    fit(model, data, callback)
+    x, y = data
+    model.evaluate(x, y, batch_size=4, verbose=0, callbacks=[callback])
+    model.predict(x, batch_size=4, verbose=0, callbacks=[callback])
+    assert len(callback.steps) == 12
+    assert {metadata.recorder for _, _, metadata in callback.steps} == {"executor"}
+    assert [matmuls(metadata) for _, _, metadata in callback.steps] == 4 * [5] + 8 * [2]
+
+
+@pytest.mark.usefixtures("prepared")
+@pytest.mark.filterwarnings("ignore:Your input ran out of data:UserWarning")
+def test_an_execution_that_finds_no_data_is_no_step(TraceCallback, tensorflow, model, data):
+    """Of a dataset of unknown length Keras asks for more once, for several steps at a time."""
+    x, y = data
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=3)
+    dataset = tensorflow.data.Dataset.from_tensor_slices((x, y)).filter(lambda *_: True).batch(4)
+    callback = TraceCallback(every(1))
+    model.fit(dataset, verbose=0, shuffle=False, callbacks=[callback])
+    assert [step for step, _, _ in callback.steps] == [0, 3]
+    assert [matmuls(metadata) for _, _, metadata in callback.steps] == [15, 15]
 
 
 def test_an_eager_model_is_recorded_too(TraceCallback, model, data, tmp_path):

@@ -171,12 +171,13 @@ def _named(args: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 
 def run_step(
     call: functools.partial[Any], function: Any, options: Any, run_metadata: Any,
-    then: Callable[[BaseException | None], None] | None = None,
+    then: Callable[[BaseException | None, Any], None] | None = None,
 ) -> Any:  # fmt: skip
     """Make a call as one run; `function` is the TensorFlow function that it is a call of, if it is.
 
     What is around the function (Keras has some Python there) may be part of the call. `then` is
-    called when the metadata are there, with what the run raised: the caller waits for that, too.
+    called when the metadata are there, with what it raised and what it gave: the caller waits for
+    that, too.
     """
     resolved, asked = _resolve(options, traced=run_metadata is not None)
     engine = EAGER if function is None else FUNCTION
@@ -197,12 +198,12 @@ def run_step(
             observed.memory.given(_named(call.args))
             metadata = target.deliver(observed.failed())
             if then is not None:
-                then(error)
+                then(error, None)
             raise_with(error, metadata)
         if target.asked_for:
             target.deliver(observed.succeeded())
         if then is not None:
-            then(None)
+            then(None, result)
         if function is not None and resolved.trace_level:
             # Not before the first run: it would have to make the function ready for it.
             build.use_if_built()

@@ -7,6 +7,9 @@ scheduled batch begins it stands in for the model's `train_function` (`test_func
 the step and nothing else, it ends with the recorder off whatever happens, and the exception of a
 failed step passes by with its metadata. At all other times the model is as Keras made it.
 
+In Keras 3 that function is some Python around a `tf.function`: the call of the latter is the step,
+which our executor sees all of.
+
 This module needs TensorFlow with its Keras, 2 or 3, and imports it.
 """
 
@@ -178,16 +181,21 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
 
         def recorded(*args: Any) -> Any:
             self._disarm()
-            return self._run(mode, step, action, function, args)
+            inside = _function_in(function)
+            if inside is None or inside is function or not _is_iterator(args):
+                return self._run(mode, step, action, function, args)
+
+            def step_inside(*args: Any) -> Any:
+                self._disarm()
+                return self._run(mode, step, action, inside, args)
+
+            self._restore = _answered_by(inside, step_inside)
+            return function(*args)
 
         if is_function(function):
             # Keras 2 may hold on to the function before it tells callbacks anything, so the object
             # itself is made to answer, and not the model's attribute.
-            kind = type(function)
-            self._restore = lambda: setattr(function, "__class__", kind)
-            function.__class__ = type(
-                kind.__name__, (kind,), {"__call__": lambda _self, *args: recorded(*args)}
-            )
+            self._restore = _answered_by(function, recorded)
         else:
             self._restore = lambda: setattr(model, attribute, function)
             setattr(model, attribute, recorded)
@@ -203,8 +211,8 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
         metadata = RunMetadata()
         tag = f"{mode}_step_{step}"
 
-        def keep(error: BaseException | None) -> None:
-            if isinstance(error, (StopIteration, tf.errors.OutOfRangeError)):
+        def keep(error: BaseException | None, result: Any) -> None:
+            if isinstance(error, (StopIteration, tf.errors.OutOfRangeError)) or _is_empty(result):
                 return  # how a Keras loop learns that its data are at an end: this was no step
             if error is not None:
                 # A step that failed is kept even where it was to be a warm-up.
@@ -236,6 +244,25 @@ def _steps_per_run(model: Any) -> int:
     return int(steps.numpy()) if hasattr(steps, "numpy") else int(steps)
 
 
+def _answered_by(function: Any, call: Callable[..., Any]) -> Callable[[], None]:
+    """Have `call` answer the calls of a `tf.function`; gives what ends that."""
+    kind = type(function)
+    function.__class__ = type(
+        kind.__name__, (kind,), {"__call__": lambda _self, *args: call(*args)}
+    )  # fmt: skip
+    return lambda: setattr(function, "__class__", kind)
+
+
+def _is_iterator(args: tuple[Any, ...]) -> bool:
+    """Whether these are the arguments with which Keras 3 calls the function inside, once."""
+    return bool(args) and isinstance(args[0], (tf.data.Iterator, tf.distribute.DistributedIterator))
+
+
+def _is_empty(result: Any) -> bool:
+    """Whether several steps in one execution found no data for the first of them."""
+    return isinstance(result, tf.experimental.Optional) and not bool(result.has_value())
+
+
 def _function_in(function: Any) -> Any:
     """The `tf.function` that a model's function is; None where the model runs eagerly.
 
@@ -254,8 +281,7 @@ def _graph_of(function: Any, args: tuple[Any, ...]) -> Any:
     nothing; the one inside Keras 3's is called with iterators alone.
     """
     inside = _function_in(function)
-    iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
-    if inside is not function and (not args or not isinstance(args[0], iterators)):
+    if inside is not function and not _is_iterator(args):
         return None
     try:
         return inside.get_concrete_function(*args).graph if inside is not None else None
