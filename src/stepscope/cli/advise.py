@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.advice import Evidence
     from stepscope.analysis.advice.check import Check
     from stepscope.cli.tables import Choice, Column
+    from stepscope.proofs import Proof
 
 _EVIDENCE_SHOWN = 3
 _DETAILS = 5
@@ -30,12 +31,23 @@ _DETAILS = 5
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH")
 @click.option(
-    "--check", "finding", metavar="FINDING",
+    "--check",
+    "finding",
+    metavar="FINDING",
     help="Compare what this finding of a recording predicted with another recording, made after "
     "the change: stepscope advise --check FINDING OLD NEW.",
-)  # fmt: skip
+)
+@click.option(
+    "--prove",
+    is_flag=True,
+    help="Apply what the findings say to the recorded graph, run old and new in turns on the "
+    "embedded engine, and compare with what was predicted.",
+)
+@click.option("--finding", "only", metavar="FINDING", help="With --prove: this one alone.")
 @table_options
-def command(paths: tuple[Path, ...], finding: str | None, choice: Choice) -> None:
+def command(
+    paths: tuple[Path, ...], finding: str | None, prove: bool, only: str | None, choice: Choice
+) -> None:
     """What to change in the program recorded in PATH, ranked by what that would gain.
 
     Each finding has what was seen (ops with their times), the line, what to do, and the gain that
@@ -43,7 +55,15 @@ def command(paths: tuple[Path, ...], finding: str | None, choice: Choice) -> Non
     change, and how well the replay tells the runs as they were is said.
 
     After the change, record the program again: --check FINDING OLD NEW says what it came to.
+
+    Of a recording of the embedded engine, --prove says so before anything is changed: the graph
+    with the change runs against the graph as it was. What was fed is made up, in its type and
+    shape. Changes that are not in the graph (Python functions, input) cannot be proved.
     """
+    if only is not None and not prove:
+        raise click.UsageError("--finding goes with --prove")
+    if prove and finding is not None:
+        raise click.UsageError("--prove takes one recording, --check two: not both")
     if finding is not None:
         if len(paths) != 2:
             raise click.UsageError("--check takes two recordings: --check FINDING OLD NEW")
@@ -51,7 +71,10 @@ def command(paths: tuple[Path, ...], finding: str | None, choice: Choice) -> Non
         return
     if len(paths) != 1:
         raise click.UsageError("one PATH at a time; two are for --check FINDING OLD NEW")
-    _advise(paths[0], choice)
+    if prove:
+        _prove(paths[0], only, choice)
+    else:
+        _advise(paths[0], choice)
 
 
 def _advise(path: Path, choice: Choice) -> None:
@@ -61,7 +84,9 @@ def _advise(path: Path, choice: Choice) -> None:
 
     found = _advice(path)
     columns = _columns()
-    if tables.write_for_programs(found, found.rows, columns, choice, without=("evidence",)):
+    if tables.write_for_programs(
+        found, found.rows, columns, choice, without=("evidence", "rewrite")
+    ):
         return
     screen = terminal.console()
     screen.print(
@@ -187,10 +212,70 @@ def _said(found: Check) -> Iterator[str]:
         f"  predicted  {said(finding.gain)} less, between {said(finding.low)} and "
         f"{said(finding.high)}"
     )
+    yield _achieved(found)
+
+
+def _achieved(found: Check) -> str:
+    said = found.finding.said
     less = "less" if found.achieved >= 0 else "more"
-    yield (
+    return (
         f"  achieved   {said(abs(found.achieved))} {less} ± "
         f"{said((found.most - found.least) / 2)}: "
         + ("inside the predicted interval" if found.inside else "outside of the predicted interval")
         + (f", the prediction was off by {found.error:.0%}" if found.achieved > 0 else "")
     )
+
+
+# -- on the recorded graph ---------------------------------------------------------------------
+
+
+def _prove(path: Path, only: str | None, choice: Choice) -> None:
+    from rich.text import Text
+
+    from stepscope.cli import run_report, terminal
+    from stepscope.proofs import prove
+
+    found = prove(path, only)
+    if choice.as_json:
+        terminal.write_data(found.to_json() + "\n")
+        return
+    if choice.as_csv:
+        raise click.UsageError("--prove writes text or --json")
+    screen = terminal.console()
+    if not found.rows:
+        screen.print("there is no finding to prove")
+    for number, row in enumerate(found.rows):
+        if number:
+            screen.print()
+        for line in _proved(row):
+            screen.print(Text(run_report.filled(line, screen.width)), soft_wrap=True)
+
+
+def _proved(row: Proof) -> Iterator[str]:
+    from stepscope.cli import wording
+
+    finding, check = row.finding, row.check
+    yield f"{wording.plain(finding.id)}  {wording.plain(finding.title)}"
+    if check is None:
+        yield f"  not proved: {wording.plain(row.lacking)}"
+        return
+    said, per = finding.said, finding.per
+    yield f"  before     {said(check.before)}{per}: the graph as it was recorded"
+    yield f"  after      {said(check.after)}{per}: the graph with the change"
+    scaled = check.finding
+    here = f" ({row.scale:.2f} times what was recorded, as the step takes here)" * (
+        not 0.95 < row.scale < 1.05
+    )
+    yield (
+        f"  predicted  {said(scaled.gain)} less, between {said(scaled.low)} and "
+        f"{said(scaled.high)}{here}"
+    )
+    yield _achieved(check) + f"; {wording.number(row.pairs, 'pair')} of runs in turns"
+    if row.added_ns:
+        more = "longer" if row.added_ns > 0 else "shorter"
+        yield f"  time       a step takes {wording.time(abs(row.added_ns))} {more}"
+    if row.difference is not None:
+        same = "the same" if not row.difference else f"the same to {row.difference:.1g}"
+        yield f"  results    {same if row.difference < 1 else 'are different'}"
+    if row.made:
+        yield f"  fed        made values: {wording.plain(', '.join(row.made))}"

@@ -99,3 +99,34 @@ def test_a_mended_leak_is_checked_by_what_grows_a_step(tmp_path):
     assert (found["before"], found["after"], found["achieved"]) == (MIB, 0, MIB)
     assert found["inside"]
     assert found["error"] == 0
+
+
+def advise_command(place, *arguments):
+    return started_python.run(
+        [sys.executable, "-m", "stepscope", "advise", *arguments],
+        cwd=place, env={**os.environ, "COLUMNS": "200"}, timeout=patient(120),
+    )  # fmt: skip
+
+
+def test_a_finding_is_proved_on_the_recorded_graph(tmp_path):
+    record("copies", "embedded", tmp_path / "out")
+    done = advise_command(tmp_path, "--prove", "out")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout
+    assert "copies@copies.py" in said
+    assert "predicted" in said
+    assert "pairs of runs in turns" in said
+    assert "results    the same" in said
+    assert "fed        made values: x:0" in said
+    [row] = json.loads(advise_command(tmp_path, "--prove", "out", "--json").stdout)["rows"]
+    assert row["check"]["before"] - row["check"]["after"] == pytest.approx(row["check"]["achieved"])
+    assert len(row["finding"]["rewrite"]["bypassed"]) == 6
+
+
+def test_a_python_op_is_not_proved_and_the_reason_is_said(tmp_path):
+    record("python_op", "embedded", tmp_path / "out")
+    done = advise_command(tmp_path, "--prove", "--finding", "python-op", "out")
+    assert "not proved: what would take the place of the Python function" in done.stdout
+    wrong = advise_command(tmp_path, "--finding", "python-op", "out")
+    assert wrong.returncode == 2
+    assert "--finding goes with --prove" in wrong.stderr

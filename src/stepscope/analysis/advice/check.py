@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepscope.analysis.memory_growth import MemoryGrowth
     from stepscope.analysis.steps import StepRow, Steps
 
-__all__ = ["Check", "chosen", "growth_check", "peak_check", "step_check"]
+__all__ = ["Check", "chosen", "compared", "growth_check", "peak_check", "step_check"]
 
 _RESAMPLES: Final = 400
 
@@ -99,7 +99,7 @@ def growth_check(finding: Finding, old: MemoryGrowth, new: MemoryGrowth) -> Chec
     achieved = grown - grows
     step = next((row.step for row in after), finding.step)
     least, most = achieved - spread, achieved + spread
-    return _result(finding, grown, grows, achieved, least, most, step)
+    return compared(finding, grown, grows, achieved, least, most, step)
 
 
 def peak_check(finding: Finding, before: int, after: int) -> Check:
@@ -113,18 +113,19 @@ def peak_check(finding: Finding, before: int, after: int) -> Check:
             None, None, "no memory was recorded in the new recording: `stepscope run --trace full`"
         )
     achieved = before - after
-    return _result(finding, before, after, achieved, achieved, achieved, finding.step)
+    return compared(finding, before, after, achieved, achieved, achieved, finding.step)
 
 
 def _check(finding: Finding, before: float, after: float, spread: float, row: StepRow) -> Check:
     achieved = before - after
-    return _result(finding, before, after, achieved, achieved - spread, achieved + spread, row.key)
+    return compared(finding, before, after, achieved, achieved - spread, achieved + spread, row.key)
 
 
-def _result(
+def compared(
     finding: Finding, before: float, after: float, achieved: float, least: float, most: float,
     step: str,
 ) -> Check:  # fmt: skip
+    """What was achieved, between `least` and `most`, against what the finding predicted."""
     inside = finding.low <= most and least <= finding.high
     error = abs(finding.gain - achieved) / abs(achieved) if achieved else math.inf
     return Check(finding, before, after, achieved, least, most, inside, error, step)

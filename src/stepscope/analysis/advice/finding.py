@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.replay import Prediction
 from stepscope.analysis.result import Result
 from stepscope.metadata.readable import size, time
@@ -65,6 +66,8 @@ class Finding:
     error: float = 0.0
     changes_steps: bool = False
     """After the change there are fewer steps, or others: what is compared is all of them."""
+    rewrite: Rewrite | None = None
+    """The same as a change of the graph; None where it is none."""
 
     @property
     def gains(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import STEP, Evidence, Finding
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.metadata.readable import time
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def of_step(
     advice: str,
     evidence: Iterable[Evidence],
     changes_steps: bool = False,
+    rewrite: Rewrite | None = None,
 ) -> Iterable[Finding]:
     """The finding, if it gains enough; `do` begins its sentence: "without the copies"."""
     share = gain.gain_ns / material.typical_ns if material.typical_ns > 0 else 0.0
@@ -70,6 +72,7 @@ def of_step(
         replayed=gain.runs,
         error=gain.error,
         changes_steps=changes_steps,
+        rewrite=rewrite,
     )
 
 

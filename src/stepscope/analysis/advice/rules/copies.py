@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
 from stepscope.metadata import readable
@@ -56,6 +57,7 @@ def _finding(step: StepMaterial, names: list[str], title: str, least: float) -> 
         advice="keep the tensor in one type and order from where it is made to where it is read; "
         "convert what never changes once, before the loop",
         evidence=evidence_of(step, names),
+        rewrite=Rewrite(bypassed=frozenset(names)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.rules.summaries import is_summary
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
@@ -46,4 +47,5 @@ def find(material: Material) -> Iterator[Finding]:
                 advice=f"fetch `{what}` where it is used only: in every 100th step, or after the "
                 "loop",
                 evidence=evidence_of(step, sorted(alone)),
+                rewrite=Rewrite(unfetched=frozenset({name})),
             )

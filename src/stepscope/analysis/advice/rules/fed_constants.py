@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material, fed_name
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
 from stepscope.metadata.readable import size
@@ -54,6 +55,7 @@ def find(material: Material) -> Iterator[Finding]:
             advice=f"make {names} a constant or a variable of the graph that is set once, and work "
             "out what follows from it alone before the loop",
             evidence=evidence_of(step, [*same, *args]),
+            rewrite=Rewrite(constant=frozenset({*same, *args})),
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
 from stepscope.analysis.replay import ANY, Change, RecordedWork, Work, ends
@@ -73,6 +74,7 @@ def find(material: Material) -> Iterator[Finding]:
             advice="take away the tf.control_dependencies between them, and let the session have "
             f"{cores} threads (inter_op_parallelism_threads)",
             evidence=evidence_of(step, waiting),
+            rewrite=Rewrite(cut=cut, threads=cores),
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import input_node
 from stepscope.analysis.replay import serving_only
@@ -48,6 +49,10 @@ def find(material: Material) -> Iterator[Finding]:
             advice="run them in every 100th step only: fetch the merged summary there and leave it "
             "out elsewhere (SummarySaverHook(save_steps=100), tf.summary.record_if)",
             evidence=evidence_of(step, sorted(without)),
+            rewrite=Rewrite(
+                bypassed=frozenset(n for n in looking if step.types[n] in _PASSING),
+                unfetched=without,
+            ),
         )
 
 

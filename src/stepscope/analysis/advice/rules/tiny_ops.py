@@ -13,6 +13,7 @@ import numpy as np
 
 from stepscope.analysis.advice.finding import Evidence, Finding
 from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import of_step
 from stepscope.analysis.machine import Reach
 from stepscope.analysis.replay import Change, RecordedWork
@@ -71,6 +72,7 @@ def find(material: Material) -> Iterator[Finding]:
                 ),
             ],
             changes_steps=True,
+            rewrite=Rewrite(rows=_TIMES),
         )  # fmt: skip
 
 

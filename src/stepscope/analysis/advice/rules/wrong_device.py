@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
+from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.edges import RECEIVES, SENDS, input_node
 from stepscope.metadata.readable import device as short_name
@@ -41,7 +43,19 @@ def find(material: Material) -> Iterator[Finding]:
             advice=f"put them where their inputs are made: take away the tf.device of {there}, or "
             "move all that follows there, too",
             evidence=evidence_of(step, away),
+            rewrite=Rewrite(moved=dict.fromkeys(away, _home(step, away))),
         )
+
+
+def _home(step: StepMaterial, away: list[str]) -> str:
+    """The device of most of the other ops."""
+    gone = set(away)
+    others = Counter(
+        step.devices.get(name, "")
+        for name, kind in step.types.items()
+        if name not in gone and kind not in _MARKERS
+    )
+    return others.most_common(1)[0][0]
 
 
 def _away(step: StepMaterial) -> list[str]:
