@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Beside TensorFlow with its defaults, whatever the tests that were run before wanted.
+os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
 
 
 def main(wanted: list[str]) -> int:
@@ -23,6 +25,7 @@ def main(wanted: list[str]) -> int:
         overhead,
         reading,
         scripts,
+        start_up,
         timeline,
         training,
         viewer_frames,
@@ -45,7 +48,7 @@ def main(wanted: list[str]) -> int:
             reading,
             timeline,
         ),
-        *(scripts, workers, analyses, advice, viewer_frames),
+        *(scripts, start_up, workers, analyses, advice, viewer_frames),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]

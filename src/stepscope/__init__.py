@@ -5,7 +5,6 @@
 session brings every op type along.
 """
 
-import importlib
 import typing
 
 if typing.TYPE_CHECKING:
@@ -16,6 +15,7 @@ if typing.TYPE_CHECKING:
     from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
     from stepscope.hooks import TraceHook
     from stepscope.metadata import RunMetadata, extract_allocation_log, load
+    from stepscope.notebook import show
     from stepscope.ops.custom import register_op
     from stepscope.options import (
         ClusterDef,
@@ -30,10 +30,10 @@ if typing.TYPE_CHECKING:
         ThreadPoolOptionProto,
     )
     from stepscope.runtime import InteractiveSession, Session
-    from stepscope.runtime.debug import register_callback as debug_callback
+    from stepscope.runtime.debug import debug_callback
     from stepscope.scheduling import Action, every, schedule
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = [
     "Action",
@@ -71,47 +71,45 @@ __all__ = [
     "show",
 ]
 
-_NAMES = {
-    "always_on": ("Recorder",),
-    "engines": ("annotate", "observe", "run"),
-    "export": ("merge",),
-    "graph": ("Graph", "Operation", "Tensor", "TensorShape", "import_graph_def"),
-    "hooks": ("TraceHook",),
-    "notebook": ("show",),
-    "metadata": ("RunMetadata", "extract_allocation_log", "load"),
-    "ops.custom": ("register_op",),
-    "options": (
-        "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions",
-        "GraphOptions", "OptimizerOptions", "RewriterConfig", "RunOptions",
-        "ThreadPoolOptionProto",
-    ),
-    "runtime": ("InteractiveSession", "Session"),
-    "scheduling": ("Action", "every", "schedule"),
-}  # fmt: skip
-"""By module of this package, the public names that it defines."""
+_BUILT_OF_OPS = frozenset({"Graph", "Operation", "Tensor", "TensorShape", "import_graph_def"})
 
-_PLACES = {name: (module, name) for module, names in _NAMES.items() for name in names}
-_PLACES["debug_callback"] = ("runtime.debug", "register_callback")
+if not typing.TYPE_CHECKING:
+    from stepscope.lazy_imports import lazy_names as _lazy_names
 
-_ROOMS = ("analysis", "engines", "errors", "export", "graph", "hooks", "metadata", "ops", "options",
-          "programs", "recorder", "runtime", "scheduling", "tf1")  # fmt: skip
+    _find = _lazy_names(
+        __name__,
+        {
+            "always_on": "Recorder",
+            "analysis": "",
+            "engines": "annotate observe run",
+            "errors": "",
+            "export": "merge",
+            "graph": "Graph Operation Tensor TensorShape import_graph_def",
+            "hooks": "TraceHook",
+            "metadata": "RunMetadata extract_allocation_log load",
+            "notebook": "show",
+            "ops": "",
+            "ops.custom": "register_op",
+            "options": "ClusterDef ConfigProto DebugOptions DebugTensorWatch GPUOptions "
+            "GraphOptions OptimizerOptions RewriterConfig RunOptions ThreadPoolOptionProto",
+            "programs": "",
+            "recorder": "",
+            "runtime": "InteractiveSession Session",
+            "runtime.debug": "debug_callback",
+            "scheduling": "Action every schedule",
+            "tf1": "",
+        },
+    )
 
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
 
-def __getattr__(name: str) -> object:
-    """Import what was asked for; from then on it is an ordinary attribute."""
-    found: object
-    if name in _PLACES:
-        module, attribute = _PLACES[name]
-        if module == "graph":
-            # A graph is built of op types, which register themselves.
-            importlib.import_module(f"{__name__}.ops")
-        found = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-    elif name in _ROOMS:
-        found = importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+            return version(__name__)
+        if name in _BUILT_OF_OPS:
+            # Op types register themselves when their modules are imported.
+            _find("ops")
+        return _find(name)
 
 
 def __dir__() -> list[str]:

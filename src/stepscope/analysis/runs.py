@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Note, RunMetadata, programs
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 
 Runs: TypeAlias = Any
 """One `RunMetadata`, several, `(name, RunMetadata)` pairs, or a mapping of names to them."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="account",
-    short_help="Where the wall clock of a whole program went.",
     epilog="Example: stepscope account stepscope-out/train",
 )
 @runs_argument

@@ -26,7 +26,6 @@ _DETAILS = 5
 
 @click.command(
     name="advise",
-    short_help="What to change, and what that would gain.",
     epilog="Example: stepscope advise stepscope-out/train",
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from stepscope.cli import LOADED_FROM_NS
 from stepscope.errors import OpError, StepscopeError
@@ -21,33 +22,33 @@ from stepscope.errors import OpError, StepscopeError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (
-    "account",
-    "advise",
-    "completion",
-    "coverage",
-    "diff",
-    "export",
-    "info",
-    "input",
-    "memory",
-    "merge",
-    "network",
-    "oom",
-    "parallelism",
-    "path",
-    "placement",
-    "prepare",
-    "report",
-    "retraces",
-    "run",
-    "steps",
-    "timeline",
-    "top",
-    "view",
-    "why",
-)
-"""Each is a module of this package with a `command`."""
+COMMANDS = {
+    "account": "Where the wall clock of a whole program went.",
+    "advise": "What to change, and what that would gain.",
+    "completion": "Completion for bash, zsh and fish.",
+    "coverage": "Why an op has no time of its own.",
+    "diff": "Is the new program slower or larger? A gate for CI.",
+    "export": "Runs as .pb, .xplane.pb, CSV, Parquet, TensorBoard or Chrome files.",
+    "info": "What a file or directory holds.",
+    "input": "What input pipelines did, and which stage limits.",
+    "memory": "Live bytes over time, and who held the peak.",
+    "merge": "Runs of several steps and workers as one timeline.",
+    "network": "What moved between tasks, and who waited for it.",
+    "oom": "Why a run ran out of memory.",
+    "parallelism": "How busy threads and devices were, and what waited.",
+    "path": "What decided how long a run took.",
+    "placement": "On which device each op ran, and why there.",
+    "prepare": "Make traces of TensorFlow cheaper on this machine.",
+    "report": "Write runs as one HTML file that opens anywhere.",
+    "retraces": "Which functions were traced again, and by what.",
+    "run": "Run a script, unchanged, and record its runs.",
+    "steps": "What ran, how often, and how long it took.",
+    "timeline": "Runs as a Chrome trace.",
+    "top": "Which ops, layers or lines took the time.",
+    "view": "Look at runs in the browser.",
+    "why": "The chain of causes of an op, a run or memory.",
+}
+"""Each is a module of this package with a `command`; what the list of commands says of it."""
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -64,7 +65,19 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"stepscope.cli.{cmd_name}").command
+        command.short_help = COMMANDS[cmd_name]
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands as click does, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Options and commands that begin so, without importing any command."""
+        names = (item for item in sorted(COMMANDS.items()) if item[0].startswith(incomplete))
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=said) for name, said in names), *options]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -11,7 +11,6 @@ _SHELLS = ("bash", "fish", "zsh")
 
 @click.command(
     name="completion",
-    short_help="Completion for bash, zsh and fish.",
     epilog='Example: eval "$(stepscope completion bash)"',
 )
 @click.argument("shell", type=click.Choice(_SHELLS))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="coverage",
-    short_help="Why an op has no time of its own.",
     epilog="Example: stepscope coverage stepscope-out/train --missing",
 )
 @runs_argument

@@ -43,7 +43,6 @@ def _bounds(_ctx: Any, _option: Any, value: str | None) -> dict[str, float] | No
 
 @click.command(
     name="diff",
-    short_help="Is the new program slower or larger? A gate for CI.",
     epilog="Example: stepscope diff --fail-on 'time>5%,memory>1%' base/ new/",
 )
 @click.argument("base", type=click.Path(path_type=Path))

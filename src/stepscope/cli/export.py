@@ -84,7 +84,6 @@ _DIRECTORIES = frozenset({"parquet", "pb", "tensorboard", "xplane"})
 
 @click.command(
     name="export",
-    short_help="Runs as .pb, .xplane.pb, CSV, Parquet, TensorBoard or Chrome files.",
     epilog="Example: stepscope export stepscope-out/train --to parquet -o tables",
 )
 @runs_argument

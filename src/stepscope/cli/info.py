@@ -27,7 +27,6 @@ _DEVICES_SHOWN = 50
 
 @click.command(
     name="info",
-    short_help="What a file or directory holds.",
     epilog="Example: stepscope info stepscope-out/train --run -1",
 )
 @runs_argument

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="input",
-    short_help="What input pipelines did, and which stage limits.",
     epilog="Example: stepscope input stepscope-out/train",
 )
 @runs_argument

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="memory",
-    short_help="Live bytes over time, and who held the peak.",
     epilog="Example: stepscope memory --growth stepscope-out/train",
 )
 @runs_argument

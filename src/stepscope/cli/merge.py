@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="merge",
-    short_help="Runs of several steps and workers as one timeline.",
     epilog="Example: stepscope merge chief=logs/chief worker=logs/worker -o all.json",
 )
 @click.argument("files", nargs=-1, required=True, metavar="[WORKER=]FILE...")

@@ -20,7 +20,6 @@ _STEPS_SHOWN = 10
 
 @click.command(
     name="network",
-    short_help="What moved between tasks, and who waited for it.",
     epilog="Example: stepscope network logs --by pair",
 )
 @click.argument(

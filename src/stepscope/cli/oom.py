@@ -31,7 +31,6 @@ _GROWN_SHOWN = 10
 
 @click.command(
     name="oom",
-    short_help="Why a run ran out of memory.",
     epilog="Example: stepscope oom --plot stepscope-out/train",
 )
 @runs_argument

@@ -23,7 +23,6 @@ _WAITS = 5
 
 @click.command(
     name="parallelism",
-    short_help="How busy threads and devices were, and what waited.",
     epilog="Example: stepscope parallelism stepscope-out --run 3",
 )
 @runs_argument

@@ -27,7 +27,6 @@ _MEANINGS = {
 
 @click.command(
     name="path",
-    short_help="What decided how long a run took.",
     epilog="Example: stepscope path stepscope-out --sort time --limit 5",
 )
 @runs_argument

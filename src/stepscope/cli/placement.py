@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @click.command(
     name="placement",
-    short_help="On which device each op ran, and why there.",
     epilog="Example: stepscope placement stepscope-out --different",
 )
 @runs_argument

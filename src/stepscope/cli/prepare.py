@@ -10,7 +10,6 @@ import click
 
 @click.command(
     name="prepare",
-    short_help="Make traces of TensorFlow cheaper on this machine.",
     epilog="Example: stepscope prepare",
 )
 @click.option(

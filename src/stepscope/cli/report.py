@@ -28,7 +28,6 @@ def _bytes(_ctx: Any, _option: Any, value: str) -> int:
 
 @click.command(
     name="report",
-    short_help="Write runs as one HTML file that opens anywhere.",
     epilog="Example: stepscope report stepscope-out -o report.html",
 )
 @click.argument(

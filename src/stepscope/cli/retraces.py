@@ -21,7 +21,6 @@ _NONE = "there was none: what is traced are functions of TensorFlow (tf.function
 
 @click.command(
     name="retraces",
-    short_help="Which functions were traced again, and by what.",
     epilog="Example: stepscope retraces stepscope-out/train",
 )
 @runs_argument

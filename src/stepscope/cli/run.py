@@ -30,7 +30,6 @@ DEFAULT_TOP = 20
 
 @click.command(
     name="run",
-    short_help="Run a script, unchanged, and record its runs.",
     epilog="Example: stepscope run --every 100 --out traces train.py --epochs 10",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )

@@ -26,7 +26,6 @@ _SPARK_WIDTH = range(10, 41)
 
 @click.command(
     name="steps",
-    short_help="What ran, how often, and how long it took.",
     epilog="Example: stepscope steps stepscope-out/train",
 )
 @runs_argument

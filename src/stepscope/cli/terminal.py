@@ -17,21 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
-from stepscope.metadata.readable import plain_lines
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import plain_lines, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rich.console import ConsoleOptions, RenderableType
-    from rich.segment import Segment
+    from rich.console import Console
 
 __all__ = ["console", "echo", "flush", "write_data"]
 
@@ -44,8 +36,10 @@ _ASCII = str.maketrans(
 
 def console(*, stderr: bool = False) -> Console:
     """The terminal, or the file or pipe in its place: then without colour and 80 columns wide."""
+    from stepscope.cli.screen import Screen
+
     file = _Output(sys.stderr if stderr else sys.stdout)
-    return _Screen(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)  # type: ignore[arg-type]
+    return Screen(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)  # type: ignore[arg-type]
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -70,51 +64,6 @@ def flush() -> None:
     """Have what was printed so far come before what is printed elsewhere, if it can."""
     with contextlib.suppress(AttributeError, ValueError):
         sys.stdout.flush()
-
-
-class _Screen(Console):
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As rich prints; in a file or a pipe without the blanks that fill lines up."""
-        if self.is_terminal:
-            super().print(*objects, **options)
-            return
-        with self.capture() as captured:
-            super().print(*objects, **options)
-        self.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        """Before it is measured and folded, so that the layout knows how long it is."""
-        return super().render_str(plain_lines(text), **options)
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Every text comes by here, whatever table or bar it is in."""
-        if isinstance(renderable, Text) and not renderable.plain.isprintable():
-            renderable = _visible(renderable)
-        return super().render(renderable, options)
-
-    def on_broken_pipe(self) -> None:
-        """End as a program does whose reader went away; 1 would say something else."""
-        try:
-            super().on_broken_pipe()
-        except SystemExit:
-            from stepscope.cli.command_line import BROKEN_PIPE
-
-            raise SystemExit(BROKEN_PIPE) from None
-
-
-def _visible(text: Text) -> Text:
-    """The text with what does not print made visible, and its styles where they were."""
-    if not any(not c.isprintable() and c != "\n" for c in text.plain):
-        return text
-    odd = [at for at, c in enumerate(text.plain) if not c.isprintable() and c != "\n"]
-    made = text.blank_copy()
-    for piece in text.divide([place for at in odd for place in (at, at + 1)]):
-        if len(piece.plain) == 1:
-            piece.plain = plain_lines(piece.plain)
-        made.append_text(piece)
-    return made
 
 
 class _Output:

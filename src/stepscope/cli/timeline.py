@@ -12,7 +12,6 @@ from stepscope.cli.saved_runs import all_runs, runs_argument, working
 
 @click.command(
     name="timeline",
-    short_help="Runs as a Chrome trace.",
     epilog="Example: stepscope timeline stepscope-out/train -o train.json.gz",
 )
 @runs_argument

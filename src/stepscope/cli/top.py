@@ -38,7 +38,6 @@ class _Grouping(_OneOf):
 
 @click.command(
     name="top",
-    short_help="Which ops, layers or lines took the time.",
     epilog="Example: stepscope top stepscope-out --by layer --depth 2",
 )
 @runs_argument

@@ -10,7 +10,6 @@ import click
 
 @click.command(
     name="view",
-    short_help="Look at runs in the browser.",
     epilog="Example: stepscope view stepscope-out",
 )
 @click.argument(

@@ -31,7 +31,6 @@ _COVERS = {
 
 @click.command(
     name="why",
-    short_help="The chain of causes of an op, a run or memory.",
     epilog="Example: stepscope why dense/MatMul@12 stepscope-out/train",
 )
 @click.argument("what", nargs=-1, required=True, metavar="OP|RUN|BYTE")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import orjson
 
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

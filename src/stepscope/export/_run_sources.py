@@ -21,7 +21,7 @@ from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.errors import TimesTooFarApartError
 from stepscope.export._accept import is_a
 from stepscope.metadata import RunMetadata, iter_runs
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 from stepscope.metadata.together import decoded_ahead
 
 KEPT_ROWS = 500_000

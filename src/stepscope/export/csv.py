@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.analysis.runs import Runs, iter_named_runs
-from stepscope.metadata.strings import StringColumn, writable
+from stepscope.metadata.readable import writable
+from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.tables import TableName, table_of
 from stepscope.whole_files import write_whole
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from stepscope.analysis.runs import Runs, iter_named_runs
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 from stepscope.metadata.xplane import (
     CPU,
     DEVICE_STAT,

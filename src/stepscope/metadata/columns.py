@@ -8,9 +8,9 @@ import numpy as np
 
 from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.memory import MemoryColumns, TensorColumns, times_in_range
-from stepscope.metadata.readable import number
+from stepscope.metadata.readable import number, writable
 from stepscope.metadata.row_groups import distinct
-from stepscope.metadata.strings import StringColumn, writable
+from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

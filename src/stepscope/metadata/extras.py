@@ -18,7 +18,8 @@ from stepscope.metadata.outcome import (
     Placement,
     Status,
 )
-from stepscope.metadata.strings import StringColumn, writable
+from stepscope.metadata.readable import writable
+from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from stepscope.metadata.strings import writable
-
 __all__ = [
     "cost",
     "device",
@@ -20,6 +18,7 @@ __all__ = [
     "size",
     "three_digits",
     "time",
+    "writable",
 ]
 
 _LOCAL = "/job:localhost/replica:0/task:0"
@@ -56,6 +55,21 @@ def size(count: int) -> str:
 def number(count: int, what: str, plural: str | None = None) -> str:
     """`1 run`, `2 runs`, `12,000 runs`."""
     return f"{count:,} {what if count == 1 else plural or what + 's'}"
+
+
+def writable(text: str) -> str:
+    r"""The text with escapes for what UTF-8 cannot hold: the bytes of a path that are no text.
+
+    >>> print(writable("run_\udcff"))
+    run_\xff
+    """
+    if text.isascii():
+        return text
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:
+        # Halves of surrogate pairs that stand for no byte.
+        return text.encode(errors="backslashreplace").decode()
 
 
 def plain(text: str) -> str:

@@ -7,27 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepscope.metadata.readable import writable
 from stepscope.metadata.row_groups import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["StringColumn", "writable"]
-
-
-def writable(text: str) -> str:
-    r"""The text with escapes for what UTF-8 cannot hold: the bytes of a path that are no text.
-
-    >>> print(writable("run_\udcff"))
-    run_\xff
-    """
-    if text.isascii():
-        return text
-    try:
-        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    except UnicodeEncodeError:
-        # Halves of surrogate pairs that stand for no byte.
-        return text.encode(errors="backslashreplace").decode()
+__all__ = ["StringColumn"]
 
 
 class StringColumn:

@@ -45,7 +45,7 @@ _callbacks: dict[str, DebugCallback] = {}
 _callbacks_lock = threading.Lock()
 
 
-def register_callback(key: str, function: DebugCallback) -> Callable[[], None]:
+def debug_callback(key: str, function: DebugCallback) -> Callable[[], None]:
     """Send the values of watches with the URL `memcbk://<key>` to a function of this process.
 
     It is called as `function(node_name, slot, debug_op, array)`; the array is its own copy, or

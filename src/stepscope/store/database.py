@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from stepscope.metadata.readable import writable
 from stepscope.metadata.readers.store_file import APPLICATION_ID, SUFFIX, VERSION
-from stepscope.metadata.strings import writable
 from stepscope.note_rows import TABLE, add_row, checksum_of, insert_row
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from stepscope.errors import StepscopeError, UnreadableFileError
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 from stepscope.web import perfetto
 from stepscope.web.frames import as_json, encoded
 from stepscope.web.recordings import NoSuchRunError

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import orjson
 
-from stepscope.metadata.strings import StringColumn, writable
+from stepscope.metadata.readable import writable
+from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import LoadedRun, RunMetadata, iter_runs
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 from stepscope.web.plugin import DATA, stores_below
 from stepscope.web.run_sources import SourcedRun
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import LoadedRun, iter_runs
-from stepscope.metadata.readable import plain
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import plain, writable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence

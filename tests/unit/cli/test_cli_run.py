@@ -1,7 +1,6 @@
 """`stepscope run`: the script stays as it was, its runs are written, the table is on stderr."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -403,19 +402,6 @@ def test_help_and_version(stepscope):
         assert "run" in shown.stdout
         assert "Example: stepscope run" in shown.stdout
     assert "--engine [embedded|tensorflow]" in stepscope("run", "--help").stdout
-
-
-def test_help_loads_no_engine(tmp_path):
-    code = (
-        "import sys, rich.console\nknown = set(sys.modules)\n"  # in old versions rich.table is part
-        "from stepscope.cli.command_line import run_command_line\n"
-        "run_command_line(['--help'])\nloaded = set(sys.modules) - known\n"
-        "print(sorted(loaded & {'tensorflow', 'pandas', 'rich.table'}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.endswith("[]\n")
 
 
 def test_info(embedded, stepscope, script):

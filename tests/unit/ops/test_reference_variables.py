@@ -14,7 +14,7 @@ import stepscope
 import stepscope.tf1 as tf1
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import plan
-from stepscope.runtime.debug import register_callback
+from stepscope.runtime.debug import debug_callback
 
 GOOD = [c for c in rows.CASES if not c.fails]
 
@@ -187,7 +187,7 @@ def test_a_watch_inside_a_branch_sees_the_value_of_a_reference() -> None:
     watch.debug_urls.append("memcbk://reference")
     with tf1.Session() as session:
         session.run(v.initializer)
-        stop = register_callback("reference", lambda name, _slot, _op, a: values.update({name: a}))
+        stop = debug_callback("reference", lambda name, _slot, _op, a: values.update({name: a}))
         try:
             session.run(either, options=options)
         finally:

@@ -17,7 +17,7 @@ from patience import patient
 from stepscope import errors
 from stepscope._messages import Event
 from stepscope.runtime import debug_files
-from stepscope.runtime.debug import register_callback
+from stepscope.runtime.debug import debug_callback
 from stepscope.runtime.debug_files import disk_usage
 
 ALL_OPS = ["DebugIdentity", "DebugNanCount", "DebugNumericSummary"]
@@ -367,7 +367,7 @@ def test_values_are_right_while_buffers_are_reused(debug_data, tmp_path):
             tensor = st.add(tensor, 1.0, name=f"a{k}")
         watches = [(f"a{k}", 0, ["DebugIdentity"]) for k in range(1, 9)]
         seen: dict[str, np.ndarray] = {}
-        stop = register_callback("chain", lambda name, _slot, _op, a: seen.update({name: a}))
+        stop = debug_callback("chain", lambda name, _slot, _op, a: seen.update({name: a}))
         try:
             session.run(tensor, {"x:0": np.zeros(4)}, options=watch("memcbk://chain", *watches))
         finally:
@@ -382,7 +382,7 @@ def test_values_are_right_while_buffers_are_reused(debug_data, tmp_path):
 
 def test_a_callback_gets_copies(session):
     calls = []
-    stop = register_callback("mine", lambda *args: calls.append(args))
+    stop = debug_callback("mine", lambda *args: calls.append(args))
     fed = np.array([[1.0, 2.0]], np.float32)
     try:
         options = watch(
@@ -404,7 +404,7 @@ def test_a_callback_gets_copies(session):
 
 def test_a_callback_gets_none_for_an_uninitialised_variable_and_the_name_of_a_handle(session):
     seen = {}
-    stop = register_callback("un", lambda name, _slot, _op, a: seen.update({name: a}))
+    stop = debug_callback("un", lambda name, _slot, _op, a: seen.update({name: a}))
     try:
         session.run("fresh", options=watch("memcbk://un", ("fresh", 0, ["DebugIdentity"])))
         session.run("z:0", FEED, options=watch("memcbk://un", ("r", 0, ["DebugIdentity"])))
@@ -421,7 +421,7 @@ def test_a_callback_that_raises_is_a_loss_not_a_failure(session, caplog):
         calls.append(name)
         raise KeyError("no such column")
 
-    stop = register_callback("bad", fail)
+    stop = debug_callback("bad", fail)
     metadata = stepscope.RunMetadata()
     try:
         options = watch("memcbk://bad", *[(n, 0, ["DebugIdentity"]) for n in ("c", "mm", "z")])
@@ -437,16 +437,16 @@ def test_a_callback_that_raises_is_a_loss_not_a_failure(session, caplog):
 
 
 def test_registering():
-    stop = register_callback("key", print)
+    stop = debug_callback("key", print)
     with pytest.raises(ValueError, match="memcbk://key already"):
-        register_callback("key", print)
+        debug_callback("key", print)
     stop()
     stop()
-    register_callback("key", print)()
+    debug_callback("key", print)()
     with pytest.raises(ValueError, match="non-empty"):
-        register_callback("", print)
+        debug_callback("", print)
     with pytest.raises(TypeError, match="function"):
-        register_callback("key", "no function")
+        debug_callback("key", "no function")
 
 
 def test_nothing_is_published_after_the_run_ended():
@@ -460,7 +460,7 @@ def test_nothing_is_published_after_the_run_ended():
         ended.set()
         return a
 
-    stop = register_callback("late", lambda *args: seen.append(args[0]))
+    stop = debug_callback("late", lambda *args: seen.append(args[0]))
     try:
         with stepscope.Graph().as_default(), stepscope.Session() as session:
             x = st.constant([1.0], name="x")
@@ -552,7 +552,7 @@ def test_refused_before_anything_runs(session, tmp_path, spec, kind, words):
     ],
 )
 def test_urls_that_nobody_serves(session, url, kind, words):
-    stop = register_callback("here", print)
+    stop = debug_callback("here", print)
     try:
         with pytest.raises(kind) as caught:
             session.run("z:0", FEED, options=watch(url, ("mm", 0, ALL_OPS)))

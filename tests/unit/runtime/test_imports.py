@@ -1,11 +1,18 @@
-"""What `import stepscope` loads, and which names it has."""
+"""What `import stepscope` and `stepscope --help` load, and which names there are."""
 
+import ast
+import doctest
 import subprocess
 import sys
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import stepscope
+from stepscope import lazy_imports, metadata
+from stepscope.cli.command_line import COMMANDS
 
 NAMES = {
     "Action", "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions",
@@ -19,18 +26,47 @@ NAMES = {
 }  # fmt: skip
 
 
-def loaded_by(statement):
-    code = f"{statement}\nimport sys\nprint(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+def modules_of(statement):
+    """Every module, by its full name, that a fresh interpreter has after it."""
+    code = f"{statement}\nimport sys\nprint(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def loaded_by(statement):
+    """The packages of these modules."""
+    return {module.partition(".")[0] for module in modules_of(statement)}
 
 
 def test_the_package_loads_nothing_that_is_optional():
-    loaded = loaded_by("import stepscope")
-    assert not loaded & {"tensorflow", "numpy", "pandas", "pyarrow", "rich", "click"}
+    loaded = modules_of("import stepscope")
+    assert {name for name in loaded if name.startswith("stepscope")} == {
+        "stepscope", "stepscope.lazy_imports"
+    }  # fmt: skip
+    assert not {name.partition(".")[0] for name in loaded} & {
+        "tensorflow", "numpy", "google", "tensorboard", "pandas", "pyarrow", "rich", "click",
+        "email", "asyncio", "sqlite3",
+    }  # fmt: skip
+
+
+HELP = "from stepscope.cli.command_line import run_command_line\nrun_command_line(['--help'])"
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    loaded = modules_of(HELP)
+    assert not loaded & {f"stepscope.cli.{name}" for name in COMMANDS}
+    assert not loaded & {f"stepscope.{room}" for room in ("analysis", "export", "runtime", "web")}
+    assert not {name.partition(".")[0] for name in loaded} & {
+        "tensorflow", "numpy", "google", "tensorboard", "pandas", "pyarrow", "rich", "sqlite3",
+    }  # fmt: skip
+
+
+def test_what_is_said_of_a_command_is_one_line_of_its_own():
+    assert len(set(COMMANDS.values())) == len(COMMANDS)
+    assert all(said.endswith(".") and len(said) < 70 for said in COMMANDS.values())
 
 
 def test_a_public_name_works_by_itself():
@@ -59,6 +95,30 @@ def test_a_traced_run_loads_nothing_that_is_optional():
         "m.SerializeToString(), len(m.ops), m.overhead"
     )
     assert not loaded & {"tensorflow", "pandas", "pyarrow"}
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert stepscope.__version__ == version("stepscope")
+
+
+@pytest.mark.parametrize("package", [stepscope, metadata])
+def test_type_checkers_see_the_names_that_there_are(package):
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {}
+    for node in block.body:
+        if isinstance(node, ast.ImportFrom):
+            module = import_module(node.module)
+            for name in node.names:
+                # `from stepscope import errors` is a module, which nobody may have imported yet.
+                seen[name.name] = getattr(module, name.name)
+    assert set(seen) == set(package.__all__)
+    for name, value in seen.items():
+        assert getattr(package, name) is value, name
+
+
+def test_the_example_of_lazy_names():
+    assert doctest.testmod(lazy_imports).failed == 0
 
 
 def test_the_public_names_are_what_the_package_says():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.outcome import Completeness, Loss, Status
+from stepscope.metadata.readable import writable
 from stepscope.metadata.readers import (
     chrome_trace,
     event_file,
@@ -20,7 +21,6 @@ from stepscope.metadata.readers import (
 )
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
-from stepscope.metadata.strings import writable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -14,7 +14,7 @@ from stepscope.analysis.intervals import highest_places
 from stepscope.analysis.tensor_lives import tensor_lives
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
-from stepscope.metadata.strings import writable
+from stepscope.metadata.readable import writable
 
 if TYPE_CHECKING:
     from pathlib import Path

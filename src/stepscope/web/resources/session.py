@@ -11,8 +11,8 @@ import numpy as np
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import programs
 from stepscope.metadata.program_notes import SCRIPT
-from stepscope.metadata.readable import file, number
-from stepscope.metadata.strings import StringColumn, writable
+from stepscope.metadata.readable import file, number, writable
+from stepscope.metadata.strings import StringColumn
 from stepscope.web.resources.clusters import is_cluster, workers_of
 
 if TYPE_CHECKING:
