@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Result, alternate, at_least, at_most
-from stepscope.export import Timeline, _label_table, chrome, merge
+from stepscope.export import Timeline, chrome, merge
+from stepscope.export.timeline import label_table
 from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn, TensorColumns
 
 NODES = 10_000
@@ -81,7 +82,7 @@ def _timelines(
         return lambda: make(source).generate_chrome_trace_format(**options)
 
     def first_time() -> object:
-        _label_table._shared = _label_table.LabelTable()
+        label_table._shared = label_table.LabelTable()
         return Timeline(stats).generate_chrome_trace_format()
 
     for memory, limits in ((False, (15.0, 30.0)), (True, (None, memory_limit))):

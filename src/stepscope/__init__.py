@@ -11,7 +11,7 @@ if typing.TYPE_CHECKING:
     from stepscope import errors
     from stepscope.always_on import Recorder
     from stepscope.engines import annotate, observe, run
-    from stepscope.export.merge import merge
+    from stepscope.export.chrome.merge import merge
     from stepscope.graph import Graph, Operation, Tensor, TensorShape, import_graph_def
     from stepscope.hooks import TraceHook
     from stepscope.metadata import RunMetadata, extract_allocation_log, load

@@ -18,7 +18,7 @@ import numpy as np
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.export import FileWriter, Timeline, chrome
-from stepscope.export.records import frame
+from stepscope.export.tensorboard.records import frame
 from stepscope.metadata import RunMetadata
 from stepscope.metadata.xplane import XSpace
 

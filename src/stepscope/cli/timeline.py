@@ -66,7 +66,7 @@ def command(
 
 def _like_tensorflow(path: Path, out: Path, options: dict[str, Any]) -> None:
     from stepscope.export import Timeline, TimeLiner
-    from stepscope.export.timeliner import save_text
+    from stepscope.export.timeline.timeliner import save_text
 
     found = all_runs(path)
     if len(found) == 1:

@@ -1,14 +1,16 @@
-"""One module per output; the names to use are these."""
+"""One module or package per output; the names to use are these."""
 
 from stepscope.export.chrome import chrome
+from stepscope.export.chrome.merge import merge
 from stepscope.export.csv import csv
-from stepscope.export.event_file import EventFileWriter
-from stepscope.export.merge import merge
-from stepscope.export.metadata_summaries import metadata_from_text
 from stepscope.export.parquet import parquet
-from stepscope.export.tensorboard import FileWriter, TensorBoardWriter
-from stepscope.export.timeline import Timeline
-from stepscope.export.timeliner import TimeLiner
+from stepscope.export.tensorboard import (
+    EventFileWriter,
+    FileWriter,
+    TensorBoardWriter,
+    metadata_from_text,
+)
+from stepscope.export.timeline import Timeline, TimeLiner
 from stepscope.export.xplane import xplane
 
 __all__ = [

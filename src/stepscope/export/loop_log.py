@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepscope.export.tensorboard import TensorBoardWriter
+from stepscope.export.tensorboard.writers import TensorBoardWriter
 from stepscope.metadata import RunMetadata
 from stepscope.options import ResolvedRunOptions, RunOptions, as_run_options
 from stepscope.scheduling import Action, Schedule, as_schedule

@@ -7,7 +7,7 @@ import pytest
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.capture import profiler
 from stepscope.adapters.tensorflow.capture.row_columns import LOCAL_CPU
-from stepscope.export.timeline import Timeline
+from stepscope.export.timeline.timeline import Timeline
 from stepscope.metadata import RunMetadata
 from stepscope.metadata.xplane import XSpace
 from stepscope.options import RunOptions

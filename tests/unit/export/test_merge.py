@@ -15,7 +15,8 @@ from tensorboard.compat.proto import config_pb2
 import stepscope
 from shared_data import ARTEFACTS
 from stepscope.analysis import Worker, WorkerRuns, workers_at
-from stepscope.export import _run_sources, chrome, merge
+from stepscope.export import chrome, merge
+from stepscope.export.chrome import run_sources
 from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn, iter_runs
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -101,7 +102,7 @@ def test_a_trace_of_ours_can_be_merged_again(tmp_path):
 
 
 def test_many_runs_need_no_more_memory_than_a_few(tmp_path, monkeypatch):
-    monkeypatch.setattr(_run_sources, "KEPT_ROWS", 2000)
+    monkeypatch.setattr(run_sources, "KEPT_ROWS", 2000)
 
     def peak(number):
         runs = [lambda at=at: run(20_000 * at, 500) for at in range(number)]
@@ -132,13 +133,13 @@ def test_runs_of_workers_that_were_gone_over_are_read_once_more(tmp_path, monkey
     monkeypatch.setattr(Worker, "read", lambda self, name: read.append(1) or native(self, name))
     for rows in (1000, 100):
         read.clear()
-        monkeypatch.setattr(_run_sources, "KEPT_ROWS", rows)
+        monkeypatch.setattr(run_sources, "KEPT_ROWS", rows)
         path = merge(runs, tmp_path / "t.json")
         assert len(read) == 12
         marks = [(e["name"], e["ts"]) for e in slices(events(path), "run")]
         assert marks == [(f"run_{n}", n + w / 1000) for n in range(4) for w in range(3)]
     read.clear()
-    monkeypatch.setattr(_run_sources, "KEPT_ROWS", 50)
+    monkeypatch.setattr(run_sources, "KEPT_ROWS", 50)
     merge(runs, tmp_path / "t.json")
     assert len(read) == 12 + 4  # of the three at a time two are kept
     assert len(slices(events(path))) == 240

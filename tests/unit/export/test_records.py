@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.export.records import frame
+from stepscope.export.tensorboard.records import frame
 from stepscope.metadata.checksums import masked_crc
 
 PAYLOADS = [b"", b"a", b"\x00" * 31, bytes(range(256)) * 4096]

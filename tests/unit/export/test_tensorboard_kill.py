@@ -16,7 +16,7 @@ SCRIPT = r"""
 import json, os, random, select, signal, struct, sys, time
 
 from stepscope._messages import Event
-from stepscope.export.event_file import EventFileWriter
+from stepscope.export.tensorboard.event_file import EventFileWriter
 
 def write_for_ever(logdir, report, seed):
     sizes = random.Random(seed)

@@ -15,7 +15,7 @@ import stepscope
 import stepscope.tf1 as tf1
 from stepscope.analysis import op_profile
 from stepscope.export import TensorBoardWriter, metadata_from_text
-from stepscope.export.executed_graph import OUTPUTS
+from stepscope.export.tensorboard.executed_graph import OUTPUTS
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -9,7 +9,8 @@ import pytest
 from tensorboard.compat.proto import config_pb2, step_stats_pb2
 
 from shared_data import ARTEFACTS
-from stepscope.export import Timeline, _label_table
+from stepscope.export import Timeline
+from stepscope.export.timeline import label_table
 from stepscope.metadata import Recording, RunMetadata
 
 DATA = Path(__file__).parents[2] / "data"
@@ -259,7 +260,7 @@ def test_odd_names_and_labels(tf, show_memory):
 def test_more_labels_than_are_kept(monkeypatch):
     texts = []
     for limit in (100, 1):
-        monkeypatch.setattr(_label_table, "LIMIT", limit)
+        monkeypatch.setattr(label_table, "LIMIT", limit)
         texts += [Timeline(gpu_step_stats()).generate_chrome_trace_format() for _ in range(3)]
     assert len(set(texts)) == 1
 

@@ -10,7 +10,7 @@ from shared_data import ARTEFACTS
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
 from stepscope.export import FileWriter
-from stepscope.export.records import frame
+from stepscope.export.tensorboard.records import frame
 from stepscope.metadata import RunMetadata, iter_runs, load
 
 DATA = Path(__file__).parents[2] / "data"

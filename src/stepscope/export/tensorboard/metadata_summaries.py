@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf import text_format
 
 from stepscope import _messages as pb
-from stepscope.export.summaries import scalar, text
+from stepscope.export.tensorboard.summaries import scalar, text
 from stepscope.metadata import RunMetadata
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import numpy as np
 import orjson
 
 from stepscope.analysis.lanes import split_lanes
-from stepscope.export._accept import describe
-from stepscope.export.timeline import Event, Timeline
+from stepscope.export.messages import describe
+from stepscope.export.timeline.timeline import Event, Timeline
 from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:

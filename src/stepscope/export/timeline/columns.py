@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stepscope._messages import AllocationDescription, DataType, TensorDescription
-from stepscope.export._json_rows import escaped
+from stepscope.export.json_rows import escaped
 from stepscope.metadata.row_groups import numbered, rows_alike
 from stepscope.metadata.step_stats import StepStatsTable
 from stepscope.metadata.strings import StringColumn

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from stepscope.analysis.lanes import drawing_order
-from stepscope.export._json_rows import escaped, int_texts, interleave, thousandth_texts
-from stepscope.export._run_sources import LONGEST_NS
+from stepscope.export.chrome.run_sources import LONGEST_NS
+from stepscope.export.json_rows import escaped, int_texts, interleave, thousandth_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from stepscope._messages import Event
-from stepscope.export._accept import wire_bytes
-from stepscope.export.records import frame
+from stepscope.export.messages import wire_bytes
+from stepscope.export.tensorboard.records import frame
 
 _FILE_VERSION = "brain.Event:2"
 _WRITER = "stepscope.export.tensorboard"

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.analysis.cluster_tasks import task_column
 from stepscope.analysis.messages import traffic
-from stepscope.export._label_table import parse_labels
+from stepscope.export.timeline.label_table import parse_labels
 from stepscope.metadata.executed_graphs import executed_graphs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from stepscope.analysis.lanes import drawing_order
-from stepscope.export._json_rows import (
+from stepscope.export.json_rows import (
     escaped,
     int_texts,
     interleave,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.export._chrome_edges import Edges
+    from stepscope.export.chrome.edges import Edges
     from stepscope.metadata import AllocationColumns, OpColumns, RunMetadata
 
     Ints: TypeAlias = NDArray[np.int64]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stepscope.analysis.lanes import split_lanes
-from stepscope.export._json_rows import escaped
+from stepscope.export.json_rows import escaped
 from stepscope.metadata.xplane.steps import ANNOTATION
 
 if TYPE_CHECKING:

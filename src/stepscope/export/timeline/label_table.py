@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.export._json_rows import escape_all, escaped, interleave, needs_escape, text_table
+from stepscope.export.json_rows import escape_all, escaped, interleave, needs_escape, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

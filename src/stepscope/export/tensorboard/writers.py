@@ -21,11 +21,11 @@ from stepscope._messages import (
     TaggedRunMetadata,
 )
 from stepscope.analysis import named_runs
-from stepscope.export._accept import describe, is_a, wire_bytes
-from stepscope.export.event_file import EventFileWriter
-from stepscope.export.executed_graph import graph_of, shown_run
-from stepscope.export.metadata_summaries import field_values, metadata_text
-from stepscope.export.summaries import run_summary
+from stepscope.export.messages import describe, is_a, wire_bytes
+from stepscope.export.tensorboard.event_file import EventFileWriter
+from stepscope.export.tensorboard.executed_graph import graph_of, shown_run
+from stepscope.export.tensorboard.metadata_summaries import field_values, metadata_text
+from stepscope.export.tensorboard.summaries import run_summary
 
 if TYPE_CHECKING:
     import os

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 import orjson
 
-from stepscope.export._chrome_edges import edges_of
-from stepscope.export._chrome_events import (
+from stepscope.export.chrome.edges import edges_of
+from stepscope.export.chrome.events import (
     BLOCK,
     OpTexts,
     counters,
@@ -39,9 +39,9 @@ from stepscope.export._chrome_events import (
     run_mark,
     step_marks,
 )
-from stepscope.export._chrome_fold import Detail, bytes_of, fold, folded_slices
-from stepscope.export._chrome_layout import Layout
-from stepscope.export._run_sources import LONGEST_NS, RunStore, Source, Span, sources_of
+from stepscope.export.chrome.fold import Detail, bytes_of, fold, folded_slices
+from stepscope.export.chrome.layout import Layout
+from stepscope.export.chrome.run_sources import LONGEST_NS, RunStore, Source, Span, sources_of
 from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.errors import TimesTooFarApartError
-from stepscope.export._accept import is_a
+from stepscope.export.messages import is_a
 from stepscope.metadata import RunMetadata, iter_runs
 from stepscope.metadata.readable import writable
 from stepscope.metadata.together import decoded_ahead

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stepscope.analysis.lanes import lanes_in_order
-from stepscope.export._json_rows import (
+from stepscope.export.json_rows import (
     escape_all,
     escaped,
     int_texts,
@@ -22,8 +22,8 @@ from stepscope.export._json_rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.export._label_table import LabelTable, Parts
-    from stepscope.export._timeline_columns import Device
+    from stepscope.export.timeline.columns import Device
+    from stepscope.export.timeline.label_table import LabelTable, Parts
 
     Ints: TypeAlias = NDArray[np.int64]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.analysis.runs import NamedRun
 from stepscope.analysis.workers import WorkerRuns
-from stepscope.export._accept import is_a
-from stepscope.export._run_sources import RunTime, Source, sources_of
-from stepscope.export.chrome import write_trace
+from stepscope.export.chrome.run_sources import RunTime, Source, sources_of
+from stepscope.export.chrome.trace import write_trace
+from stepscope.export.messages import is_a
 
 if TYPE_CHECKING:
     import os

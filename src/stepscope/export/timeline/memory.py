@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.export._json_rows import escape_all, escaped, int_texts, interleave
-from stepscope.export._timeline_events import joined, text_column
+from stepscope.export.json_rows import escape_all, escaped, int_texts, interleave
+from stepscope.export.timeline.events import joined, text_column
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.export._timeline_events import Rows, Tensors
+    from stepscope.export.timeline.events import Rows, Tensors
 
     Ints: TypeAlias = NDArray[np.int64]
 

@@ -9,8 +9,8 @@ test that reads its JSON reads ours. Three things differ, all for the better:
 
 The order of the events means nothing to the format and is not TensorFlow's: they come by kind.
 
-Step stats become columns (`_timeline_columns`: from messages, or from what an engine recorded, with
-no message made), columns become text (`_timeline_events`, `_timeline_memory`).
+Step stats become columns (`columns`: from messages, or from what an engine recorded, with
+no message made), columns become text (`events`, `memory`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
-from stepscope.export._accept import describe, is_a
-from stepscope.export._label_table import table_for
-from stepscope.export._timeline_columns import (
+from stepscope.export.messages import describe, is_a
+from stepscope.export.timeline.columns import (
     Device,
     from_columns,
     from_message,
     number_processes,
 )
-from stepscope.export._timeline_events import (
+from stepscope.export.timeline.events import (
     Rows,
     Tensors,
     ops_and_flows,
     process_names,
     use_kernel_times,
 )
-from stepscope.export._timeline_memory import (
+from stepscope.export.timeline.label_table import table_for
+from stepscope.export.timeline.memory import (
     AllocationMaximum,
     memory_ends_and_counters,
     tensor_lives,
