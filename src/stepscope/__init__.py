@@ -30,7 +30,7 @@ if typing.TYPE_CHECKING:
         ThreadPoolOptionProto,
     )
     from stepscope.runtime import InteractiveSession, Session
-    from stepscope.runtime.debug import debug_callback
+    from stepscope.runtime.debug.debugger import debug_callback
     from stepscope.scheduling import Action, every, schedule
 
     __version__: str
@@ -95,7 +95,7 @@ if not typing.TYPE_CHECKING:
             "programs": "",
             "recorder": "",
             "runtime": "InteractiveSession Session",
-            "runtime.debug": "debug_callback",
+            "runtime.debug.debugger": "debug_callback",
             "scheduling": "Action every schedule",
             "tf1": "",
         },

@@ -14,7 +14,8 @@ from stepscope.errors import DeadlineExceededError
 from stepscope.graph.build import apply_op
 from stepscope.graph.registry import Kernel, is_registered, register
 from stepscope.options import ConfigProto, RunOptions
-from stepscope.runtime import buffers, plan
+from stepscope.runtime.memory import buffers
+from stepscope.runtime.plan import plan
 
 
 class Gate:

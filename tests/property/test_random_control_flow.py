@@ -17,7 +17,7 @@ import stepscope.tf1 as tf
 from random_examples import examples
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
+from stepscope.runtime.plan import plan
 
 NAMES = "abc"
 BIG = 1009

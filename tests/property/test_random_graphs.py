@@ -15,7 +15,8 @@ import stepscope.tf1 as tf
 from random_examples import examples
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import buffers, plan
+from stepscope.runtime.memory import buffers
+from stepscope.runtime.plan import plan
 
 
 def _pools(size):

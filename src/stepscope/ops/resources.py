@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Cancellation(Protocol):
-    """How a run is told to stop; see `stepscope.runtime.cancellation`."""
+    """How a run is told to stop; see `stepscope.runtime.execute.cancellation`."""
 
     @property
     def cancelled(self) -> bool: ...

@@ -16,8 +16,8 @@ What a caller may rely on:
 - In TensorFlow what was read from a *reference* variable is the variable's own memory: whoever
   looks at it after an assignment sees what was assigned. Here it is an array that stays as it was,
   and `current` finds, for what was read before an assignment, what the variable holds now. The plan
-  decides who asks (see `stepscope.runtime.plan`). What was read from a resource variable is a value
-  in TensorFlow too.
+  decides who asks (see `stepscope.runtime.plan.plan`). What was read from a resource variable is a
+  value in TensorFlow too.
 - What is stored counts as held on the cell's device from the moment it is stored.
 """
 

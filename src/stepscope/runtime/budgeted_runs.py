@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.errors import OpError, code_name
 from stepscope.metadata.step_summaries import Level
+from stepscope.runtime.execute.recording_costs import recording_costs
 from stepscope.runtime.observers import Choose, LiveLog, Observer
-from stepscope.runtime.recording_costs import recording_costs
 from stepscope.runtime.report import ENGINE
 
 if TYPE_CHECKING:

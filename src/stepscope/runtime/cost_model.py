@@ -21,11 +21,11 @@ import numpy as np
 
 from stepscope._messages import CostGraphDef
 from stepscope.graph import DType
-from stepscope.runtime.compiled import CompiledRun
-from stepscope.runtime.exec_graph import ExecGraph, ExecNode
-from stepscope.runtime.plan import Plan, Step
-from stepscope.runtime.plan_table import Int64s
-from stepscope.runtime.trace import Trace
+from stepscope.runtime.execute.trace import Trace
+from stepscope.runtime.plan.compiled import CompiledRun
+from stepscope.runtime.plan.exec_graph import ExecGraph, ExecNode
+from stepscope.runtime.plan.node_table import Int64s
+from stepscope.runtime.plan.plan import Plan, Step
 
 _UNKNOWN: Final = -1
 _VARIABLES: Final = ("VariableV2", "Variable")

@@ -25,14 +25,11 @@ from stepscope.metadata import InFlight, Loss
 from stepscope.metadata.allocation_log import LogSettings
 from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions, RunOptions
-from stepscope.runtime.accounting import Accounting
-from stepscope.runtime.allocator import Allocator
-from stepscope.runtime.blas_threads import BLAS
-from stepscope.runtime.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.cost_model import CostModel
-from stepscope.runtime.debug import Debugger
-from stepscope.runtime.decision import Decision, Pools, Products, decide
-from stepscope.runtime.execution import (
+from stepscope.runtime.debug.debugger import Debugger
+from stepscope.runtime.execute.blas_threads import BLAS
+from stepscope.runtime.execute.decision import Decision, Pools, Products, decide
+from stepscope.runtime.execute.execution import (
     Interrupted,
     RunState,
     StepFailed,
@@ -40,19 +37,22 @@ from stepscope.runtime.execution import (
     is_exhaustion,
     wait_for,
 )
-from stepscope.runtime.exhausted import Scene
-from stepscope.runtime.failures import op_error
-from stepscope.runtime.flow_run import FlowRun
-from stepscope.runtime.flow_trace import FlowTrace
-from stepscope.runtime.inline import InlineRun
+from stepscope.runtime.execute.failures import op_error
+from stepscope.runtime.execute.flow_run import FlowRun
+from stepscope.runtime.execute.flow_trace import FlowTrace
+from stepscope.runtime.execute.inline import InlineRun
+from stepscope.runtime.execute.pooled import PooledRun
+from stepscope.runtime.execute.pools import PoolSet, Task, WorkerPool
+from stepscope.runtime.execute.run_handler import RunHandler, hold_run_handler_pool
+from stepscope.runtime.execute.trace import Trace, clock
+from stepscope.runtime.memory.allocator import Allocator
+from stepscope.runtime.memory.counting import Counting
+from stepscope.runtime.memory.exhausted import Scene
+from stepscope.runtime.memory.run_memory import Request
 from stepscope.runtime.observers import LiveLog, Observer
-from stepscope.runtime.pooled import PooledRun
-from stepscope.runtime.pools import PoolSet, Task, WorkerPool
+from stepscope.runtime.plan.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.report import NOTHING, Recorded
-from stepscope.runtime.run_handler import RunHandler, hold_run_handler_pool
-from stepscope.runtime.run_memory import Request
 from stepscope.runtime.settings import SessionSettings
-from stepscope.runtime.trace import Trace, clock
 
 _NOTHING_AROUND = nullcontext()
 
@@ -156,7 +156,7 @@ class _Run:
     _log_settings: LogSettings | None = None
     _trace: Trace | None = None
     _debugger: Debugger | None = None
-    _accounting: Accounting | None = None
+    _accounting: Counting | None = None
     _executor: InlineRun | PooledRun | FlowRun | None = None
     _losses: tuple[Loss, ...] = ()
     _around = 0
@@ -237,7 +237,7 @@ class _Run:
         if not wants_events and not allocator.limits:
             return
         began = clock()
-        self._accounting = Accounting(
+        self._accounting = Counting(
             allocator, self._compiled, self._plan, self._feeds, self._state, is_inline, wants_events
         )
         try:

@@ -21,12 +21,12 @@ from stepscope.metadata import (
 from stepscope.metadata.allocation_log import LogSettings
 from stepscope.metadata.out_of_memory import OutOfMemory
 from stepscope.options import ResolvedRunOptions, RunOptions
-from stepscope.runtime.accounting import RunLog
-from stepscope.runtime.compiled import CompiledRun
-from stepscope.runtime.memory_record import MemoryRecord
-from stepscope.runtime.recording_costs import recording_costs
-from stepscope.runtime.run_pattern import RunPattern
-from stepscope.runtime.trace import Trace
+from stepscope.runtime.execute.recording_costs import recording_costs
+from stepscope.runtime.execute.run_pattern import RunPattern
+from stepscope.runtime.execute.trace import Trace
+from stepscope.runtime.memory.counting import RunLog
+from stepscope.runtime.memory.record import MemoryRecord
+from stepscope.runtime.plan.compiled import CompiledRun
 
 ENGINE: Final = "embedded"
 

@@ -23,11 +23,9 @@ from stepscope.graph.defaults import pop_session, push_session
 from stepscope.metadata import RunMetadata, RunMetadataTarget, as_run_metadata_target
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
-from stepscope.runtime.allocator import Allocator
-from stepscope.runtime.buffers import BufferCache
-from stepscope.runtime.compiled import CompiledRun
 from stepscope.runtime.dispatch import Dispatcher
-from stepscope.runtime.execution import RunState
+from stepscope.runtime.execute.execution import RunState
+from stepscope.runtime.execute.trace import clock
 from stepscope.runtime.fetches import (
     FeedSlot,
     FetchSpec,
@@ -35,11 +33,13 @@ from stepscope.runtime.fetches import (
     fetch_key,
     flatten_feeds,
 )
-from stepscope.runtime.placement import Device, Placer, local_devices
+from stepscope.runtime.memory.allocator import Allocator
+from stepscope.runtime.memory.buffers import BufferCache
+from stepscope.runtime.plan.compiled import CompiledRun
+from stepscope.runtime.plan.placement import Device, Placer, local_devices
 from stepscope.runtime.report import NOTHING, Asked, RunReport
+from stepscope.runtime.session_targets import engine_for
 from stepscope.runtime.settings import SessionSettings, limits_by_device
-from stepscope.runtime.targets import engine_for
-from stepscope.runtime.trace import clock
 
 _step_ids = itertools.count(1)
 

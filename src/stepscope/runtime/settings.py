@@ -7,8 +7,8 @@ from typing import Any
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph import DeviceSpec
-from stepscope.runtime.blas_threads import BLAS
-from stepscope.runtime.placement import Device
+from stepscope.runtime.execute.blas_threads import BLAS
+from stepscope.runtime.plan.placement import Device
 
 
 class SessionSettings:

@@ -18,7 +18,7 @@ from stepscope.ops import queues
 from stepscope.ops.queue_cells import QueueCell, ShuffleQueueCell
 from stepscope.options import RunOptions
 from stepscope.runtime import Session
-from stepscope.runtime.cancellation import CancellationToken
+from stepscope.runtime.execute.cancellation import CancellationToken
 
 TIMEOUT = patient(30)
 

@@ -13,8 +13,8 @@ from op_cases import OURS, Case, flatten
 import stepscope
 import stepscope.tf1 as tf1
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
-from stepscope.runtime.debug import debug_callback
+from stepscope.runtime.debug.debugger import debug_callback
+from stepscope.runtime.plan import plan
 
 GOOD = [c for c in rows.CASES if not c.fails]
 

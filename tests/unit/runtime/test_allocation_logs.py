@@ -9,7 +9,7 @@ import stepscope
 import stepscope.tf1 as tf
 from stepscope.errors import InvalidArgumentError
 from stepscope.options import RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
+from stepscope.runtime.plan import plan
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ from stepscope.errors import ResourceExhaustedError
 from stepscope.metadata.allocations import AllocationColumns
 from stepscope.ops.resources import ResourceStore
 from stepscope.options import ConfigProto, RunOptions
-from stepscope.runtime import allocator as allocators
-from stepscope.runtime import buffers
-from stepscope.runtime.allocator import Allocator, allocating
-from stepscope.runtime.buffers import BufferCache
+from stepscope.runtime.memory import allocator as allocators
+from stepscope.runtime.memory import buffers
+from stepscope.runtime.memory.allocator import Allocator, allocating
+from stepscope.runtime.memory.buffers import BufferCache
 
 A, B = "/device:CPU:0", "/device:CPU:1"
 
@@ -103,7 +103,7 @@ def test_many_plans_do_not_hoard(monkeypatch):
 
 def test_a_plan_keeps_few_of_its_large_buffers(monkeypatch):
     monkeypatch.setattr(buffers, "MAX_IDLE_BUFFERS", 4096)
-    monkeypatch.setattr("stepscope.runtime.program.MAX_IDLE_BUFFERS", 4096)
+    monkeypatch.setattr("stepscope.runtime.execute.program.MAX_IDLE_BUFFERS", 4096)
     with tf.Graph().as_default():
         x, (end,) = chains(1, 4096)
         with tf.Session() as session:

@@ -19,8 +19,8 @@ from stepscope.errors import (
     ResourceExhaustedError,
 )
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
-from stepscope.runtime.flow_memory import FlowMemory
+from stepscope.runtime.memory.flow_memory import FlowMemory
+from stepscope.runtime.plan import plan
 
 MB = 1 << 20
 N = MB // 4

@@ -7,11 +7,17 @@ import stepscope.tf1 as st
 from stepscope.graph.build import apply_op
 from stepscope.graph.registry import Kernel, is_registered, register
 from stepscope.ops.resources import ResourceStore
-from stepscope.runtime import buffers
-from stepscope.runtime.buffers import BufferCache, assign_buffers, fetch_policy, hand_out, own
-from stepscope.runtime.exec_graph import ExecGraph
-from stepscope.runtime.placement import Placer, local_devices
-from stepscope.runtime.plan import Plan
+from stepscope.runtime.memory import buffers
+from stepscope.runtime.memory.buffers import (
+    BufferCache,
+    assign_buffers,
+    fetch_policy,
+    hand_out,
+    own,
+)
+from stepscope.runtime.plan.exec_graph import ExecGraph
+from stepscope.runtime.plan.placement import Placer, local_devices
+from stepscope.runtime.plan.plan import Plan
 
 if not is_registered("_TestOpaqueCopy"):
     register(

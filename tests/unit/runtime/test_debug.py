@@ -16,9 +16,9 @@ import stepscope.tf1 as st
 from patience import patient
 from stepscope import errors
 from stepscope._messages import Event
-from stepscope.runtime import debug_files
-from stepscope.runtime.debug import debug_callback
-from stepscope.runtime.debug_files import disk_usage
+from stepscope.runtime.debug import dump_files
+from stepscope.runtime.debug.debugger import debug_callback
+from stepscope.runtime.debug.dump_files import disk_usage
 
 ALL_OPS = ["DebugIdentity", "DebugNanCount", "DebugNumericSummary"]
 
@@ -608,14 +608,14 @@ def test_a_root_that_cannot_be_written(session, tmp_path):
 
 
 def test_a_full_disk_fails_the_run_and_keeps_its_metadata(session, tmp_path, monkeypatch):
-    write = debug_files.DumpDirectory._write
+    write = dump_files.DumpDirectory._write
 
     def full(self, path, micros, content):
         if path.name.startswith("y_0"):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(self, path, micros, content)
 
-    monkeypatch.setattr(debug_files.DumpDirectory, "_write", full)
+    monkeypatch.setattr(dump_files.DumpDirectory, "_write", full)
     options = watch(f"file://{tmp_path}", ("mm", 0, ALL_OPS[:1]), ("scope/y", 0, ALL_OPS[:1]))
     options.trace_level = stepscope.RunOptions.FULL_TRACE
     with pytest.raises(errors.ResourceExhaustedError) as caught:

@@ -11,8 +11,8 @@ import stepscope
 import stepscope.tf1 as tf
 from stepscope import errors
 from stepscope._messages import Event
-from stepscope.runtime.debug_files import DumpDirectory, device_directory, tensor_file
-from stepscope.runtime.debug_ops import Observed
+from stepscope.runtime.debug.dump_files import DumpDirectory, device_directory, tensor_file
+from stepscope.runtime.debug.ops import Observed
 
 LONG = "x" * 4000
 

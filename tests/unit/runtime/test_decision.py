@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from stepscope.options import ResolvedRunOptions
-from stepscope.runtime.decision import Decision, Pools, decide
+from stepscope.runtime.execute.decision import Decision, Pools, decide
 
 
 class Plan(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
+from stepscope.runtime.plan import plan
 
 MB = 1 << 20
 N = MB // 4

@@ -17,7 +17,7 @@ import stepscope.tf1 as tf
 from patience import patient
 from stepscope.errors import InvalidArgumentError, ResourceExhaustedError
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
+from stepscope.runtime.plan import plan
 
 MB = 1 << 20
 N = MB // 4

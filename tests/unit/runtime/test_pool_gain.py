@@ -10,7 +10,7 @@ import stepscope
 import stepscope.tf1 as tf
 from patience import patient
 from stepscope.options import RunOptions
-from stepscope.runtime.blas_threads import BlasThreads
+from stepscope.runtime.execute.blas_threads import BlasThreads
 
 
 @pytest.fixture(autouse=True)

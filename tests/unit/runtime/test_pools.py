@@ -6,8 +6,8 @@ import pytest
 
 from patience import patient
 from stepscope.options import ConfigProto, ThreadPoolOptionProto
-from stepscope.runtime.pools import PoolSet, WorkerPool, own_pool, shared_pool
-from stepscope.runtime.run_handler import RunHandler, hold_run_handler_pool
+from stepscope.runtime.execute.pools import PoolSet, WorkerPool, own_pool, shared_pool
+from stepscope.runtime.execute.run_handler import RunHandler, hold_run_handler_pool
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from stepscope.graph.registry import Kernel, is_registered, register
 from stepscope.graph.shapes import UNKNOWN
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions
-from stepscope.runtime import plan
+from stepscope.runtime.plan import plan
 
 
 @pytest.fixture(params=["inline", "inline with checks", "pooled"])

@@ -9,7 +9,7 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import plan
+from stepscope.runtime.plan import plan
 
 ROWS, INPUTS, UNITS, CLASSES = 64, 100, 300, 10
 FLOAT = 4

@@ -21,7 +21,8 @@ from stepscope.metadata.stored_pattern import (
 )
 from stepscope.metadata.stored_run import RunEncoder, StoredRun, decoded_run
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
-from stepscope.runtime import observers, plan
+from stepscope.runtime import observers
+from stepscope.runtime.plan import plan
 from stepscope.store import Store
 
 FULL = RunOptions.FULL_TRACE
