@@ -251,6 +251,7 @@ def _prove(path: Path, only: str | None, choice: Choice) -> None:
 
 
 def _proved(row: Proof) -> Iterator[str]:
+    from stepscope.analysis.advice import BYTES
     from stepscope.cli import wording
 
     finding, check = row.finding, row.check
@@ -270,9 +271,10 @@ def _proved(row: Proof) -> Iterator[str]:
         f"{said(scaled.high)}{here}"
     )
     yield _achieved(check) + f"; {wording.number(row.pairs, 'pair')} of runs in turns"
-    if row.added_ns:
-        more = "longer" if row.added_ns > 0 else "shorter"
-        yield f"  time       a step takes {wording.time(abs(row.added_ns))} {more}"
+    if finding.unit == BYTES:
+        more = "longer" if row.added_ns >= 0 else "shorter"
+        within = wording.time(row.added_within_ns)
+        yield f"  time       a step takes {wording.time(abs(row.added_ns))} {more} ± {within}"
     if row.difference is not None:
         same = "the same" if not row.difference else f"the same to {row.difference:.1g}"
         yield f"  results    {same if row.difference < 1 else 'are different'}"

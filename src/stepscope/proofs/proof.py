@@ -59,7 +59,8 @@ class Proof(Result):
     much longer here than as recorded. `pairs` were measured. `difference` is the greatest one
     between what both returned, as a share of the greatest value, None where they return nothing
     that can be compared. `made` are the tensors that were fed made values. `added_ns` is what a
-    step takes longer, for a change that saves memory. `lacking` says why there is no proof.
+    step takes longer, for a change that saves memory, to `added_within_ns`. `lacking` says why
+    there is no proof.
     """
 
     finding: Finding
@@ -69,6 +70,7 @@ class Proof(Result):
     difference: float | None = None
     made: tuple[str, ...] = ()
     added_ns: float = 0.0
+    added_within_ns: float = 0.0
     lacking: str = ""
 
 
@@ -164,8 +166,9 @@ def _of_peaks(
     gain = float(before - after)
     check = compared(finding, before, after, gain, gain, gain, finding.step)
     times = sides.measured(clock)
-    added = _median_of(times[1] - times[0])[1]
-    return Proof(finding, check, 1.0, len(times[0]), difference, made, added)
+    least, added, most = _median_of(times[1] - times[0])
+    within = (most - least) / 2
+    return Proof(finding, check, 1.0, len(times[0]), difference, made, added, within)
 
 
 def _choice(old: Trial, step: RecordedStep) -> Choice:

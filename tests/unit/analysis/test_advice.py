@@ -162,3 +162,46 @@ def test_a_tensor_that_is_most_of_the_peak_is_named_with_who_holds_it():
     kept = peak_check(found, peak, peak - 50 * MIB)
     assert (kept.achieved, kept.inside) == (50 * MIB, True)
     assert not peak_check(found, peak, peak).inside
+
+
+def recomputed(*, changed):
+    """What `recompute` finds in a program that reads a large tensor before its peak and after it.
+
+    The tensor is made of a variable, which may change in between.
+    """
+    with tf.Graph().as_default(), tf.Session() as session:
+        scale = tf.Variable(2.0, use_resource=False, name="scale")
+        x = tf.placeholder(tf.float32, [1024, 1024], "x")
+        early = tf.multiply(x, scale, name="early")
+        hidden = tf.cumsum(early, name="first_use")
+        for number in range(6):  # a step that takes far longer than making `early` again
+            hidden = tf.cumsum(hidden, axis=number % 2)
+        joined = tf.concat([hidden] * 4, axis=0, name="joined")
+        small = tf.reduce_sum(joined, axis=0, keepdims=True, name="small")
+        with tf.control_dependencies([small]):
+            update = tf.assign(scale, 3.0) if changed else tf.no_op()
+        with tf.control_dependencies([update]):
+            late = tf.reduce_sum(tf.multiply(early, small, name="late"), name="loss")
+        session.run(tf.global_variables_initializer())
+        found = []
+        for _ in range(4):
+            found.append(RunMetadata())
+            full = RunOptions(trace_level=RunOptions.FULL_TRACE)
+            session.run(late, {x: np.ones((1024, 1024))}, full, found[-1])
+    return [row for row in advise(found).rows if row.rule == "recompute"]
+
+
+def test_a_tensor_that_is_held_over_the_peak_and_is_cheap_is_a_finding():
+    [found] = recomputed(changed=False)
+    assert "`early`" in found.title
+    assert "test_advice.py" in found.line
+    assert found.gain == pytest.approx(4 * MIB, rel=0.01)
+    assert found.low < 4 * MIB < found.high
+    assert [(one.what, one.bytes) for one in found.evidence] == [("early", 4 * MIB)]
+    assert found.evidence[0].ns > 0
+    [again] = found.rewrite.again
+    assert (again.chain, again.readers) == (("early",), ("late",))
+
+
+def test_what_is_made_of_a_variable_that_changes_meanwhile_is_not_made_again():
+    assert recomputed(changed=True) == []

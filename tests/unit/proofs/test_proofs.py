@@ -300,3 +300,26 @@ def test_a_recording_without_findings_has_nothing_to_prove(tmp_path):
     assert prove(tmp_path).rows == ()
     with pytest.raises(InvalidArgumentError, match="no finding 'copies'"):
         prove(tmp_path, "copies")
+
+
+def test_recomputation_saves_what_its_finding_predicts(tmp_path):
+    with recording(tmp_path):
+        hidden = x = tf.placeholder(tf.float32, [2048, 512], "x")
+        for layer in range(3):
+            kernel = tf.get_variable(f"kernel_{layer}", [512, 512])
+            hidden = tf.matmul(hidden, kernel, name=f"product_{layer}")
+            gate = tf.nn.relu(hidden, name=f"gate_{layer}")
+            hidden = tf.nn.sigmoid(hidden * gate, name=f"act_{layer}")
+        cost = tf.reduce_mean(tf.square(hidden), name="cost")
+        step = tf.train.GradientDescentOptimizer(0.001).minimize(cost, name="train")
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for number in range(4):
+                session.run([step, cost], {x: np.full((2048, 512), number, np.float32)})
+    [row] = prove(tmp_path, "recompute").rows
+    assert row.lacking == ""
+    assert row.finding.unit == BYTES
+    assert {again.tensor for again in row.finding.rewrite.again} & {"gate_0", "gate_1"}
+    assert row.finding.gain >= 4 << 20
+    assert row.check.inside
+    assert row.difference == pytest.approx(0, abs=1e-6)

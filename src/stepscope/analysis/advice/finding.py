@@ -103,5 +103,9 @@ class Advice(Result):
     lacking: tuple[str, ...]
 
     def best(self, step: str) -> Finding | None:
-        """The finding that gains most in the steps of a kind."""
-        return next((row for row in self.rows if row.step == step), None)
+        """The finding that gains most in the steps of a kind.
+
+        How high the peak is matters where memory is short: that is none of what limits a step.
+        """
+        mine = (row for row in self.rows if row.step == step and row.unit != BYTES)
+        return next(mine, None)
