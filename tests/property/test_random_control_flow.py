@@ -1,11 +1,14 @@
 """Random structured programs: branches and loops in each other give what plain Python gives.
 
 Some read and assign reference variables on the way, one statement after the other; and what
-branches in branches compute is differentiated.
+branches in branches compute is differentiated, as is, twice, what loops and branches in each other
+compute.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -335,3 +338,166 @@ def test_gradients_through_branches_in_branches(
         found = session.run([result, *gradients], fed)
     expected = [slope(term, at, "x")[0], slope(term, at, "x")[1], slope(term, at, "w")[1]]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+# -- gradients through loops ---------------------------------------------------------------------
+
+LEARNED = "xw"
+terms = st.tuples(st.sampled_from("+*s"), *[st.sampled_from(NAMES + LEARNED)] * 2)
+sets = st.tuples(st.just("set"), names, terms)
+
+
+def _smooth_blocks(inner: Any) -> Any:
+    block = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        st.tuples(st.just("if"), names, block, block),
+        st.tuples(st.just("while"), st.integers(0, 3), block),
+        st.tuples(st.just("array"), names, st.integers(1, 3), block),
+    )
+
+
+smooth = st.lists(st.recursive(sets, _smooth_blocks, max_leaves=6), min_size=1, max_size=3)
+
+
+@dataclass(frozen=True)
+class Jet:
+    """A number with its first and second derivatives with respect to `LEARNED`."""
+
+    v: float
+    d: Any
+    h: Any
+
+    def __add__(self, other: Jet) -> Jet:
+        return Jet(self.v + other.v, self.d + other.d, self.h + other.h)
+
+    def __mul__(self, other: Jet) -> Jet:
+        cross = np.outer(self.d, other.d)
+        return Jet(
+            self.v * other.v,
+            self.d * other.v + self.v * other.d,
+            self.h * other.v + cross + cross.T + self.v * other.h,
+        )
+
+    def sin(self) -> Jet:
+        s, c = math.sin(self.v), math.cos(self.v)
+        return Jet(s, c * self.d, c * self.h - s * np.outer(self.d, self.d))
+
+
+def _half(a: Any) -> Any:
+    return a * Jet(0.5, np.zeros(2), np.zeros((2, 2))) if isinstance(a, Jet) else a * 0.5
+
+
+def _sin(a: Any) -> Any:
+    return a.sin() if isinstance(a, Jet) else tf.sin(a)
+
+
+def term_of(state: dict[str, Any], term: Any) -> Any:
+    how, left, right = term
+    a, b = state[left], state[right]
+    return _half(a + b) if how == "+" else _sin(a * b) if how == "*" else _sin(a) + _half(b)
+
+
+def jets(program: Any, state: dict[str, Any]) -> dict[str, Any]:
+    for kind, *rest in program:
+        if kind == "set":
+            name, term = rest
+            state = state | {name: term_of(state, term)}
+        elif kind == "if":
+            name, then, other = rest
+            state = jets(then if state[name].v > 0.123456 else other, state)
+        elif kind == "while":
+            for _ in range(rest[0]):
+                state = jets(rest[1], state)
+        else:
+            name, count, block = rest
+            total = state[name]
+            for _ in range(count):
+                total = _half(total + state[name])
+                state = jets(block, state)
+            state = state | {name: total}
+    return state
+
+
+def smooth_graph(program: Any, state: dict[str, Any]) -> dict[str, Any]:
+    learned = {name: state[name] for name in LEARNED}
+    for kind, *rest in program:
+        if kind == "set":
+            name, term = rest
+            state = state | {name: term_of(state, term)}
+            continue
+        if kind == "if":
+            name, then, other = rest
+            results = tf.cond(
+                state[name] > 0.123456,
+                lambda s=state, b=then: _values(smooth_graph(b, s)),
+                lambda s=state, b=other: _values(smooth_graph(b, s)),
+            )
+        elif kind == "while":
+            count, block = rest
+            results = tf.while_loop(
+                lambda i, *_, n=count: i < n,
+                lambda i, *given, b=block: [i + 1, *_block(b, given, learned)],
+                [tf.constant(0), *_values(state)],
+            )[1:]
+        else:
+            results = _through_array(state, learned, *rest)
+        state = learned | dict(zip(NAMES, results, strict=True))
+    return state
+
+
+def _block(block: Any, given: Any, learned: dict[str, Any]) -> list[Any]:
+    return _values(smooth_graph(block, learned | dict(zip(NAMES, given, strict=True))))
+
+
+def _through_array(
+    state: dict[str, Any], learned: dict[str, Any], name: str, count: int, block: Any
+) -> list[Any]:
+    """A loop that writes what a name is to an array, and one that reads it again."""
+    at = NAMES.index(name)
+
+    def writes(i: Any, array: Any, *given: Any) -> Any:
+        return [i + 1, array.write(i, given[at]), *_block(block, given, learned)]
+
+    array = tf.TensorArray(tf.float64, count, element_shape=[])
+    zero = tf.constant(0)
+    _, array, *results = tf.while_loop(
+        lambda i, *_: i < count, writes, [zero, array, *_values(state)]
+    )
+    kept = tf.TensorArray(tf.float64, count).unstack(array.stack())
+    _, total = tf.while_loop(
+        lambda i, _: i < count, lambda i, t: [i + 1, _half(t + kept.read(i))], [zero, state[name]]
+    )
+    results[at] = total
+    return results
+
+
+@examples(60)
+@given(program=smooth, use_resource=st.booleans(), pooled=st.booleans())
+def test_first_and_second_derivatives_through_loops(
+    program: Any, use_resource: bool, pooled: bool
+) -> None:
+    numbers = {"a": 0.5, "b": -0.25, "c": 1.5, "x": 0.75, "w": -1.25}
+    parts = {
+        name: Jet(v, np.array([name == "x", name == "w"], float), np.zeros((2, 2)))
+        for name, v in numbers.items()
+    }
+    expected = jets(program, parts)
+    with tf.Graph().as_default() as graph:
+        state = {n: tf.constant(numbers[n], tf.float64) for n in NAMES}
+        x = tf.placeholder(tf.float64, [], name="x")
+        w = tf.Variable(np.float64(numbers["w"]), use_resource=use_resource)
+        made = smooth_graph(program, state | {"x": x, "w": w})
+        result = tf.add_n(_values(made)) + 0.0 * (x + w) * (x + w)
+        slopes = tf.gradients(result, [x, w])
+        bends = [tf.gradients(slope, [x, w]) for slope in slopes]
+        initializer = tf.global_variables_initializer()
+    total = expected["a"] + expected["b"] + expected["c"]
+    config = ConfigProto()
+    if pooled:
+        config = ConfigProto(session_inter_op_thread_pool=[ThreadPoolOptionProto(num_threads=2)])
+    with tf.Session(graph=graph, config=config) as session:
+        session.run(initializer)
+        found = session.run([result, slopes, bends], {x: numbers["x"]})
+    np.testing.assert_allclose(found[0], total.v, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found[1], total.d, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found[2], total.h, rtol=1e-9, atol=1e-9)

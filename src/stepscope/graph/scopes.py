@@ -39,6 +39,7 @@ class _Scopes(threading.local):
         self.control: list[_ControlScope] = []
         self.colocation: list[Operation] = []
         self.context: FlowContext | None = None
+        self.gradient_source = ""
 
 
 class FlowContext(Protocol):
@@ -185,6 +186,20 @@ class Scoped:
             yield
         finally:
             self._scopes.context = saved
+
+    @contextmanager
+    def gradient_source(self, name: str) -> Iterator[None]:
+        """Ops made inside are part of the gradients of that name."""
+        saved = self._scopes.gradient_source
+        self._scopes.gradient_source = name
+        try:
+            yield
+        finally:
+            self._scopes.gradient_source = saved
+
+    def get_gradient_source(self) -> str:
+        """The name of the gradients that are being made; "" where none are."""
+        return self._scopes.gradient_source
 
     @contextmanager
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:

@@ -147,8 +147,13 @@ for _prefix, _inputs, _output in (("", "N * T", "T"), ("Ref", "Ref(N * T)", "Ref
 
 @gradient("Switch")
 def _switch_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    """The branch that was taken sends its gradient; one that does not use the value sends zeros."""
+    """The branch that was taken sends its gradient; one that does not use the value sends zeros.
+
+    Of a loop's variable, the body sends it: what the loop gives out has a way of its own.
+    """
     data, pred = op.inputs
+    if pred.op.type == "LoopCond":
+        return [grads[1], None]
     value = data
     if data.dtype is resource:
         dtype = next(g.dtype for g in grads if g is not None)

@@ -8,15 +8,37 @@ is, node by node and name by name, what TensorFlow 1 makes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from stepscope.graph.build import constant_op
+from stepscope.graph.dtypes import int32
 from stepscope.graph.graph import Graph
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.ops.control_flow import ENTERS, EXITS, enter, switch
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops.control_flow import (
+    ENTERS,
+    EXITS,
+    enter,
+    exit_loop,
+    identity_in_loop,
+    merge,
+    next_iteration,
+    switch,
+)
 from stepscope.ops.conversion import identity
+from stepscope.ops.elementwise import add
 
-__all__ = ["BranchContext", "Context", "LoopContext", "current_context"]
+__all__ = [
+    "BranchContext",
+    "Context",
+    "LoopContext",
+    "LoopVariable",
+    "context_outside",
+    "current_context",
+]
 
 
 def current_context(graph: Graph) -> Context | None:
@@ -77,7 +99,7 @@ class Context(ABC):
         internal: list[Operation] = []
         external: list[Operation] = []
         for waited in op.control_inputs:
-            context = _context_outside(waited)
+            context = context_outside(waited)
             inside = context is not None and context.loop is loop
             (internal if inside else external).append(waited)
         if external:
@@ -158,15 +180,106 @@ class BranchContext(Context):
         return value
 
 
-class LoopContext(Context):
-    """A loop."""
+@dataclass(eq=False, slots=True)
+class LoopVariable:
+    """What a variable of a loop is at each place that it passes."""
 
-    def __init__(self, graph: Graph, parallel_iterations: int) -> None:
+    entered: Tensor
+    merged: Tensor
+    """At the beginning of an iteration, before it is decided whether there is one."""
+    inside: Tensor
+    """What the body works with."""
+    left: Tensor
+    """After the last iteration, outside."""
+    given: Tensor | None = None
+    """What the body makes of it for the next iteration."""
+    is_flow: bool = False
+    """Whether it stands for a TensorArray."""
+
+
+class LoopContext(Context):
+    """A loop.
+
+    A loop that is complete may be given more variables (`open_variable`, `close_variable`): whoever
+    does not use them executes nothing of them.
+    """
+
+    def __init__(self, graph: Graph, parallel_iterations: int, back_prop: bool = True) -> None:
         super().__init__(graph)
         self.name = graph.unique_name("while_context")
         self.parallel_iterations = parallel_iterations
+        self.back_prop = back_prop
+        """Whether it may be differentiated."""
         self.pivot_for_pred: Tensor | None = None
         self.pivot_for_body: Tensor | None = None
+        self.goes_on: Tensor | None = None
+        """Whether there is an iteration: what `LoopCond` gives."""
+        self.variables: list[LoopVariable] = []
+        self.invariants: list[Tensor] = []
+        """What comes from outside into every iteration, as it is inside."""
+        self.in_condition: set[Operation] = set()
+        """The ops that decide whether there is an iteration: they execute once more often."""
+        self.saved: dict[Tensor, Any] = {}
+        """What is kept of all iterations for those who go back through them."""
+        self._counter: LoopVariable | None = None
+
+    def add_op(self, op: Operation) -> None:
+        super().add_op(op)
+        if self.goes_on is None:
+            self.in_condition.add(op)
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor is part of an iteration, or of what is in it."""
+        context = context_outside(tensor.op)
+        while context is not None and context is not self:
+            context = context.outer
+        return context is self
+
+    def open_variable(
+        self, initial: Tensor, shape: TensorShape | None = None, *, is_flow: bool = False
+    ) -> LoopVariable:
+        """One more variable. It is complete when `close_variable` has said what it becomes."""
+        assert self.goes_on is not None
+        graph = self.graph
+        with graph.control_dependencies(None), graph.colocate_with(None, ignore_existing=True):
+            with graph.flow_context(self.outer):
+                entered = self.enter_variable(initial)
+            entered.set_shape(initial.shape if shape is None else shape)
+            with self.entered():
+                merged = merge([entered, entered])[0]
+                false, true = switch(merged, self.goes_on)
+                inside = identity_in_loop(true)
+                left = exit_loop(false)
+        if self.outer is not None:
+            self.outer._know([left])
+        made = LoopVariable(entered, merged, inside, left, is_flow=is_flow)
+        self.variables.append(made)
+        return made
+
+    def close_variable(self, variable: LoopVariable, given: Tensor) -> None:
+        """What the body makes of a variable that was opened."""
+        graph = self.graph
+        with graph.control_dependencies(None), self.entered():
+            following = next_iteration(given)
+        variable.given = following.op.inputs[0]
+        variable.merged.op._set_inputs([variable.entered, following])
+
+    def add_variable(self, initial: Tensor, step: Callable[[Tensor], Tensor]) -> LoopVariable:
+        """One more variable, which each iteration makes `step` of."""
+        variable = self.open_variable(initial)
+        with self.graph.control_dependencies(None), self.entered():
+            given = step(variable.inside)
+        self.close_variable(variable, given)
+        return variable
+
+    @property
+    def counter(self) -> LoopVariable:
+        """A variable that counts the iterations."""
+        if self._counter is None:
+            with self.graph.control_dependencies(None), self.graph.flow_context(self.outer):
+                none = constant_op(0, int32, name="iterations", graph=self.graph)
+            self._counter = self.add_variable(none, lambda i: add(i, 1))
+        return self._counter
 
     def _pivot(self) -> Tensor:
         pivot = self.pivot_for_body if self.pivot_for_body is not None else self.pivot_for_pred
@@ -201,6 +314,7 @@ class LoopContext(Context):
                          parallel_iterations=self.parallel_iterations)  # fmt: skip
             if is_constant:
                 made.set_shape(value.shape)
+                self.invariants.append(made)
         made.op._context = self
         made.op._add_control_inputs(self._waited_for_outside(value))
         self.graph._waits_already(made.op)
@@ -215,10 +329,10 @@ class LoopContext(Context):
             context = context.outer
         around.append(context)
         controls = self.graph._implied_controls([value], [])
-        return [op for op in controls if _context_outside(op) in around]
+        return [op for op in controls if context_outside(op) in around]
 
 
-def _context_outside(op: Operation) -> Context | None:
+def context_outside(op: Operation) -> Context | None:
     """The branch or loop that an op's outputs are in: an Exit's are outside of its loop."""
     context: Context | None = op._context
     return context.outer if context is not None and op.type in EXITS else context

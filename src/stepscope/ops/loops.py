@@ -19,7 +19,7 @@ from stepscope.ops.control_flow import (
     next_iteration,
     switch,
 )
-from stepscope.ops.flow_contexts import LoopContext
+from stepscope.ops.flow_contexts import LoopContext, LoopVariable
 from stepscope.ops.tensor_array import TensorArray, as_flow, with_flow
 
 __all__ = ["while_loop"]
@@ -43,10 +43,21 @@ def while_loop(
     TensorArrays and nested structures of them; a list of one comes back as its element unless
     `return_same_structure`. A variable whose shape changes from one iteration to the next needs its
     `shape_invariants`, and `maximum_iterations` ends the loop at the latest. Up to
-    `parallel_iterations` iterations may be under way at once. `back_prop` and `swap_memory` change
-    nothing: loops have no gradients here.
+    `parallel_iterations` iterations may be under way at once. A loop without `back_prop` has no
+    gradients. `swap_memory` changes nothing: there is no other memory here.
+
+    Example:
+        >>> import stepscope.tf1 as tf
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     x = tf.constant(3.0)
+        ...     _, cube = tf.while_loop(
+        ...         lambda i, _: i < 3, lambda i, y: (i + 1, y * x), (0, 1.0)
+        ...     )
+        ...     values = session.run([cube, tf.gradients(cube, x)[0]])
+        >>> [float(v) for v in values]
+        [27.0, 27.0]
     """
-    del back_prop, swap_memory
+    del swap_memory
     if not callable(cond) or not callable(body):
         raise TypeError("'cond' and 'body' must be callable.")
     if not isinstance(loop_vars, (list, tuple)):
@@ -67,7 +78,7 @@ def while_loop(
             cond, body, loop_vars = _counting(limit, cond, body, loop_vars)
             if shape_invariants is not None:
                 shape_invariants = (TensorShape(()), shape_invariants)
-        loop = _Loop(graph, loop_vars, shape_invariants, parallel_iterations)
+        loop = _Loop(graph, loop_vars, shape_invariants, parallel_iterations, back_prop)
         result = loop.build(cond, body)
         if counted:
             result = result[1]
@@ -103,8 +114,9 @@ class _Loop:
     """One loop while it is built."""
 
     def __init__(
-        self, graph: Graph, loop_vars: Any, shape_invariants: Any, parallel_iterations: int
-    ) -> None:
+        self, graph: Graph, loop_vars: Any, shape_invariants: Any, parallel_iterations: int,
+        back_prop: bool,
+    ) -> None:  # fmt: skip
         self._graph = graph
         self._given = loop_vars
         self._originals = structures.leaves(loop_vars)
@@ -113,7 +125,7 @@ class _Loop:
             for v in self._originals
         ]
         self._invariants = self._shapes(shape_invariants)
-        self._context = LoopContext(graph, parallel_iterations)
+        self._context = LoopContext(graph, parallel_iterations, back_prop)
 
     def _shapes(self, given: Any) -> list[TensorShape]:
         if given is None:
@@ -137,17 +149,24 @@ class _Loop:
             merged = [merge([t, t])[0] for t in entered]
             context.pivot_for_pred = merged[0]
             goes_on = convert_to_tensor(cond(*self._packed(merged)))
-            pivot = loop_cond(goes_on, name="LoopCond")
+            pivot = context.goes_on = loop_cond(goes_on, name="LoopCond")
             switched = [switch(t, pivot) for t in merged]
             inside = [identity_in_loop(true) for _, true in switched]
             context.pivot_for_body = inside[0]
             given = body(*self._packed(inside))
-            results = self._results(given)
-            for m, value in zip(merged, results, strict=True):
+            results = []
+            for m, value in zip(merged, self._results(given), strict=True):
                 following = next_iteration(value)
                 self._check_shape(m, following)
                 m.op._set_inputs([m.op.inputs[0], following])
+                results.append(following.op.inputs[0])
             left = [exit_loop(false) for false, _ in switched]
+        context.variables = [
+            LoopVariable(e, m, i, out, value, isinstance(original, TensorArray))
+            for e, m, i, out, value, original in zip(
+                entered, merged, inside, left, results, self._originals, strict=True
+            )
+        ]
         if context.outer is not None:
             context.outer._know(left)
         return self._packed(left)

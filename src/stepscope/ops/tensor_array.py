@@ -21,7 +21,7 @@ class TensorArray:
     """Tensors of one type by index. An array that was written to is another object: use that.
 
     `size` elements, more with `dynamic_size`; each may be written once, and read once unless
-    `clear_after_read=False`. There are no gradients through it here.
+    `clear_after_read=False`. Gradients go back through it element by element.
     """
 
     def __init__(
@@ -181,10 +181,17 @@ class TensorArray:
         return apply_op("TensorArrayCloseV3", self._handle, name=name)
 
     def grad(self, source: str, flow: Any = None, name: str | None = None) -> TensorArray:
-        raise NotImplementedError(
-            f"TensorArray.grad({source!r}) is not there on the embedded engine: it has no "
-            "gradients through loops and TensorArrays."
-        )
+        """The array that gradients of the elements are added up in; one for each `source`."""
+        with name_scope(name, "TensorArrayGrad", [self._handle]), \
+                self.graph.colocate_with(self._handle):  # fmt: skip
+            handle, after = apply_op(
+                "TensorArrayGradV3", self._handle, self._flow if flow is None else flow,
+                source=source, name=name,
+            ).values()  # fmt: skip
+        made = self._after(after)
+        made._handle, made._size, made._dynamic = handle, None, False
+        made._element = list(self._element)
+        return made
 
     def _expect(self, value: Tensor, element: TensorShape) -> None:
         if value.dtype.base_dtype is not self._dtype:

@@ -213,7 +213,9 @@ register(
 
 
 def _gathered_shape(context: ShapeContext) -> TensorShape:
-    return TensorShape([None]).concatenate(context.attr("element_shape"))
+    indices = context.input(1).axes
+    rows = indices[0] if indices is not None and len(indices) == 1 else None
+    return TensorShape([rows]).concatenate(context.attr("element_shape"))
 
 
 def _gather_kernel(node: KernelNode) -> Kernel:
@@ -364,5 +366,4 @@ register(
     kernel=_gradient_kernel,
     stateful=True,
 )
-no_gradient("TensorArrayGradV3")
 no_gradient("TensorArrayV3", "TensorArraySizeV3", "TensorArrayCloseV3")

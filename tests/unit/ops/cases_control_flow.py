@@ -271,31 +271,60 @@ def shrinking(tf):
     )
 
 
-# Gradients are not compared where a branch has constants of its own (those have none where it is
-# not taken), nor of loops and TensorArrays, which have none here.
+def recurrent(dtype):
+    """What is written in one loop is read in another, and both are differentiated."""
+
+    def build(tf):
+        x = tf.constant(np.linspace(-1.0, 1.0, 6).reshape(3, 2), dtype, name="x")
+        w = tf.Variable(np.array([[0.5, -1.0], [2.0, 0.25]], dtype), name="w", use_resource=False)
+        array = tf.TensorArray(dtype, 3).unstack(x)
+        made = tf.TensorArray(dtype, 3, element_shape=[2], clear_after_read=False)
+
+        def body(i, h, made):
+            h = tf.tanh(tf.matmul(h, w) + array.read(i))
+            return [i + 1, h, made.write(i, h[0])]
+
+        start = [tf.constant(0, name="i"), tf.zeros([1, 2], dtype), made]
+        _, h, made = tf.while_loop(lambda i, *_: i < 3, body, start)
+        return [h, made.stack(), made.gather([2, 0])] if dtype == "float32" else [h, made.concat()]
+
+    return build
+
+
+def pieces(dtype):
+    def build(tf):
+        x = tf.constant(np.arange(6.0), dtype, name="x")
+        array = tf.TensorArray(dtype, 3, infer_shape=False, clear_after_read=False)
+        array = array.split(x * x, [1, 3, 2])
+        return [array.read(1), array.concat()]
+
+    return build
+
+
+# Gradients of ops by hand are not compared: loops have theirs as a whole, stacks have none.
 CASES = [
-    Case("cond/true", ("Switch", "Merge"), chosen(True), grad=False),
-    Case("cond/false", ("Switch", "Merge"), chosen(False), grad=False),
+    Case("cond/true", ("Switch", "Merge"), chosen(True)),
+    Case("cond/false", ("Switch", "Merge"), chosen(False)),
     Case("cond/gradient/true", ("Switch", "Merge"), differentiable(True, False), init=True),
     Case("cond/gradient/false", ("Switch", "Merge"), differentiable(False, False), init=True),
     Case("cond/gradient/resource", ("Switch", "Merge"), differentiable(False, True), init=True),
-    Case("cond/structure", ("Switch", "Merge"), structured, grad=False),
+    Case("cond/structure", ("Switch", "Merge"), structured),
     *(
         Case(f"cond/gradient/nested/{p}/{q}/{r}", ("Switch", "Merge"),
              nested_differentiable(p, q, r), init=True)
         for p in (True, False) for q in (True, False) for r in (True, False)
     ),
-    Case("cond/nested", ("Switch", "Merge"), nested_cond, grad=False),
-    Case("cond/ops", ("Switch", "Merge"), with_ops, grad=False),
+    Case("cond/nested", ("Switch", "Merge"), nested_cond),
+    Case("cond/ops", ("Switch", "Merge"), with_ops),
     Case("cond/assign", ("RefSwitch",), assigned_in_branch, init=True, grad=False),
     Case("case", ("Switch", "Merge"), cases, graph=False),  # TensorFlow asserts first
-    Case("while_loop", ("Enter", "Exit", "NextIteration", "LoopCond"), counted, grad=False),
-    Case("while_loop/limit", ("Enter", "LoopCond"), limited, grad=False),
-    Case("while_loop/growing", ("Enter", "Exit"), growing, grad=False),
-    Case("while_loop/nested", ("Enter", "Exit"), loops_in_loops, grad=False),
-    Case("while_loop/cond", ("Enter", "Switch", "Merge"), cond_in_loop, grad=False),
+    Case("while_loop", ("Enter", "Exit", "NextIteration", "LoopCond"), counted),
+    Case("while_loop/limit", ("Enter", "LoopCond"), limited),
+    Case("while_loop/growing", ("Enter", "Exit"), growing),
+    Case("while_loop/nested", ("Enter", "Exit"), loops_in_loops),
+    Case("while_loop/cond", ("Enter", "Switch", "Merge"), cond_in_loop),
     Case("while_loop/assign", ("RefEnter",), assigned_in_loop, init=True, grad=False),
-    Case("cond/while_loop", ("Enter", "Switch", "Merge"), loop_in_cond, grad=False),
+    Case("cond/while_loop", ("Enter", "Switch", "Merge"), loop_in_cond),
     Case("control flow by hand", ("Switch", "Merge", "Enter", "Exit", "LoopCond"), by_hand,
          graph=False, grad=False),  # TensorFlow's raw_ops name constants otherwise
     Case("control flow by hand/references", ("RefEnter", "RefMerge", "RefSwitch", "RefExit",
@@ -304,13 +333,19 @@ CASES = [
     Case("ControlTrigger", ("ControlTrigger",),
          lambda tf: [tf.raw_ops.ControlTrigger(), tf.constant(1)]),
     Case("TensorArray", ("TensorArrayV3", "TensorArrayWriteV3", "TensorArrayReadV3",
-                         "TensorArrayGatherV3"), read_and_write, grad=False),
+                         "TensorArrayGatherV3"), read_and_write),
     Case("TensorArray/unstack", ("TensorArrayScatterV3", "TensorArrayConcatV3",
-                                 "TensorArraySizeV3"), unstacked, grad=False),
-    Case("TensorArray/scatter", ("TensorArrayScatterV3",), scattered, grad=False),
-    Case("TensorArray/split", ("TensorArraySplitV3",), split_up, grad=False),
-    Case("TensorArray/loop", ("TensorArrayWriteV3", "Enter"), squares, grad=False),
-    Case("TensorArray/close", ("TensorArrayCloseV3",), closed, grad=False),
+                                 "TensorArraySizeV3"), unstacked),
+    Case("TensorArray/scatter", ("TensorArrayScatterV3",), scattered),
+    Case("TensorArray/split", ("TensorArraySplitV3",), split_up),
+    Case("TensorArray/loop", ("TensorArrayWriteV3", "Enter"), squares),
+    Case("TensorArray/recurrent", ("TensorArrayReadV3", "Enter"), recurrent("float32"), init=True,
+         graph=False),  # the order of the nodes that convert 0 differs
+    Case("TensorArray/recurrent/double", ("TensorArrayReadV3", "Enter"), recurrent("float64"),
+         init=True, graph=False),
+    Case("TensorArray/pieces", ("TensorArraySplitV3", "TensorArrayConcatV3"), pieces("float32")),
+    Case("TensorArray/pieces/double", ("TensorArraySplitV3",), pieces("float64")),
+    Case("TensorArray/close", ("TensorArrayCloseV3",), closed),
     Case("Stack", ("StackV2", "StackPushV2", "StackPopV2", "StackCloseV2"), stacked, grad=False),
     Case("Stack/empty", ("StackPopV2",), popped_empty, fails="run", match="is empty"),
     Case("TensorArrayGradV3", ("TensorArrayGradV3",), array_of_gradients, grad=False),

@@ -83,7 +83,11 @@ def _differentiate(graph: Any, results: list[Any]) -> bool:
     """Take the gradients of what is differentiable; whether there were any."""
     results = [t for t in results if is_float(t)]
     causes = [
-        t for op in graph.get_operations() if op.type in SOURCES for t in op.outputs if is_float(t)
+        t
+        for op in graph.get_operations()
+        if op.type in SOURCES and graph.is_fetchable(op)
+        for t in op.outputs
+        if is_float(t)
     ]
     causes += [v for v in OURS.trainable_variables() if is_float(v)]
     if not results or not causes:

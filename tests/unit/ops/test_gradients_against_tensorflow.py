@@ -20,15 +20,12 @@ from stepscope.ops.gradients import as_dense
 from stepscope.runtime import Session
 
 ROWS = [c for c in all_cases() if not c.fails and c.grad]
-# Gradients do not go through loops and TensorArrays here.
+# Loops have gradients as a whole; a graph that was imported knows no loops.
 LOOPS = {
     f"{prefix}{name}"
     for prefix in ("", "Ref")
     for name in ("Enter", "Exit", "LoopCond", "NextIteration")
 } | {"RefMerge", "RefSwitch"}
-LOOPS |= {
-    f"TensorArray{name}V3" for name in ("Concat", "Gather", "Read", "Scatter", "Split", "Write")
-}
 SOURCES = ("Const", "Placeholder", "PlaceholderWithDefault")
 
 
@@ -43,7 +40,11 @@ def differentiated(tf: Any, case: Case, graph: Any) -> tuple[list[Any], list[Any
     if not results:
         return [], []
     causes = [
-        t for op in graph.get_operations() if op.type in SOURCES for t in op.outputs if is_float(t)
+        t
+        for op in graph.get_operations()
+        if op.type in SOURCES and graph.is_fetchable(op)
+        for t in op.outputs
+        if is_float(t)
     ]
     return results, [*causes, *[v for v in tf.trainable_variables() if is_float(v)]]
 
