@@ -2,7 +2,8 @@
 
 From the op that ended last, back: each op began when the last of its inputs was there, so that
 input's end is what it waited for. Of inputs that one thread made, which was last says only in which
-order the thread took them; the one with the most work behind it is what the op waited for. The path
+order the thread took them; the one with the most work behind it is what the op waited for. So of
+tensors from other tasks that were received at one moment: the one that was sent last. The path
 fills the run from its first moment to its last; what lies between two ops of it is a wait. Where no
 inputs are known (eager code), an op follows the one that was over on its thread before it was asked
 for.
@@ -33,6 +34,8 @@ Kind: TypeAlias = Literal["executing", "transfer", "queue", "scheduled", "waitin
 _SAVINGS = 10
 _AT_ONCE_NS = 1000
 """An op may be said to be ready this long before what made it ready is said to be over."""
+_RECEIVED_TOGETHER_NS = 1_000_000
+"""A busy task finds tensors that came long before only when it reads the one that came last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class WaitedFor:
         self._ops, self._edges = ops, edges
         self._work = _work(ops, edges)
         self._issued = _Issued(ops)
+        self._tasks = task_column(ops).codes
 
     def before(self, row: int) -> int:
         """The execution that one waited for; -1 where it waited for none that was recorded."""
@@ -141,9 +145,20 @@ class WaitedFor:
         if not before:
             return -1
         latest = max(before, key=lambda r: (ends[r], ends[r] - starts[r]))
+        if self._sent_ns(latest):
+            since = ends[latest] - _RECEIVED_TOGETHER_NS
+            received = [r for r in before if ends[r] >= since and self._sent_ns(r)]
+            return max(received, key=lambda r: (self._sent_ns(r), ends[r]))
         thread = threads[latest]
         together = [r for r in before if thread and threads[r] == thread]
         return max(together or [latest], key=lambda r: (self._work[r], ends[r]))
+
+    def _sent_ns(self, receive: int) -> int:
+        """When a tensor from another task was there to be sent; 0 of all that is none."""
+        if str(self._ops.op[receive]) not in RECEIVES:
+            return 0
+        sent = [r for r in self._edges.before[receive] if self._tasks[r] != self._tasks[receive]]
+        return max((int(self._ops.end_ns[r]) for r in sent), default=0)
 
 
 class _Issued:

@@ -39,10 +39,16 @@ def warm(request, tensorflow):
 
 def test_every_op_of_a_cold_trace_is_in_a_warm_one(warm):
     model, cold = warm
-    metadata = model.trace()
     assert sum(cold.values()) >= 12
+    # By chance the profiler is stopped before a thread has left an op, and says so: then once more.
+    for _ in range(5):
+        metadata = model.trace()
+        losses = [loss for loss in metadata.completeness.losses if loss.what != "source lines"]
+        if not losses:
+            break
+        assert [loss.what for loss in losses] == ["op executions"]
+    assert losses == []
     assert counted(metadata) == cold
-    assert [loss for loss in metadata.completeness.losses if loss.what != "source lines"] == []
     assert metadata.status.ok
 
 

@@ -13,6 +13,7 @@ from simulated_cluster import (
     MS,
     SECOND,
     Clock,
+    Rows,
     all_reduce_step,
     parameter_server_step,
 )
@@ -78,6 +79,26 @@ def test_the_path_of_a_step_goes_through_the_slow_worker_and_both_transfers():
     )  # fmt: skip
     assert path.length_ns == end - BEGIN
     assert path.savings[0].name == "grad_1"
+
+
+def test_of_tensors_received_at_one_moment_the_one_sent_last_was_waited_for():
+    """A busy server finds what came long before only with what comes last."""
+    late = BEGIN + 40 * MS
+
+    def step(order):
+        rows = Rows({})
+        rows.op("ps:0", "_SOURCE", "NoOp", BEGIN, BEGIN + 1000)
+        made = {"worker:0": BEGIN + 5 * MS, "worker:1": late - 2 * MS}
+        for place, (task, end) in enumerate(made.items()):
+            rows.op(task, f"grad_{place}", "MatMul", BEGIN + 1000, end, "x")
+        for place, task in enumerate(order):
+            end = late + 20_000 * place
+            rows.transfer(f"grad_{task[-1]}", task, made[task], "ps:0", BEGIN + 1000, end, 64)
+        rows.op("ps:0", "add", "AddN", late + MS, late + 2 * MS, "grad_0_S1", "grad_1_S2")
+        return critical_path(rows.metadata())
+
+    for order in (("worker:0", "worker:1"), ("worker:1", "worker:0")):
+        assert step(order).names[-3:] == ("grad_1", "RecvTensor", "add")
 
 
 def test_the_path_of_a_collective_goes_through_the_last_to_come():

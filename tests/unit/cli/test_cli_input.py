@@ -35,7 +35,7 @@ take(data.range(100).map(slow, num_parallel_calls=3).prefetch(2))
 take(data.range(4).interleave(lambda i: data.range(50).map(slow), cycle_length=2))
 take(data.from_generator(slowly, output_signature=tf.TensorSpec([], tf.int64)))
 take(data.from_tensors(tf.zeros([1 << 20])).repeat().batch(8))
-take(data.range(200).map(lambda x: slow(x) if x < 40 else x).shuffle(40))
+take(data.range(200).map(lambda x: tf.cond(x < 40, lambda: slow(x), lambda: x)).shuffle(40))
 for _ in data.range(20).map(lambda x: x + 1).prefetch(4):
     time.sleep(0.004)
 
@@ -101,7 +101,7 @@ def test_each_planted_stage_of_a_dataset_is_named_with_its_line(stepscope, scrip
     steps = pipelines[41]
     assert steps["taken_by"] == ["train_step"]
     assert limiting(41)[:2] == ("map", "41")
-    assert steps["wait_ns"] > 0.5 * steps["period_ns"]
+    assert steps["wait_ns"] > 5e6  # a batch is made when it is asked for, in 6 ms
 
     info = stepscope("info", "out", columns=200).stdout
     assert "waiting for input: `map` at program.py:41" in info

@@ -102,8 +102,10 @@ def nowhere(tmp_path):
             "import os, sys, tempfile; place = tempfile.mkdtemp(); os.chdir(place); "
             "os.rmdir(place); from stepscope.cli import main; main(sys.argv[1:])"
         )
+        # As an installed command has it, the directory is not on the path: CPython 3.13.0 cannot
+        # import NumPy where the path begins with a directory that is gone.
         return subprocess.run(
-            [sys.executable, "-c", code, *map(str, arguments)],
+            [sys.executable, "-P", "-c", code, *map(str, arguments)],
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip
 
