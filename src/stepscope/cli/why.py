@@ -118,7 +118,7 @@ def _show_op(path: Path, asked: _Asked, choice: Choice) -> None:
 
 def _run_with(path: Path, asked: _Asked) -> SavedRun:
     """The run asked for; else a typical one, or the first that has such an op."""
-    from stepscope.analysis.causes import nodes_like
+    from stepscope.analysis.why import nodes_like
 
     run = one_run(path, asked.run)
     if asked.run is not None or not run.why or nodes_like(run.metadata, asked.what):

@@ -9,7 +9,7 @@ from analysed_runs import run_of
 import stepscope
 import stepscope.tf1 as tf
 from stepscope.analysis import critical_path, why_bytes, why_op, why_run
-from stepscope.analysis.causes import node_named
+from stepscope.analysis.why import node_named
 from stepscope.errors import StepscopeError
 from stepscope.metadata import RunMetadata, Status
 

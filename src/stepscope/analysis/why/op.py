@@ -1,4 +1,4 @@
-"""Why: the causes of an op, of a run and of a byte, backwards; each link is a recorded row.
+"""Why an op began when it did and took so long: the chain of causes, each link a recorded row.
 
 An op began when it did because of one of four things: the last of what it takes was made then; its
 thread was busy with another op until then; it was asked for then, by code that ran before it; or
@@ -20,7 +20,7 @@ run's beginning or something that came from outside.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -28,15 +28,9 @@ import numpy as np
 
 from stepscope.analysis.critical_path import WaitedFor
 from stepscope.analysis.edges import Edges, input_node
-from stepscope.analysis.memory_flame import PEAK, highest_peak, instant_ns
 from stepscope.analysis.result import Result
-from stepscope.analysis.run_kinds import RunKinds
-from stepscope.analysis.runs import NamedRun, Runs, named_runs
-from stepscope.analysis.steps import Cause, StepSums
-from stepscope.analysis.tensor_lives import tensor_lives
 from stepscope.analysis.thread_order import ThreadOrder
 from stepscope.errors import StepscopeError
-from stepscope.metadata.allocations import HELD, PERSISTENT_KINDS
 from stepscope.metadata.labels import parse_label
 from stepscope.metadata.readable import number as counted
 from stepscope.metadata.readable import plain, time
@@ -46,19 +40,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata import OpColumns, RunMetadata
 
-__all__ = [
-    "ByteCauses",
-    "Cover",
-    "Holder",
-    "Link",
-    "OpCauses",
-    "RunCauses",
-    "node_named",
-    "nodes_like",
-    "why_bytes",
-    "why_op",
-    "why_run",
-]
+__all__ = ["Chains", "Cover", "Link", "OpCauses", "node_named", "nodes_like", "rows_of", "why_op"]
 
 LinkKind: TypeAlias = Literal["asked", "input", "thread", "before"]
 
@@ -140,67 +122,6 @@ class OpCauses(Result):
         return len(self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class RunCauses(Result):
-    """Why a run was slower than the median of the others of its kind (`what`).
-
-    `causes` are what was different, the largest first. `rows` is the chain of the op that differed
-    most (`op`), or that ended last where none did. `median_ns` is 0 where it is the only one.
-    """
-
-    rows: tuple[Link, ...]
-    run: int
-    what: str
-    ns: int
-    median_ns: float
-    compared: int
-    first: bool
-    causes: tuple[Cause, ...]
-    op: str
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A tensor that was live: made by `op`, from `from_ns` until `to_ns`, freed after `until`.
-
-    `to_ns` is -1 of one that was not freed in the run, `until` is "" where no op took it.
-    """
-
-    op: str
-    type: str
-    run: int
-    kind: str
-    bytes: int
-    share: float
-    from_ns: int
-    to_ns: int
-    until: str
-    reason: str
-    line: str
-    shape: str
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class ByteCauses(Result):
-    """Who held the memory of a device at an instant of a run, the largest first.
-
-    The rows sum to `bytes`. Times count from the run's beginning.
-    """
-
-    rows: tuple[Holder, ...]
-    run: int
-    device: str
-    at_ns: int
-    bytes: int
-    peak_bytes: int
-    estimated: bool
-
-
-# -- an op -------------------------------------------------------------------------------------
-
-
 def why_op(
     run: RunMetadata, name: str, *, number: int = 0, others: Iterable[RunMetadata] = ()
 ) -> OpCauses:
@@ -217,7 +138,7 @@ def why_op(
     name = node_named(run, name)
     times = [ns for other in others if (ns := _node_ns(other, name)) >= 0]
     median = float(np.median(times)) if times else 0.0
-    return _Run(run, number).why(name, median, len(times))
+    return Chains(run, number).why(name, median, len(times))
 
 
 def node_named(run: RunMetadata, wanted: str) -> str:
@@ -265,12 +186,13 @@ def _executed(run: RunMetadata) -> list[str]:
 
 def _node_ns(run: RunMetadata, name: str) -> int:
     """How long a node ran in a run, in all; -1 where it did not."""
-    rows = _rows_of(run.ops, name)
+    rows = rows_of(run.ops, name)
     ops = run.ops
     return int(np.maximum(ops.end_ns[rows] - ops.start_ns[rows], 0).sum()) if len(rows) else -1
 
 
-def _rows_of(ops: OpColumns, name: str) -> Any:
+def rows_of(ops: OpColumns, name: str) -> Any:
+    """The executions of a node."""
     try:
         code = ops.names.table.index(name)
     except ValueError:
@@ -278,7 +200,7 @@ def _rows_of(ops: OpColumns, name: str) -> Any:
     return np.flatnonzero(ops.names.codes == code)
 
 
-class _Run:
+class Chains:
     """A run whose links are followed; what they need is worked out once."""
 
     def __init__(self, run: RunMetadata, number: int) -> None:
@@ -300,8 +222,9 @@ class _Run:
         return str(ops.name[int(np.lexsort((-ops.start_ns, ops.end_ns))[-1])])
 
     def why(self, name: str, median: float, compared: int) -> OpCauses:
+        """The causes of an op whose time in so many other runs has this median."""
         ops = self._ops
-        rows = _rows_of(ops, name)
+        rows = rows_of(ops, name)
         row = int(rows[np.argmax(ops.end_ns[rows] - self._ready[rows])])
         node_ns = int(np.maximum(ops.end_ns[rows] - ops.start_ns[rows], 0).sum())
         ns = max(0, int(ops.end_ns[row] - ops.start_ns[row]))
@@ -472,201 +395,3 @@ def _took(ns: int, executions: int, median: float, compared: int) -> str:
     if median > 0 and (ns > _LONGER * median or ns * _LONGER < median):
         return f"took {time(ns)}{often}, {ns / median:.1f} times its median of {runs}"
     return f"took {time(ns)}{often}, as usual: {time(median)} is its median of {runs}"
-
-
-# -- a run -------------------------------------------------------------------------------------
-
-
-def why_run(runs: Iterable[tuple[int, Any]], number: int) -> RunCauses:
-    """Why the run of a number was slower than the others of its kind.
-
-    `runs` are pairs of a number and a run, as of `enumerate`; they are looked at one after the
-    other, and only the one in question is kept. `StepscopeError` where there is none of the number,
-    or it failed.
-
-    Example:
-        >>> why_run(enumerate(stepscope.load("stepscope-out/train")), 42)  # doctest: +SKIP
-    """
-    kinds, sums = RunKinds(), StepSums()
-    kept: tuple[str, NamedRun] | None = None
-    numbers: dict[str, list[int]] = {}
-    seen: list[int] = []
-    for place, item in runs:
-        (run,) = named_runs([item])
-        what = kinds.of(run)
-        sums.add(what, run, place)
-        seen.append(place)
-        if run.metadata.status.ok:
-            numbers.setdefault(what, []).append(place)
-        if place == number:
-            kept = what, run
-    if kept is None:
-        known = f"there are {seen[0]} to {seen[-1]}" if seen else "there is none"
-        raise StepscopeError(f"there is no run {number}; {known}")
-    what, run = kept
-    if not run.metadata.status.ok:
-        status = run.metadata.status
-        raise StepscopeError(
-            f"run {number} failed ({status.code}: {plain(status.message.splitlines()[0])}), and is "
-            "not compared with runs that did not; `stepscope info --run` has the whole message"
-            if status.message
-            else f"run {number} failed ({status.code}), and is not compared with runs that did not"
-        )
-    if not len(run.metadata.ops):
-        raise StepscopeError(f"run {number} has no ops; record them with `stepscope run`")
-    found = sums.compared(what, run, number)
-    others = [other for other in numbers[what] if other != number]
-    # The first of a kind builds: it is compared with, and others are not compared with it.
-    compared = len([other for other in others if other != numbers[what][0]])
-    walked = _Run(run.metadata, number)
-    causes = found.causes if found.over_ns > 0 else ()
-    largest = _decisive(causes)
-    op = walked.last_op() if largest is None else largest.op
-    chain = walked.why(op, 0.0, 0)
-    if largest is None:
-        reason = "ended last; no op took longer than it usually does" if compared else "ended last"
-    elif largest.kind == "wait":
-        reason = f"waited {time(largest.more_ns)} longer for a thread than it usually does"
-    else:
-        reason = f"took {time(chain.node_ns)}, {time(largest.more_ns)} longer than it usually does"
-    return RunCauses(
-        rows=(replace(chain.rows[0], reason=reason), *chain.rows[1:]),
-        run=number,
-        what=what,
-        ns=found.ns,
-        median_ns=float(found.ns - found.over_ns) if compared else 0.0,
-        compared=compared,
-        first=bool(others) and number == numbers[what][0],
-        causes=causes,
-        op=op,
-        origin=chain.origin,
-    )
-
-
-def _decisive(causes: Sequence[Cause]) -> Cause | None:
-    """The op that differed most; rather one that took longer than one that waited for it."""
-    largest = next((cause for cause in causes if cause.op), None)
-    ran = next((cause for cause in causes if cause.kind == "op"), None)
-    if largest is not None and ran is not None and 2 * ran.more_ns >= largest.more_ns:
-        return ran
-    return largest
-
-
-# -- a byte ------------------------------------------------------------------------------------
-
-
-def why_bytes(
-    runs: Runs, at: str = PEAK, *, device: str | None = None, number: int | None = None
-) -> ByteCauses:
-    """Who held memory at an instant: since when, until whom, made by which op and line.
-
-    `at` is "peak", or a time after the run's beginning such as "120ms". Of several runs it is the
-    one with the highest peak; without `device`, the device with it. `StepscopeError` where no
-    single allocations were recorded, or the instant is after the run. `number` is what rows call
-    the run; without one it is its place in `runs`.
-
-    Example:
-        >>> why_bytes(run, "peak").rows[0].op  # doctest: +SKIP
-        'dense/MatMul'
-    """
-    wanted = instant_ns(at)
-    named = named_runs(runs)
-    run, where, peak = highest_peak(named, device)
-    metadata, ops = run.metadata, run.metadata.ops
-    lives = tensor_lives(metadata, where)
-    begin = min(0, int(np.floor(lives.moment[0])))
-    if wanted is None:
-        moment = float(lives.moment[lives.peak])
-    else:
-        ends = [lives.moment[-1], *((ops.end_ns.max() - lives.base_ns,) if len(ops) else ())]
-        length = int(max(ends)) - begin
-        if wanted > length:
-            raise StepscopeError(
-                f"{at} is after the end of the run, which took {time(length)}; write an instant "
-                "in it, or peak"
-            )
-        moment = float(np.nextafter(begin + wanted + 1, begin + wanted))
-    alive = lives.tensors.at(moment)
-    place = number if number is not None else next(
-        i for i, one in enumerate(named) if one.metadata is metadata
-    )  # fmt: skip
-    lasts = _Lasts(ops, lives.base_ns)
-    events = metadata.allocations
-    held = set(events.names.values[(events.event == HELD) & (events.device == where)].tolist())
-    whole = int(alive.bytes.sum())
-    rows = []
-    for i in np.argsort(-alive.bytes, kind="stable").tolist():
-        op, kind = alive.names.values[i], alive.kinds.values[i]
-        freed = alive.to_ns[i] != np.inf
-        since, size = float(alive.from_ns[i]), int(alive.bytes[i])
-        until = lasts.reader(op, since, float(alive.to_ns[i])) if freed else ""
-        rows.append(
-            Holder(
-                op=str(op),
-                type=lasts.types.get(str(op), ""),
-                run=place,
-                kind=str(kind),
-                bytes=size,
-                share=size / whole if whole else 0.0,
-                from_ns=int(np.floor(since)) - begin,
-                to_ns=int(np.floor(alive.to_ns[i])) - begin if freed else -1,
-                until=until,
-                reason=_held(str(kind), op in held, freed, until, str(op)),
-                line=str(alive.sources.values[i]),
-                shape=str(alive.shapes.values[i]),
-                dtype=str(alive.dtypes.values[i]),
-            )
-        )
-    return ByteCauses(
-        rows=tuple(rows),
-        run=place,
-        device=where,
-        at_ns=int(np.floor(moment)) - begin,
-        bytes=whole,
-        peak_bytes=peak,
-        estimated=metadata.completeness.memory_is_estimated,
-    )
-
-
-def _held(kind: str, before: bool, freed: bool, until: str, op: str) -> str:
-    if kind in PERSISTENT_KINDS or before:
-        said = "was there before the run" if before else f"is kept after the run, as {kind}"
-        return said + (f"; freed after {plain(until)}" if until else "")
-    if not freed:
-        return "was not freed in the run"
-    if until == op:
-        return "was freed by the op that made it"
-    return (
-        f"was freed when {plain(until)} had taken it"
-        if until
-        else "was freed; after whom is not known"
-    )
-
-
-class _Lasts:
-    """Which op was the last to take what another made."""
-
-    def __init__(self, ops: OpColumns, base_ns: int) -> None:
-        self._ops, self._base = ops, base_ns
-        self.types = dict(
-            zip(ops.facts.names.values.tolist(), ops.facts.ops.values.tolist(), strict=True)
-        )
-        self._readers: dict[str, list[int]] = {}
-        names = ops.name.tolist()
-        for row, before in enumerate(Edges.of(ops).before if len(ops) else ()):
-            for maker in before:
-                self._readers.setdefault(names[maker], []).append(row)
-
-    def reader(self, op: str, since: float, until: float) -> str:
-        """The last that had begun when the tensor was freed; itself, where it was over then."""
-        starts, ends = self._ops.start_ns - self._base, self._ops.end_ns - self._base
-        begun = [
-            row
-            for row in self._readers.get(op, ())
-            if starts[row] <= until + 1 and ends[row] >= since
-        ]
-        if begun:
-            return str(self._ops.name[max(begun, key=lambda row: (ends[row], row))])
-        own = _rows_of(self._ops, op)
-        own = own[(starts[own] <= since + 1) & (ends[own] >= until)]
-        return op if len(own) else ""
