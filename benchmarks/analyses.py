@@ -2,12 +2,21 @@
 
 Synthetic runs: how long an analysis takes depends on how many executions, names and edges there
 are, not on what was executed.
+
+And every command on two hundred recorded runs of a thousand ops, of either engine, as a user waits
+for it: a process that starts, reads, answers and ends.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +30,16 @@ from stepscope.metadata.labels import make_label
 RUNS, OPS = 1000, 1000
 CHAIN = 100_000
 TIMES = 3
+PROGRAM = Path(__file__).parent / "programs" / "thousand_ops.py"
+LONGEST_S = 1.0
+ENGINES = ("embedded", "tensorflow")
+QUESTIONS = (
+    "info", "steps", "top", "top --by name", "top --by layer", "top --by line", "top --by file",
+    "top --by function", "top --by device", "top --by thread", "top --work", "account", "retraces",
+    "input", "advise", "why layer_20/Tanh", "why 42", "why peak", "memory", "memory --growth",
+    "memory --flame", "memory --at 1ms", "path", "parallelism", "placement", "coverage", "network",
+    "diff",
+)  # fmt: skip
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -91,4 +110,39 @@ def paths(_tf: Any) -> Iterator[Result]:
                      spent / tenth, target, met, unit="")  # fmt: skip
 
 
-GROUPS = (profiles, differences, paths)
+def commands(_tf: Any) -> Iterator[Result]:
+    """Every command that answers a question, on 200 runs of 1,000 ops; the slowest engine counts.
+
+    `STEPSCOPE_COMMANDS` may name some of them, with commas between.
+    """
+    wanted = os.environ.get("STEPSCOPE_COMMANDS", "").split(",")
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made)
+        for engine in ENGINES:
+            stepscope(place, "run", "--engine", engine, "--trace", "full", "--out", engine, PROGRAM)
+        for question in QUESTIONS if wanted == [""] else wanted:
+            spent = [
+                seconds(partial(stepscope, place, *question.split(), *_asked_of(question, engine)))
+                for engine in ENGINES
+            ]
+            target, met = at_most(LONGEST_S, max(spent))
+            yield Result(
+                f"stepscope {question}, 200 runs of 1,000 ops: {', '.join(ENGINES)}, slower one",
+                *spent, max(spent), target, met, unit="s",
+            )  # fmt: skip
+
+
+def _asked_of(question: str, engine: str) -> list[str]:
+    """The recordings that a question is asked of."""
+    return [engine] * (2 if question == "diff" else 1)
+
+
+def stepscope(place: Path, *arguments: object) -> None:
+    """Run a command there, to its end."""
+    command = [sys.executable, "-m", "stepscope", *map(str, arguments)]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+GROUPS = (profiles, differences, paths, commands)

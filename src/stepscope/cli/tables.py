@@ -20,7 +20,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from stepscope.cli import terminal, wording
-from stepscope.export.csv import csv_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 ROWS_SHOWN = 20
@@ -355,6 +354,8 @@ def write_for_programs(
 def _write_csv(
     rows: Sequence[Any], columns: Sequence[Column], choice: Choice, without: Sequence[str]
 ) -> None:
+    from stepscope.export.csv import csv_lines  # with all exports; few commands need it
+
     known = dict.fromkeys([*_fields(rows), *(column.field for column in columns)])
     names = [name for name in known if name not in without]
     found = choice.cut(arranged(rows, columns, choice))
