@@ -2,17 +2,6 @@
 
 from stepscope.analysis.account import Account, AccountRow, account
 from stepscope.analysis.advice import Advice, Finding, advise
-from stepscope.analysis.causes import (
-    ByteCauses,
-    Cover,
-    Holder,
-    Link,
-    OpCauses,
-    RunCauses,
-    why_bytes,
-    why_op,
-    why_run,
-)
 from stepscope.analysis.clock import Clocks, TaskClock, clocks
 from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
 from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
@@ -41,6 +30,17 @@ from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.analysis.steps import Outlier, StepRow, Steps, steps
 from stepscope.analysis.straggler import Straggler
 from stepscope.analysis.verdict import Limit, StepVerdict, Verdict, verdict
+from stepscope.analysis.why import (
+    ByteCauses,
+    Cover,
+    Holder,
+    Link,
+    OpCauses,
+    RunCauses,
+    why_bytes,
+    why_op,
+    why_run,
+)
 from stepscope.analysis.work_profile import WorkProfile, WorkRow, work_profile
 from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.analysis.causes import ByteCauses, OpCauses, RunCauses
 from stepscope.analysis.notebook import view
+from stepscope.analysis.why import ByteCauses, OpCauses, RunCauses
 from stepscope.metadata import html
 from stepscope.metadata.readable import device, size, time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepscope.analysis.causes import Link
+    from stepscope.analysis.why import Link
 
 __all__: list[str] = []
 

@@ -150,3 +150,15 @@ def test_a_prediction_is_of_runs_and_of_the_replay_s_own_error():
     half = found.between(0.5, 1.0)
     assert half.gain_ns == 9
     assert half.low_ns < 6 < half.high_ns
+
+
+def test_a_thread_that_begins_fewer_receives_gets_to_its_op_earlier():
+    run = recorded(
+        ("a/_1", "_Recv", [], 7, 0, 60), ("b/_1", "_Recv", [], 7, 10, 62),
+        ("c/_1", "_Recv", [], 7, 20, 64), ("x", "Tanh", [], 7, 40, 50),
+    )  # fmt: skip
+    work = WorkReader().read(run)
+    assert work.replayed_ns() == 64
+    # `x` began 40 ns after the run: each of the three, and `x`, took a fourth of that.
+    gone = Change(without=frozenset({"a/_1", "b/_1", "c/_1"}))
+    assert gone.replayed_ns(work) == pytest.approx(20)

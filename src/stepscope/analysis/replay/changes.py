@@ -27,7 +27,8 @@ class Change:
     """What is different in the program, by the names of nodes.
 
     `without` do not run any more: what waited for them waits for what they waited for, and is
-    handed over as fast as ops of that run usually are on one thread. `times` are
+    handed over as fast as ops of that run usually are on one thread; what a thread took to begin
+    them it has for the next op there. `times` are
     factors of how long nodes run. `cut` are pairs of nodes of which the second does not wait for
     the first any more. With `threads`, ops run on any of so many threads, whichever is idle.
     `around` is a factor of what the call takes beside its ops.
@@ -56,6 +57,9 @@ class Change:
             elif name in self.times:
                 lengths[op] *= self.times[name]
         if self.without:
+            for op, others in run.begun_meanwhile.items():
+                gone = sum(nodes[other] in self.without for other in others)
+                delays[op] *= 1 - gone / (len(others) + 1)
             usual = _usual_delay(work)
             for op, mine in enumerate(before):
                 if delays[op] > usual and any(nodes[earlier] in self.without for earlier in mine):

@@ -4,14 +4,17 @@ An op's delay is what lies between the moment in which it could have begun (all 
 was over, and its thread free) and its beginning. What is before the first op and after the last is
 the call: it is kept as it was. An op during which others began on its own thread needed no thread
 for itself: it waited for something (an element, a tensor of another device) or for a function it
-had called, whose ops have rows of their own. A function's ops follow its call, and the call is over
-when they are. What the threads of an input pipeline did meanwhile is no part of the run.
+had called, whose ops have rows of their own. Its thread was taken while it was begun, all the same:
+that is a part of the delay of the next op there, and goes if it does. A function's ops follow its
+call, and the call is over when they are. What the threads of an input pipeline did meanwhile is no
+part of the run.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -22,7 +25,7 @@ from stepscope.analysis.steps import run_span
 from stepscope.analysis.waiting import CALLS, rows_of_pipelines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +43,7 @@ class RecordedWork:
 
     `nodes` names the node of each entry and `types` its type. `around_ns` is what the call took
     before its first op and after its last, `recorded_ns` how long the run took as its caller saw
-    it.
+    it. `begun_meanwhile` has, by entries, those that began to wait on its thread during its delay.
     """
 
     work: Work
@@ -48,6 +51,7 @@ class RecordedWork:
     types: Sequence[str]
     around_ns: int
     recorded_ns: int
+    begun_meanwhile: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     def replayed_ns(self) -> float:
         """How long the simulation says that the run took, without any change."""
@@ -84,6 +88,7 @@ class WorkReader:
         kinds = ops.op[order].tolist()
         waits = [[ranks[r] for r in before[row]] for row in order.tolist()]
         waiting = _without_thread(starts, lasts, threads)
+        begun, lanes_of = list(starts), list(threads)
         for op, mine in enumerate(waits):
             if kinds[op] in RECEIVES:
                 # It began to wait long before there was something to receive, and may be over
@@ -105,8 +110,9 @@ class WorkReader:
         around = max(0, min(starts)) + max(0, ended - began - max(lasts))
         spare = len(work.lengths) - len(names)
         return RecordedWork(
-            work, (*names, *[""] * spare), (*kinds, *[""] * spare), around, ended - began
-        )
+            work, (*names, *[""] * spare), (*kinds, *[""] * spare), around, ended - began,
+            made.begun_meanwhile(work, [(begun[op], lanes_of[op], op) for op in sorted(waiting)]),
+        )  # fmt: skip
 
     def _before(self, ops: OpColumns) -> list[list[int]]:
         """For each row the rows that it waited for."""
@@ -201,3 +207,26 @@ class _Parts:
             delays[op] = max(0, start - could)
         lengths = [last - start for start, last in zip(self._starts, self._lasts, strict=True)]
         return Work(lengths, delays, self._waits, self._threads, workers)
+
+    def begun_meanwhile(
+        self, work: Work, waiting: Sequence[tuple[int, int, int]]
+    ) -> dict[int, list[int]]:
+        """By ops those that began to wait on the same thread during their delay.
+
+        Of each that waits: when it began, on which thread, and its place.
+        """
+        found: dict[int, list[int]] = {}
+        by_thread: dict[int, list[tuple[int, int]]] = {}
+        for when, thread, op in waiting:
+            by_thread.setdefault(thread, []).append((when, op))
+        for thread, mine in by_thread.items():
+            mine.sort()
+            times = [when for when, _ in mine]
+            for op, delay in enumerate(work.delays):
+                if self._threads[op] != thread or not delay:
+                    continue
+                first = bisect_left(times, self._starts[op] - delay)
+                last = bisect_left(times, self._starts[op])
+                if last > first:
+                    found[op] = [other for _, other in mine[first:last]]
+        return found

@@ -1,19 +1,32 @@
-"""Python inside of a step: an op that calls a function of the program, on the path of the run."""
+"""Python inside of a step: an op that calls a function of the program, on the path of the run.
+
+The engine's ops that take its place read what it read and write what it wrote, once or some times
+over: that is what is left of its time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
+from stepscope.analysis.edges import input_node
+from stepscope.analysis.machine import Reach
 from stepscope.analysis.replay import Change
 from stepscope.analysis.run_parts import PYTHON_TYPES
 
+if TYPE_CHECKING:
+    from stepscope.analysis.advice.material import StepMaterial
+
 NAME: Final = "python-op"
-_LEFT: Final = 0.1
-"""Ops of the engine take up to this part of what Python took for the same."""
+_MOST_PASSES: Final = 10
+"""Ops of the engine go over the bytes so many times at most."""
+_MOST_LEFT: Final = 0.5
+"""And take not more than this part of what Python took."""
+_SMALL: Final = Reach(flops_per_s=5e9, bytes_per_s=5e9)
+"""What one thread reaches on tensors of this size: far less than the machine."""
 
 
 def find(material: Material) -> Iterator[Finding]:
@@ -23,7 +36,9 @@ def find(material: Material) -> Iterator[Finding]:
             if kind not in PYTHON_TYPES:
                 continue
             gone = Change(times={name: 0.0})
-            gain = step.predict(gone.replayed_ns).between(1 - _LEFT, 1.0)
+            once = _SMALL.least_ns(0, _moved(step, name))
+            most = min(_MOST_PASSES * once, _MOST_LEFT * step.times.get(name, 0.0))
+            gain = step.predict(gone.replayed_ns).plus(-most, -min(once, most))
             yield from of_step(
                 step,
                 NAME,
@@ -35,3 +50,9 @@ def find(material: Material) -> Iterator[Finding]:
                 "the loop, or in the input pipeline, where it runs ahead",
                 evidence=evidence_of(step, [name]),
             )
+
+
+def _moved(step: StepMaterial, name: str) -> int:
+    """The bytes that an op reads and writes."""
+    read = {input_node(source) for source in step.inputs.get(name, ())}
+    return sum(step.sizes.get(node, 0) for node in (name, *read))
