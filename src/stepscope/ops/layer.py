@@ -8,7 +8,7 @@ class made unique (`dense`, `dense_1`). Its ops are in the name scope of the sam
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepscope.graph.build import convert_to_tensor
@@ -18,7 +18,7 @@ from stepscope.graph.dtypes import DType, as_dtype
 from stepscope.graph.graph import GraphKeys, name_scope
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape
-from stepscope.ops import conditionals, conversion, shaping
+from stepscope.ops import conditionals, conversion, shaping, structures
 from stepscope.ops.variable_scope import VariableScope, get_variable, variable_scope
 
 _WORD = re.compile(r"(?<=.)(?=[A-Z][a-z0-9])|(?<=[a-z])(?=[A-Z])")
@@ -190,7 +190,8 @@ class Layer:
             self._scope = captured
 
     def _checked(self, inputs: Any) -> Any:
-        if isinstance(inputs, (list, tuple)) and any(isinstance(i, Tensor) for i in inputs):
+        nested = isinstance(inputs, (list, tuple, Mapping))
+        if nested and any(isinstance(i, Tensor) for i in structures.leaves(inputs)):
             return inputs
         tensor = convert_to_tensor(inputs, name="inputs")
         rank = tensor.shape.rank
@@ -219,7 +220,7 @@ def _nothing(_variable: Tensor) -> None:
 
 
 def _first(inputs: Any) -> Tensor:
-    tensor: Tensor = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
+    tensor: Tensor = structures.leaves(inputs)[0]
     return tensor
 
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op
-from stepscope.graph.dtypes import string
+from stepscope.graph.dtypes import Array, string
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import TensorShape, unknown_shape
 from stepscope.ops.shaping import reshape, resolve_axis, shape, transpose
 from stepscope.ops.signatures import output_of
 
-# -- Tile, Pad, PadV2, MirrorPad, ReverseV2 ----------------------------------------------------
+# -- Tile, Pad, PadV2, MirrorPad, ReverseV2, ReverseSequence -----------------------------------
 
 
 def _tile_shape(c: ShapeContext) -> TensorShape:
@@ -205,6 +205,63 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 reverse_v2 = reverse
 
 
+def _reverse_sequence_kernel(node: KernelNode) -> Kernel:
+    seq_dim, batch_dim = int(node.attr("seq_dim")), int(node.attr("batch_dim"))
+
+    def call(x: Array, lengths: Array) -> Array:
+        rows = np.moveaxis(x, (batch_dim, seq_dim), (0, 1))
+        if len(lengths) != len(rows):
+            raise InvalidArgumentError(
+                None, None,
+                f"Length of seq_lengths != input.dims({batch_dim}), ({len(lengths)} vs. "
+                f"{len(rows)})",
+            )  # fmt: skip
+        made = np.empty_like(x)
+        into = np.moveaxis(made, (batch_dim, seq_dim), (0, 1))
+        for row, (source, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
+            if not 0 <= length <= len(source):
+                raise InvalidArgumentError(
+                    None, None,
+                    f"seq_lens({row}) must be in 0..{len(source)}, the length of axis {seq_dim}; "
+                    f"it is {length}",
+                )  # fmt: skip
+            into[row, :length] = source[:length][::-1]
+            into[row, length:] = source[length:]
+        return made
+
+    return Kernel(call)
+
+
+register(
+    "ReverseSequence",
+    inputs=["input: T", "seq_lengths: Tlen"],
+    outputs=["output: T"],
+    attrs=["seq_dim: int", "batch_dim: int = 0", "T: type", "Tlen: type = int64"],
+    shape=lambda c: c.input(0),
+    kernel=_reverse_sequence_kernel,
+)
+
+
+def reverse_sequence(
+    input: Any,
+    seq_lengths: Any,
+    seq_axis: int | None = None,
+    batch_axis: int | None = None,
+    name: str | None = None,
+    seq_dim: int | None = None,
+    batch_dim: int | None = None,
+) -> Tensor:
+    """Of each entry along the batch axis, the first `seq_lengths` elements back to front."""
+    along = seq_dim if seq_axis is None else seq_axis
+    if along is None:
+        raise ValueError("reverse_sequence needs `seq_axis`: the axis that is reversed.")
+    each = (batch_dim or 0) if batch_axis is None else batch_axis
+    op = apply_op(
+        "ReverseSequence", input, seq_lengths, seq_dim=along, batch_dim=each, name=name
+    )  # fmt: skip
+    return op.values()[0]
+
+
 # -- gradients ---------------------------------------------------------------------------------
 
 
@@ -231,6 +288,12 @@ def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 @gradient("ReverseV2")
 def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [reverse(grad, op.inputs[1]), None]
+
+
+@gradient("ReverseSequence")
+def _reverse_sequence_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    attrs = {name: op.get_attr(name) for name in ("seq_dim", "batch_dim")}
+    return [output_of("ReverseSequence", grad, op.inputs[1], **attrs), None]
 
 
 def _unmirrored_shape(c: ShapeContext) -> TensorShape:

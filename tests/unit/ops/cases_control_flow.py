@@ -301,6 +301,39 @@ def pieces(dtype):
     return build
 
 
+ROWS = np.array([[1.0, 2.0], [3.0, -4.0], [5.0, 0.5]])
+
+
+def mapped(tf):
+    x, y = tf.constant(ROWS, name="x"), tf.constant([1.0, 2.0, 3.0], name="y")
+    square = tf.map_fn(lambda r: r * r, tf.constant(ROWS, "float32"))
+    kinds = {"sum": tf.float64, "sign": tf.bool}
+    both = tf.map_fn(
+        lambda t: {"sum": t[0] * tf.cast(t[1], "float64"), "sign": t[1] > 1.5}, (x, y), dtype=kinds
+    )
+    return [square, both["sum"], both["sign"]]
+
+
+def mapped_rows_fed(tf):
+    x = tf.placeholder("float32", [None, 2], name="x")
+    return [tf.map_fn(tf.reduce_sum, x), tf.map_fn(lambda r: r * 2.0, x, parallel_iterations=1)]
+
+
+def scanned(tf):
+    x = tf.constant(ROWS, name="x")
+    pair = tf.scan(
+        lambda a, r: (a[0] + r, a[1] * tf.sin(r)), x, (tf.zeros([2], "float64"), x[0]), name="pair"
+    )
+    return [tf.scan(lambda a, r: a * r, x), tf.scan(lambda a, r: a - r, x, reverse=True), *pair]
+
+
+def folded(tf):
+    x, y = tf.constant(ROWS, name="x"), tf.constant([1.0, 2.0, 3.0], "float64", name="y")
+    pair = tf.foldl(lambda a, r: a + tf.sin(r[0]) * r[1], (x, y), initializer=x[1])
+    return [tf.foldl(lambda a, r: a * r, x), tf.foldr(lambda a, r: a * 0.5 - r, x), pair,
+            tf.foldr(lambda a, r: a / 2.0 + r, x, initializer=tf.ones([2], "float64"))]  # fmt: skip
+
+
 # Gradients of ops by hand are not compared: loops have theirs as a whole, stacks have none.
 CASES = [
     Case("cond/true", ("Switch", "Merge"), chosen(True)),
@@ -346,6 +379,14 @@ CASES = [
     Case("TensorArray/pieces", ("TensorArraySplitV3", "TensorArrayConcatV3"), pieces("float32")),
     Case("TensorArray/pieces/double", ("TensorArraySplitV3",), pieces("float64")),
     Case("TensorArray/close", ("TensorArrayCloseV3",), closed),
+    # TensorFlow's function forms name some nodes otherwise.
+    Case("map_fn", ("TensorArrayScatterV3", "Enter"), mapped, graph=False),
+    Case("map_fn/fed", ("TensorArrayScatterV3", "Enter"), mapped_rows_fed, graph=False,
+         feeds={"x:0": ROWS}),
+    Case("map_fn/scalar", ("Enter",), lambda tf: tf.map_fn(lambda r: r, tf.constant(1.0)),
+         fails="build", match="scalar"),
+    Case("scan", ("TensorArrayScatterV3", "Enter"), scanned, graph=False, tol=1e-5),
+    Case("fold", ("TensorArrayScatterV3", "Enter"), folded, graph=False, tol=1e-5),
     Case("Stack", ("StackV2", "StackPushV2", "StackPopV2", "StackCloseV2"), stacked, grad=False),
     Case("Stack/empty", ("StackPopV2",), popped_empty, fails="run", match="is empty"),
     Case("TensorArrayGradV3", ("TensorArrayGradV3",), array_of_gradients, grad=False),

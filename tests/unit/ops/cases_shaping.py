@@ -245,3 +245,24 @@ CASES += [
         match="Inf",
     ),
 ]
+
+
+CUBE = np.arange(24.0).reshape(2, 3, 4)
+for tag, more in (
+    ("rows", {"seq_axis": 1, "batch_axis": 0}), ("columns", {"seq_dim": 2, "batch_dim": 0}),
+    ("time-major", {"seq_axis": 0, "batch_axis": 1}),
+):  # fmt: skip
+    lengths = [2, 0, 1] if tag == "time-major" else [3, 2]
+    CASES.append(
+        Case(
+            f"ReverseSequence-{tag}",
+            ("ReverseSequence",),
+            lambda tf, m=more, n=lengths: tf.reverse_sequence(tf.constant(F), n, **m),
+        )
+    )
+CASES.append(Case("ReverseSequence-double", ("ReverseSequence",), lambda tf: tf.reverse_sequence(
+    tf.placeholder("float64", name="x"), tf.constant([1, 2], "int64"), 1, name="r"),
+    feeds={"x:0": CUBE}))  # fmt: skip
+CASES.append(Case("ReverseSequence-too-long", ("ReverseSequence",), lambda tf: tf.reverse_sequence(
+    tf.constant(CUBE), tf.placeholder("int32", [2], name="n"), 1), feeds={"n:0": [4, 1]},
+    fails="run", match="seq_lens(0)"))  # fmt: skip

@@ -34,15 +34,25 @@ from stepscope.ops.nn import (
 )
 from stepscope.ops.pooling import avg_pool, max_pool
 from stepscope.ops.reductions import l2_loss
+from stepscope.ops.rnn import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    raw_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+)
 from stepscope.ops.unary import tanh
 from stepscope.tf1._absent import absent
+from stepscope.tf1.nn import rnn_cell
 
 __all__ = [
     "avg_pool",
     "batch_normalization",
     "bias_add",
+    "bidirectional_dynamic_rnn",
     "conv2d",
     "dropout",
+    "dynamic_rnn",
     "elu",
     "embedding_lookup",
     "fused_batch_norm",
@@ -53,9 +63,11 @@ __all__ = [
     "log_softmax",
     "max_pool",
     "moments",
+    "raw_rnn",
     "relu",
     "relu6",
     "relu_layer",
+    "rnn_cell",
     "selu",
     "sigmoid",
     "sigmoid_cross_entropy_with_logits",
@@ -65,6 +77,8 @@ __all__ = [
     "softplus",
     "softsign",
     "sparse_softmax_cross_entropy_with_logits",
+    "static_bidirectional_rnn",
+    "static_rnn",
     "tanh",
     "top_k",
     "xw_plus_b",
