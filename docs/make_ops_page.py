@@ -33,7 +33,8 @@ be [registered](training.md#a-gradient-of-your-own), or the graph run on TensorF
 
 Every op type is compared with TensorFlow: values, dtypes, shapes and gradients. *Rows* is how many
 programs of the tests do so, *dtypes* what they try. A gradient that *ends* is one that TensorFlow
-takes for zero without an error; `-` means that TensorFlow has none either; loops have theirs as a whole.
+takes for zero without an error; `-` means that TensorFlow has none either, or that a loop has it
+as a whole.
 
 | op type | gradient | rows | dtypes |
 |---|---|---|---|
