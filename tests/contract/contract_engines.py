@@ -144,6 +144,8 @@ class Engine:
     """What FULL_TRACE never has on this engine, and says so in each record."""
     may_be_lost: frozenset[str] = frozenset()
     """What it has of some programs, and says where it has not."""
+    lost_of_times: frozenset[str] = frozenset()
+    """What a later run at SOFTWARE_TRACE does not have, and says so."""
     gaps: Mapping[str, set[str]] = {}
     """By reason the tests of what this engine cannot do, and says that it cannot."""
 

@@ -99,6 +99,7 @@ class TensorFlowSession(OnTensorFlow, SessionEngine):
     name = "tensorflow session"
     stops_between_ops = False
     names_a_dequeue_without_a_trace = False
+    lost_of_times = frozenset({"threads"})  # TensorFlow's own step stats tell of later runs
     cause_after_a_stuck_op = "never"  # TensorFlow keeps it to itself until all ops have ended
 
     def interrupts(self, options: Mapping[str, Any], *, python: bool = True) -> bool:
@@ -170,6 +171,7 @@ class PreparedSession(Prepared, TensorFlowSession):
     """Sessions whose runs are logged."""
 
     key = "prepared tensorflow session"
+    lost_of_times = frozenset()
 
 
 class TensorFlowFunction(OnTensorFlow):

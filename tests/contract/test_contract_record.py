@@ -82,7 +82,8 @@ def test_what_an_engine_never_measures_is_in_every_full_record_and_in_no_other(e
         engine.always_lost
     )
     assert all(loss.reason for loss in full.completeness.losses)
-    assert program.traced("y", FED, trace_level=1).completeness.complete
+    times = program.traced("y", FED, trace_level=1)
+    assert {loss.what for loss in times.completeness.losses} == engine.lost_of_times
 
 
 def test_losses_count_what_is_missing(engine):

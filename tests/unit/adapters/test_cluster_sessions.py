@@ -74,7 +74,7 @@ def test_all_tasks_are_in_one_metadata_and_every_device_once(session):
     assert value == 16 * 256 * 256
     assert metadata.engine == "tensorflow cluster"
     assert metadata.status.ok
-    assert len(session.native.step_stats.dev_stats) > 2  # TensorFlow has a device twice
+    assert len(session.native.message.step_stats.dev_stats) > 2  # TensorFlow has a device twice
     stats = metadata.step_stats.dev_stats
     assert sorted(device.device for device in stats) == [PS, WORKER]
     assert set(metadata.ops.step) == {metadata.step_id}

@@ -100,7 +100,9 @@ def test_each_thread_gets_exactly_the_ops_of_its_own_runs(tensorflow, kinds):
         assert len(metadatas) == RUNS
         for metadata in metadatas:
             assert metadata.status.ok
-            assert metadata.completeness.losses == ()
+            # Of a session's runs after the first TensorFlow's own step stats tell.
+            lost = {loss.what for loss in metadata.completeness.losses}
+            assert lost == ({"threads"} if metadata.recorder == "step stats" else set())
             assert counted(metadata) == expected
 
 

@@ -157,4 +157,4 @@ def test_a_session_that_is_traced_by_step_stats_says_what_they_cost(tf: Any) -> 
             session.run(y, options=SOFTWARE, run_metadata=metadata)
         finally:
             tensorflow.profiler.experimental.stop(save=False)
-    assert metadata.overhead.ns > 3_000 * len(metadata.ops)
+    assert metadata.overhead.ns > 1_000 * len(metadata.ops)

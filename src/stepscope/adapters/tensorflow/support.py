@@ -42,8 +42,9 @@ _ANYWHERE: Final[dict[str, tuple[str, str]]] = {
 _SESSION: Final[dict[str, tuple[str, str]]] = {
     "trace_level": (
         DONE,
-        "From the profiler, or our own executor where it is compiled; from TensorFlow's own step "
-        "stats where the program profiles itself. " + _FULL,
+        "From our own executor where there is one; else from the profiler, or from TensorFlow's "
+        "own step stats where they cost less (SOFTWARE, from the second run on) or the program "
+        "profiles itself. " + _FULL,
     ),
     "timeout_in_ms": (
         DONE,

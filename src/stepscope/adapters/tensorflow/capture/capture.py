@@ -1,7 +1,8 @@
 """The recording of one run: when it was, on which thread, and what recording it cost its caller.
 
-What the run executed is read by one of two kinds of it: `LoggedCapture`, where our executor saw all
-of the run, and `ProfiledCapture`, where others have to be asked.
+What the run executed is read by one of three kinds of it: `LoggedCapture`, where our executor saw
+all of the run, `ProfiledCapture`, where others have to be asked, and `StepStatsCapture`, where
+TensorFlow itself tells of a session's run.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ class Capture(ABC):
     What a run has as a rule is an attribute of the class: one is made for every run.
     """
 
+    has_all: ClassVar[bool] = False
+    """Whether it has all of the run when that ends, and makes a recording of it at any time."""
     logs_alone: ClassVar[bool] = False
     """Whether the log is all that there is going to be of the run."""
+    keeps_failed: ClassVar[bool] = True
+    """Whether it is known of a run that fails what it did until then."""
     log: NodeLog | None = None
     """What our executor notes, where it executes the run."""
     batch: Batch | None = None
@@ -85,9 +90,19 @@ class Capture(ABC):
     @abstractmethod
     def __exit__(self, *_exc: object) -> None: ...
 
-    @abstractmethod
     def abandon(self) -> None:
         """The run goes on and is not waited for: take what it did up to now. From any thread."""
+        with self._lock:
+            if self.abandoned or self.left:
+                return
+            self.abandoned = True
+            self.ended = clock()
+            self._take_log()
+            self._leave_behind()
+            self.left = clock()
+
+    def _leave_behind(self) -> None:  # noqa: B027 - of a log alone there is no more
+        """The run is abandoned: take leave of what else records it. Under the lock."""
 
     def outlive(self) -> None:  # noqa: B027 - a log outlives any thread
         """Wait until the profiler has given what this thread did, if the thread is about to end.

@@ -28,6 +28,7 @@ _TRACED_ANEW: Final = Loss(
 class LoggedCapture(Capture):
     """See the module's text. A run inside another recorded run is no different."""
 
+    has_all: ClassVar[bool] = True
     logs_alone: ClassVar[bool] = True
     log: NodeLog
 
@@ -55,15 +56,6 @@ class LoggedCapture(Capture):
             elif self._logged is not None:
                 self.log.release()
         self.left = self.left or clock()
-
-    def abandon(self) -> None:
-        with self._lock:
-            if self.abandoned or self.left:
-                return
-            self.abandoned = True
-            self.ended = clock()
-            self._take_log()
-            self.left = clock()
 
     def finish(self) -> None:
         self.logged()

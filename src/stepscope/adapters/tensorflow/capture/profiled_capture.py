@@ -73,6 +73,11 @@ class _OpenCaptures(threading.local):
 _open_captures = _OpenCaptures()
 
 
+def inside_a_profiled_run() -> bool:
+    """Whether this thread is in a run that has the profiler, or may ask for it."""
+    return _open_captures.innermost() is not None
+
+
 class ProfiledCapture(Capture):
     """See the module's text.
 
@@ -151,17 +156,10 @@ class ProfiledCapture(Capture):
         """What the profiler alone tells of the run."""
         return "op executions" if self.log is None else "annotations, input pipelines"
 
-    def abandon(self) -> None:
-        with self._lock:
-            if self.abandoned or self.left:
-                return
-            self.abandoned = True
-            self.ended = clock()
-            self._take_log()
-            self._data_to_come = self._to_be_judged = self.batch is not None
+    def _leave_behind(self) -> None:
         if self.batch is not None:
+            self._data_to_come = self._to_be_judged = True
             self._profiler.leave(self.batch, wait=False)
-        self.left = clock()
 
     def __exit__(self, *_exc: object) -> None:
         ended = clock()

@@ -113,8 +113,6 @@ class RunMemory:
         if error is self._error or not is_out_of_memory(error):
             return
         self._error = error
-        if self._session is not None:
-            self.given(self._session.fed())
         self._changes_error = changes_error
         if changes_error:
             give_its_class(error)

@@ -76,6 +76,9 @@ class ClusterRun(SessionRun):
         self._log_settings = LogSettings.of(self._options)
         self._out_of_memory: OutOfMemory | None = None
 
+    def _recorder(self) -> str:
+        return "step stats" if len(self.native.step_stats.dev_stats) else ""
+
     def timed_out(self) -> Exception:
         """In the words of a cluster."""
         return new_error(

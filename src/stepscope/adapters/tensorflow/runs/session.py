@@ -66,7 +66,7 @@ class Session(v1.Session):  # type: ignore[misc, name-defined]
     ) -> Any:
         """As TensorFlow's, with options and metadata under the contract."""
         plain = options is None and run_metadata is None
-        if plain and not self._stepscope.config.operation_timeout_in_ms:
+        if plain and not self._stepscope.timeout_ms:
             return self._plain_run(fetches, feed_dict)
         asked = opts.as_run_options(options)
         if asked is not None:

@@ -1,7 +1,7 @@
 """One run of a TensorFlow session under the contract, whoever's session it is.
 
-Guarantees. A traced run is seen through the profiler or, once prepared, through our executor's log,
-which disturb it little; where there is neither, through TensorFlow's own step stats. With a
+Guarantees. A traced run is seen through our executor's log, where the session has our executor,
+else through the profiler or TensorFlow's own step stats (`_by_step_stats` says when). With a
 deadline the run goes to a thread of its own, so that control comes back in time whatever the ops
 do; a run that is left behind ends by itself. What was in flight is known from the trace; without
 one, as far as it was Python.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -28,8 +28,16 @@ from stepscope.adapters.tensorflow.capture.graph_lines import (
 )
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of, runs_other_graphs
 from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
-from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
+from stepscope.adapters.tensorflow.capture.profiled_capture import (
+    ProfiledCapture,
+    inside_a_profiled_run,
+)
 from stepscope.adapters.tensorflow.capture.python_ops import PythonCalls
+from stepscope.adapters.tensorflow.capture.step_stats_capture import (
+    INSTEAD,
+    StepStatsCapture,
+    ToldByTensorFlow,
+)
 from stepscope.adapters.tensorflow.failures import (
     in_flight_unknown,
     inside_python_unknown,
@@ -38,6 +46,7 @@ from stepscope.adapters.tensorflow.failures import (
     status_of,
 )
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
+from stepscope.adapters.tensorflow.memory.report import is_out_of_memory
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
 from stepscope.adapters.tensorflow.node_log.executed_graph import versions_of
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
@@ -60,7 +69,6 @@ from stepscope.metadata import (
     Overhead,
     Placement,
     Recording,
-    RunMetadata,
     RunNumbers,
     Status,
 )
@@ -70,26 +78,18 @@ GRACE_S: Final = 0.03
 """How long after the deadline TensorFlow may take to cancel what it can."""
 _FIRST_GRACE_S: Final = 0.5
 """The same for the first run of its kind: TensorFlow's clock begins once it prepared the graph."""
-_STEP_STATS_NS: Final = 4_000
-"""What TensorFlow's own step stats cost a run per op, about."""
 _WELL: Final = Status()
 _T = TypeVar("_T")
 v1 = tensorflow.compat.v1
 _STOPPED: Final = (tensorflow.errors.DeadlineExceededError, tensorflow.errors.CancelledError)
 """How a run ends that was stopped from outside."""
 NO_GRAPHS: Final = Loss("partition graphs", 0, "TensorFlow gives none of a run that failed")
-_NO_THREADS: Final = Loss(
-    "threads", 0,
-    "the profiler is in use by the program itself; TensorFlow's own step stats, which were used "
-    "instead, do not tell on which thread an op ran, and slow the run down far more",
-)  # fmt: skip
 
 
 class SessionRun:
     """A run: made before it, executed, then asked for its recording."""
 
     engine = SESSION
-    _has_nodes = False
     _deadline_epoch = 0
     _begun: threading.Event | None = None
     """Set when the run begins, where somebody waits for that."""
@@ -121,16 +121,21 @@ class SessionRun:
         self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
         self.step_id = next(step_ids)
         self.memory = RunMemory(self._options, self.step_id, self)
-        self._timeout_ms = self._options.timeout_in_ms or shared.config.operation_timeout_in_ms
+        self._timeout_ms = self._options.timeout_in_ms or shared.timeout_ms
+        self._kind = shared.kind_of(fetches, feed_dict)
         self.capture = self._new_capture(log_alone=log_alone)
-        self._kind = session_graph.Kind(fetches, feed_dict)
         self._find_outcomes: Callable[[], tuple[InFlight, ...]] = tuple
         """What was in flight, worked out when somebody looks."""
 
     @cached_property
+    def told(self) -> ToldByTensorFlow:
+        """What TensorFlow itself tells of the run, where it is asked to."""
+        return ToldByTensorFlow()
+
+    @property
     def native(self) -> Any:
-        """What TensorFlow itself tells of the run."""
-        return v1.RunMetadata()
+        """The same as TensorFlow's message."""
+        return self.told.message
 
     def _new_capture(self, *, log_alone: bool) -> Capture:
         level = self.memory.level
@@ -139,23 +144,38 @@ class SessionRun:
             log = NodeLog(outputs=level >= 3)
         if log is not None and (log_alone or self._log_sees_all()):
             return LoggedCapture(level, log)
+        if log is None and self._by_step_stats():
+            return StepStatsCapture(level, self.told)
         capture = ProfiledCapture(level, log)
         if self._timeout_ms > 0:
             capture.patience_s = self._timeout_ms / 1000
         return capture
 
+    def _by_step_stats(self) -> bool:
+        """Whether TensorFlow's own step stats are to tell of the run: they cost its caller less.
+
+        Of a run that fails there are none, so they are used only after a run of the same fetches
+        was profiled, and none of them failed since; and not for runs with a deadline. Nor where
+        more is asked for than times, or the profiler would see more than they do.
+        """
+        level = self._options.trace_level
+        return (
+            0 < level < opts.RunOptions.FULL_TRACE
+            and self._kind in self._shared.ended_well
+            and self._timeout_ms <= 0
+            and only_traces(self._options)
+            and not self._is_collected()
+            and not inside_a_profiled_run()
+            and self._log_sees_all()
+        )
+
     def _log_sees_all(self) -> bool:
         return not (runs_other_graphs(self.graph) or allocator_tells() or accelerated())
-
-    def fed(self) -> Iterator[tuple[str, Any]]:
-        """Names and values of what the run is given."""
-        for key, value in (self._feed_dict or {}).items():
-            yield str(getattr(key, "name", key)), value
 
     def _is_collected(self) -> bool:
         """Whether TensorFlow collects statistics of its own in this run: it does for one only."""
         reports = self._options.report_tensor_allocations_upon_oom and not allocator_tells()
-        return reports or self._shared.config.graph_options.build_cost_model > 0
+        return reports or self._shared.builds_cost_model
 
     # -- executing -----------------------------------------------------------------------------
 
@@ -195,34 +215,66 @@ class SessionRun:
             raise
 
     def _execute(self) -> Any:
+        with self.capture as entered:
+            if not (entered.profiler_taken and entered.log is None and self._options.trace_level):
+                return self._call()
+        self.capture = StepStatsCapture(entered.level, self.told, INSTEAD)
+        self.capture.asked = entered.asked
         with self.capture:
-            if self._timeout_ms > 0:
-                self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
-            if self._begun is not None:
-                self._begun.set()
-            # Where TensorFlow is to tell nothing, nothing is to be told it.
-            logged, told = self.capture.log is not None, (None, None)
-            if not (logged and only_traces(self._options)):
-                options = self.native_options()
-                told = (options, self.native) if not logged or options.ByteSize() else told
-            try:
-                return self.native_run(self._fetches, self._feed_dict, *told)
-            except ValueError as error:
-                # TensorFlow stumbles over the name of a debug node in the error it has to raise.
-                hidden = error.__context__
-                if isinstance(hidden, tensorflow.errors.OpError):
-                    raise hidden from None
-                raise
-            except (*_STOPPED, KeyboardInterrupt):
-                self.capture.out_of_time = True
-                raise
-            finally:
-                if self._timeout_ms > 0 and self._deadline_epoch < time.time_ns():
-                    self.capture.out_of_time = True
-                self._shared.prepared.add(self._kind)
+            return self._call()
+
+    def _call(self) -> Any:
+        capture, shared = self.capture, self._shared
+        if self._timeout_ms > 0:
+            self._deadline_epoch = time.time_ns() + self._timeout_ms * 1_000_000
+        if self._begun is not None:
+            self._begun.set()
+        # Where TensorFlow is to tell nothing, nothing is to be told it.
+        logged = capture.log is not None
+        told: tuple[Any, ToldByTensorFlow | None] = None, None
+        if not (logged and only_traces(self._options)):
+            options = self.native_options()
+            told = (options, self.told) if not logged or options.ByteSize() else told
+        try:
+            result = self.call_native(*told)
+        except BaseException as error:
+            shared.ended_well.discard(self._kind)
+            if isinstance(error, (*_STOPPED, KeyboardInterrupt)):
+                capture.out_of_time = True
+            # TensorFlow stumbles over the name of a debug node in the error it has to raise.
+            hidden = error.__context__ if isinstance(error, ValueError) else None
+            if isinstance(hidden, tensorflow.errors.OpError):
+                raise hidden from None
+            raise
+        finally:
+            if self._timeout_ms > 0 and self._deadline_epoch < time.time_ns():
+                capture.out_of_time = True
+            shared.prepared.add(self._kind)
+        if capture.level and capture.keeps_failed:
+            shared.ended_well.add(self._kind)
+        if told[0] is not None:
+            self.take_graphs(told[0])
+        return result
+
+    def call_native(self, options: Any, told: Any) -> Any:
+        """TensorFlow's own run. What the user fed is not kept beyond it: it may be large."""
+        fetches, feed_dict = self._fetches, self._feed_dict
+        self._fetches = self._feed_dict = None
+        try:
+            return self.native_run(fetches, feed_dict, options, told)
+        except BaseException as error:
+            if is_out_of_memory(error):
+                fed = (feed_dict or {}).items()
+                self.memory.given((str(getattr(key, "name", key)), value) for key, value in fed)
+            raise
+
+    def take_graphs(self, options: Any) -> None:
+        """It ended well: where TensorFlow was to tell its graphs, they are known from now on."""
+        if options.output_partition_graphs:
+            self._shared.graphs[self._kind] = self.told
 
     def native_options(self) -> Any:
-        """TensorFlow's options for this run: tracing is ours unless the profiler is taken."""
+        """TensorFlow's options for this run: tracing is ours, but for step stats."""
         asked, capture = self._asked, self.capture
         data = asked.SerializeToString() if asked is not None else b""
         options = v1.RunOptions.FromString(data)
@@ -231,7 +283,7 @@ class SessionRun:
             # Our report has all that TensorFlow's list has, from events that are there anyway.
             options.report_tensor_allocations_upon_oom = False
         if capture.level:
-            if capture.profiler_taken and capture.log is None and self._options.trace_level:
+            if isinstance(capture, StepStatsCapture):
                 options.trace_level = v1.RunOptions.SOFTWARE_TRACE
             if self._kind not in self._shared.graphs and capture.log is None:
                 options.output_partition_graphs = True
@@ -317,7 +369,7 @@ class SessionRun:
             begun = logged.unfinished
             stopped -= {row.name for row in begun if not op_calls.may_wait(row.op)} & logged.going
             going = [row.name for row in begun]
-        elif capture.level:
+        elif capture.level and capture.keeps_failed:
             going = session_graph.due(self._known_nodes(), capture.done())
         return tuple(
             InFlight(name, "cancelled" if name in stopped else "abandoned")
@@ -337,7 +389,7 @@ class SessionRun:
             for row in capture.doing_at(at).going
         }
         stopped = [row.name for row in capture.unfinished()]
-        if not found and not stopped and not capture.truncated:
+        if not (found or stopped or capture.truncated) and capture.keeps_failed:
             stopped = session_graph.due(self._known_nodes(), capture.done())
         found |= {name: InFlight(name, "cancelled") for name in stopped}
         return tuple(found.values() or inside)
@@ -350,23 +402,21 @@ class SessionRun:
 
     def graphs(self) -> list[Any]:
         """The graphs as executed, where this run or an earlier one like it brought them."""
-        known = self._shared.graphs
-        if len(self.native.partition_graphs):
-            known[self._kind] = list(self.native.partition_graphs)
+        told = self._shared.graphs.get(self._kind)
+        if told is not None:
+            return list(told.message.partition_graphs)
         logged = self.capture.logged()
-        if self._kind not in known and logged is not None:
-            return [graph.graph_def for graph in logged.graphs.graphs]
-        return known.get(self._kind, [])
+        return [graph.graph_def for graph in logged.graphs.graphs] if logged is not None else []
 
     def _nodes(self) -> Mapping[str, NodeInfo]:
         logged = self.capture.logged()
         if logged is not None:
             return logged.graphs.info
-        known = self._shared.nodes
-        if self._kind not in known or (len(self.native.partition_graphs) and not self._has_nodes):
-            known[self._kind] = nodes_of(self.graphs())
-            self._has_nodes = True
-        return known[self._kind]
+        told, known = self._shared.graphs.get(self._kind), self._shared.nodes
+        found = known.get(self._kind)
+        if found is None or found[0] is not told:
+            found = known[self._kind] = told, nodes_of(self.graphs())
+        return found[1]
 
     def _known_nodes(self) -> Mapping[str, NodeInfo]:
         """The nodes as executed, or else those that the fetches need."""
@@ -380,14 +430,14 @@ class SessionRun:
         return functools.partial(self._ended_with, status_of(error))
 
     def succeeded(self) -> Recording | Callable[[], Recording]:
-        """The same of a run that raised nothing: one that was logged alone has all it needs."""
-        if self.capture.logs_alone:
+        """The same of a run that raised nothing: one that was not profiled has all it needs."""
+        if self.capture.has_all:
             return functools.partial(self._ended_with, _WELL)
         return self.recording(None)
 
     def numbers(self) -> RunNumbers | None:
         """What is the run's own, should it be like others of its session; see `RunNumbers`."""
-        if "native" in vars(self) and self.native.ByteSize():
+        if "told" in vars(self) and self.told.SerializeToString():
             return None
         like = self._shared, self._kind, versions_of([self.graph])
         return self.capture.numbers(like, self.engine, self.step_id)
@@ -408,10 +458,9 @@ class SessionRun:
         if not status.ok and self._outcomes:
             status = replace(status, outcomes=self._outcomes)
         memory, memory_losses = self.memory.fields(capture, self._nodes, self._sources)
-        native = len(self.native.step_stats.dev_stats) > 0
         losses = [*capture.losses]
-        if native:
-            losses = [_NO_THREADS, *inside_python_unknown(self.graph)]
+        if status.ok and isinstance(capture, StepStatsCapture):
+            losses += inside_python_unknown(self.graph)
         losses += [*without_effect(self._options, self._shared.config), *self._reset_ignored]
         if not status.ok:
             losses += self._missing(status)
@@ -419,29 +468,16 @@ class SessionRun:
             losses.append(NO_GRAPHS)
 
         def cut_off() -> list[Loss]:
-            traced = self._options.trace_level > 0 and not native
+            traced = self._options.trace_level > 0
             return [*capture.unseen(), *capture.cut_off(self._nodes())] if traced else []
-
-        def columns() -> Any:
-            if native:
-                return RunMetadata.FromString(self.native.SerializeToString()).ops
-            return capture.columns(self.step_id, self._nodes)
-
-        def overhead() -> Overhead:
-            return capture.overhead_with(self._step_stats_ns()) if native else capture.overhead()
 
         return self._recording(
             status,
             lambda: Completeness((*losses, *cut_off(), *memory_losses())),
-            overhead,
-            columns,
+            capture.overhead,
+            lambda: capture.columns(self.step_id, self._nodes),
             memory,
         )
-
-    def _step_stats_ns(self) -> int:
-        """What TensorFlow's own step stats slowed the run down by, about."""
-        rows = sum(len(device.node_stats) for device in self.native.step_stats.dev_stats)
-        return min(rows * _STEP_STATS_NS, (self.capture.ended - self.capture.started) * 9 // 10)
 
     def _recording(
         self,
@@ -453,10 +489,9 @@ class SessionRun:
     ) -> Recording:
         """A recording with what is known of the run's graphs; `columns` count if it was traced."""
         traced = self._options.trace_level > 0
-        told = len(self.native.step_stats.dev_stats) > 0
         return Recording(
             engine=self.engine,
-            recorder="" if not traced else "step stats" if told else self.capture.recorder(),
+            recorder=self._recorder() if traced else "",
             step_id=self.step_id,
             status=status,
             completeness=completeness,
@@ -475,6 +510,9 @@ class SessionRun:
             call=self.capture.call(),
             **memory,
         )
+
+    def _recorder(self) -> str:
+        return self.capture.recorder()
 
     def _once(self, what: str, make: Callable[[], _T]) -> Callable[[], _T]:
         """What the graphs of this run determine; of a run that is logged, made once for all."""
@@ -511,7 +549,7 @@ class SessionRun:
         """What a run that ended early did not come to."""
         losses = []
         traced = self._options.trace_level > 0
-        if traced:
+        if traced and self.capture.keeps_failed:
             executed = {name for name, _, _ in self.capture.executed()}
             missing = self._known_nodes().keys() - executed - {FIRST_NODE}
             if missing:

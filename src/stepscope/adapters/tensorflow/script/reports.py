@@ -19,6 +19,8 @@ from stepscope.metadata.allocation_log import LogSettings
 
 def asks_for_memory(options: Any) -> bool:
     """Whether options of TensorFlow's, or of ours, ask for a report or a log."""
+    if hasattr(options, "ByteSize") and not options.ByteSize():
+        return False  # as a monitored session has them in every step
     asked = opts.as_run_options(options)
     return asked is not None and LogSettings.of(asked.resolve()) is not None
 

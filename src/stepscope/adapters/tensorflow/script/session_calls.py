@@ -11,7 +11,6 @@ import tensorflow
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.runs.cluster import ClusterRun, is_cluster
-from stepscope.adapters.tensorflow.runs.session_graph import leaves
 from stepscope.adapters.tensorflow.runs.session_run import SessionRun
 from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
 from stepscope.metadata import Recording, RunNumbers
@@ -33,17 +32,13 @@ class SessionCall:
         asked: opts.RunOptions,
     ) -> None:
         """`options` and `run_metadata` are the script's, `asked` is what is recorded."""
-        self._native = functools.partial(native, session)
-        self._fetches = fetches
-        self._feed_dict = feed_dict
         self._options = options
         self._run_metadata = run_metadata
         self._full = asked.trace_level >= opts.RunOptions.FULL_TRACE
         shared = shared_by_runs_of(session)
-        # Hooks are keys of the fetches of a monitored session, and cannot be put in order.
         self.needs_no_profiler = is_cluster(session.sess_str)
         self._run = (ClusterRun if self.needs_no_profiler else SessionRun)(
-            session.graph, self._native, shared, list(leaves(fetches)), feed_dict, asked,
+            session.graph, functools.partial(native, session), shared, fetches, feed_dict, asked,
             log_alone=True,
         )  # fmt: skip
 
@@ -85,8 +80,10 @@ class SessionCall:
         if options is None and run_metadata is None and self.capture.batch is not None:
             ours = self._run.native_options()
             if ours.output_partition_graphs:
-                options, run_metadata = ours, self._run.native
-        return self._native(self._fetches, self._feed_dict, options, run_metadata)
+                result = self._run.call_native(ours, self._run.told)
+                self._run.take_graphs(ours)
+                return result
+        return self._run.call_native(options, run_metadata)
 
     def _call_cluster(self, options: Any, run_metadata: Any) -> Any:
         """With what a cluster tells of a run; the script's metadata get what it asked for."""
@@ -95,10 +92,11 @@ class SessionCall:
         asked.CopyFrom(options)
         asked.trace_level = max(asked.trace_level, ours.trace_level)
         asked.output_partition_graphs |= ours.output_partition_graphs
-        native = self._run.native
-        result = self._native(self._fetches, self._feed_dict, asked, native)
+        told = self._run.told
+        result = self._run.call_native(asked, told)
+        self._run.take_graphs(asked)
         if run_metadata is not None:
-            run_metadata.CopyFrom(native)
+            run_metadata.ParseFromString(told.SerializeToString())
             if not options.trace_level:
                 run_metadata.ClearField("step_stats")
             if not options.output_partition_graphs:

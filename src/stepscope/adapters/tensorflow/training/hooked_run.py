@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from stepscope.adapters.tensorflow.capture.capture import Capture
 from stepscope.adapters.tensorflow.failures import inside_python_unknown, status_of
 from stepscope.adapters.tensorflow.runs.cluster import ClusterRun, is_cluster
 from stepscope.adapters.tensorflow.runs.function import raise_with
@@ -103,8 +102,8 @@ class StandIn:
             for want in waiting:
                 want.deliver(metadata, None)
         finally:
-            if call.capture is not None:
-                call.capture.over()
+            if call.recorded is not None:
+                call.recorded.capture.over()
         return result
 
 
@@ -125,8 +124,8 @@ class _Call:
         self.options = options if options is not None else v1.RunOptions()
         self.run_metadata = run_metadata if run_metadata is not None else v1.RunMetadata()
         self._run = run
-        self.capture: Capture | None = None
-        """The run's recording, where it is recorded."""
+        self.recorded: SessionRun | None = None
+        """The run, where it is recorded by us."""
 
     def as_asked(self) -> Any:
         """The run as its caller and the other hooks asked for it."""
@@ -136,10 +135,11 @@ class _Call:
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
         """A run with other options; the caller's metadata get what the caller asked for."""
-        result = self._run(fetches, feed_dict, options, run_metadata)
         if run_metadata is None:
-            return result
-        self.run_metadata.CopyFrom(run_metadata)
+            return self._run(fetches, feed_dict, options, None)
+        # The session may be one of ours, which takes messages alone.
+        result = self._run(fetches, feed_dict, options, self.run_metadata)
+        run_metadata.ParseFromString(self.run_metadata.SerializeToString())
         self.run_metadata.ClearField("step_stats")
         if not self.options.output_partition_graphs:
             self.run_metadata.ClearField("partition_graphs")
@@ -170,7 +170,7 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
         session.graph, call.native_run, shared_by_runs_of(session), call.values, call.feed_dict,
         options,
     )  # fmt: skip
-    call.capture = run.capture
+    call.recorded = run
     try:
         values = run.execute()
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
@@ -183,12 +183,15 @@ def _recorded(call: _Call, asked: Sequence[RunOptions], metadata: RunMetadata) -
 def _recorded_on_cluster(call: _Call, options: RunOptions, metadata: RunMetadata) -> Any:
     """A run whose options the hook has already raised to what a cluster traces at."""
     session = call.session
-    run = ClusterRun(
-        session.graph, lambda *_: call.as_asked(), shared_by_runs_of(session), call.values,
-        call.feed_dict, options,
-    )  # fmt: skip
-    run.native = call.run_metadata
-    call.capture = run.capture
+
+    def as_asked(_fetches: Any, _feed_dict: Any, _options: Any, told: Any) -> Any:
+        result = call.as_asked()
+        told.ParseFromString(call.run_metadata.SerializeToString())
+        return result
+
+    run = call.recorded = ClusterRun(
+        session.graph, as_asked, shared_by_runs_of(session), call.values, call.feed_dict, options
+    )
     try:
         result = run.execute()
     except BaseException as error:  # noqa: BLE001 - raised again with the run's metadata on it
