@@ -21,10 +21,11 @@ Guarantees:
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,8 @@ MOST_BYTES: Final = 64 << 20
 KEPT_RUNS: Final = 4096
 KEPT_OPS: Final = 200_000
 """So many wait here to be stored, before the store is not to wait for more of them."""
+_AT_ONCE: Final = 1 << 18
+"""So many bytes are made ready at once at most: as many pieces as there are already, up to that."""
 _HIGH: Final = 200
 """Where our file descriptor is: those of the script have the numbers they have without us."""
 _PROT_READ_WRITE: Final = 3
@@ -59,7 +62,9 @@ class LiveRun:
         self.address = address
         self.size = size
         self.step_id = 0
-        self._words = _words(address, size // 8)
+        words = self._words = _words(address, size // 8)
+        words[1], words[2] = layout.RUN, size
+        words[0] = layout.MARK
         self.count = 0
         self._marks: dict[int, Any] = {}
 
@@ -118,7 +123,10 @@ class LiveRuns:
         self._identity = (0, 0)
         self._end = 0
         self._over = not sys.platform.startswith("linux")
-        self._pieces: list[LiveRun] = []
+        self._mapped: list[tuple[int, int]] = []
+        """Where what is mapped lies, and its bytes."""
+        self._made: Counter[int] = Counter()
+        """How many pieces there are, by their bytes."""
         self._plans: WeakKeyDictionary[GraphFacts, dict[tuple[int, int], int]] = WeakKeyDictionary()
         # Changed without a lock, in single steps: a signal's handler may call `close` at any time,
         # and waits for the thread of the store, which calls `stored`.
@@ -207,14 +215,15 @@ class LiveRuns:
         with self._lock:
             if self._end + size > MOST_BYTES:
                 return None
-            place = self._reserve(size)
-            address = _mapped(None, size, _MAP_SHARED, self._file, place)
-            run = LiveRun(address, size)
-            words = _words(address, 3)
-            words[1], words[2] = layout.RUN, size
-            words[0] = layout.MARK
-            self._pieces.append(run)
-            return run
+            room = min(_AT_ONCE, MOST_BYTES - self._end) // size
+            count = max(1, min(self._made[size], room))
+            place = self._reserve(count * size)
+            address = _mapped(None, count * size, _MAP_SHARED, self._file, place)
+            self._mapped.append((address, count * size))
+            self._made[size] += count
+            first, *others = [LiveRun(address + n * size, size) for n in range(count)]
+            self._free[size].extend(others)
+            return first
 
     def _reserve(self, size: int) -> int:
         """Add so many bytes to the file; where they begin."""
@@ -244,10 +253,9 @@ class LiveRuns:
     def _forked(self) -> None:
         """This is a fork: what it writes is its own, and goes nowhere."""
         self._over = True
-        for piece in self._pieces:
+        for address, size in self._mapped:
             with suppress(OSError):
-                how = _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS
-                _mapped(piece.address, piece.size, how, -1, 0)
+                _mapped(address, size, _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS, -1, 0)
         if self._file >= 0:
             with suppress(OSError):
                 os.close(self._file)
@@ -258,13 +266,18 @@ def _words(address: int, count: int) -> Any:
     return (ctypes.c_int64 * count).from_address(address)
 
 
-def _mapped(address: int | None, size: int, how: int, file: int, place: int) -> int:
+@functools.cache
+def _mmap() -> Any:
     mmap = ctypes.CDLL(None, use_errno=True).mmap
     mmap.restype = ctypes.c_void_p
     mmap.argtypes = [
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
     ]  # fmt: skip
-    found: int = mmap(address, size, _PROT_READ_WRITE, how, file, place)
+    return mmap
+
+
+def _mapped(address: int | None, size: int, how: int, file: int, place: int) -> int:
+    found: int = _mmap()(address, size, _PROT_READ_WRITE, how, file, place)
     if found == _FAILED:
         raise OSError(ctypes.get_errno(), "mmap")
     return found

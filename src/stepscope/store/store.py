@@ -10,7 +10,7 @@ Guarantees:
   outlive the process elsewhere until then are gathered while the program makes more of them: until
   it pauses for `PAUSE_S`, but at most until the place that keeps them is full, for `GATHER_S`;
 - runs are numbered in the order in which they were added;
-- a note of what the program did beside its runs is written at once, with the runs that wait;
+- a note of what the program did beside its runs is written at once;
 - a run that cannot be decoded is left out, and a file that cannot be written ends writing; either
   way the program goes on, and `problem` says what happened first. What was committed stays;
 - in a fork of the process a store takes nothing, and leaves the file to its parent.
@@ -102,8 +102,10 @@ class Store:
         self._changed = threading.Condition()
         self._added = 0
         self._done = 0
-        self._urgent = False
-        """Whether something in the queue is not to wait for more."""
+        self._taken = 0
+        self._due = 0
+        """Of all that was added, how much was taken from the queue, and how much is to be at once:
+        what comes after that waits for more."""
         self._kept = 0.0
         self._unkept = 0
         """Of the runs in the queue, all ops that are kept, and how many runs are not."""
@@ -147,8 +149,9 @@ class Store:
             self._added += 1
             self._kept += kept
             self._unkept += not kept
-            self._urgent |= not kept or self._kept >= 1
-            if self._urgent or len(self._queue) == 1:
+            if not kept or self._kept >= 1:
+                self._due = self._added
+            if self._is_urgent() or len(self._queue) == 1:
                 self._changed.notify_all()
 
     def do(self, work: Callable[[Database], None]) -> None:
@@ -184,8 +187,10 @@ class Store:
         with self._changed:
             if not self.over:
                 self._notes.append(note)
-                self._urgent = True
                 self._changed.notify_all()
+
+    def _is_urgent(self) -> bool:
+        return self._taken < self._due or bool(self._notes)
 
     def _is_full(self) -> bool:
         return self._unkept >= WAITING or self._kept >= 2
@@ -195,8 +200,7 @@ class Store:
         if self._elsewhere:
             return
         with self._changed:
-            until = self._added
-            self._urgent = True
+            until = self._due = self._added
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._done >= until or self._closed)
 
@@ -280,7 +284,7 @@ class Store:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._notes or self._closing)
             until = time.monotonic() + GATHER_S
-            while not (self._urgent or self._closing) and time.monotonic() < until:
+            while not (self._is_urgent() or self._closing) and time.monotonic() < until:
                 before = self._added
                 self._changed.wait(PAUSE_S)
                 if self._added == before:
@@ -297,11 +301,10 @@ class Store:
         while True:
             with self._changed:
                 if not self._queue:
-                    self._urgent = False
                     break
                 full = self._is_full()
                 run = self._queue.popleft()
-                self._urgent &= bool(self._queue)
+                self._taken += 1
                 if isinstance(run, _Waiting):
                     self._kept -= run.kept
                     self._unkept -= not run.kept

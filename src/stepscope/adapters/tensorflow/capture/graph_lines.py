@@ -148,9 +148,16 @@ def _lines_in(graph: Any) -> dict[str, str]:
     version, lines = _known.get(graph, (-1, {}))
     if version != graph.version:
         version, lines = graph.version, {}
+        # The same code makes many ops, and comparing frames takes far less than looking at them.
+        lines_of_frames: dict[Any, str] = {}
         for op in graph.get_operations():
-            frames = list(op.traceback or ())
-            line = innermost_of_user((f.filename, f.lineno) for f in reversed(frames))
+            frames = op.traceback
+            if not frames:
+                continue
+            line = lines_of_frames.get(frames)
+            if line is None:
+                line = innermost_of_user((f.filename, f.lineno) for f in reversed(list(frames)))
+                lines_of_frames[frames] = line
             if line:
                 lines[op.name] = line
         _known[graph] = version, lines
