@@ -126,12 +126,14 @@ y = x
 for _ in range(10):
     y = tf.tanh(tf.matmul(y, y))
 blocked = tf.numpy_function(never, [y], tf.float32, name=stuck or "stuck")
-with tf.Session() as session:
-    while True:
-        if stuck and done == after:
-            session.run(blocked, {x: [[0.1] * 8] * 8})
-        session.run(y, {x: [[0.1] * 8] * 8})
-        acknowledge()
+# Not in a `with`: TensorFlow leaves that by a thread, and Python waits without end for one to start
+# that has no memory to.
+session = tf.Session()
+while True:
+    if stuck and done == after:
+        session.run(blocked, {x: [[0.1] * 8] * 8})
+    session.run(y, {x: [[0.1] * 8] * 8})
+    acknowledge()
 """
 _KERAS = """
 import numpy as np

@@ -60,6 +60,8 @@ SWITCH: Final = "STEPSCOPE_EXECUTOR"
 """The variable of the environment that is "off" where a library found is not to be used."""
 _SAID: Final = 2000
 """How many characters of a compiler's messages are told."""
+_NICENESS: Final = 10
+"""Of what compiles behind a program, whose own may be more already."""
 _TRIAL: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from stepscope.adapters.tensorflow.node_log import trial; trial.main(*sys.argv[2:])"
@@ -232,7 +234,7 @@ def _compile_behind(name: str) -> None:
 
 def prepare_behind(failed: str) -> None:
     """What the process does that `_compile_behind` starts; one at a time on a machine."""
-    os.nice(10)
+    os.nice(max(0, _NICENESS - os.nice(0)))
     place = Path(failed)
     LibraryCache(place.parent).make_private()
     with place.with_suffix(".lock").open("w") as lock:
