@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.graph.build import constant_op
+from stepscope.graph.constants import constant_value
 from stepscope.graph.dtypes import int32
 from stepscope.graph.graph import Graph
 from stepscope.graph.operation import Operation, Tensor
@@ -197,6 +198,22 @@ class LoopVariable:
     """Whether it stands for a TensorArray."""
 
 
+def _counts(variable: LoopVariable) -> bool:
+    """Whether a variable begins as 0 and is one more in each iteration."""
+    if variable.merged.dtype is not int32 or variable.merged.shape.rank != 0:
+        return False
+    given = variable.given
+    if given is None or given.op.type not in ("Add", "AddV2"):
+        return False
+    first, second = given.op.inputs
+    start, step = constant_value(variable.entered.op.inputs[0]), constant_value(second)
+    return (
+        first is variable.inside
+        and (start is not None and int(start) == 0)
+        and (step is not None and int(step) == 1)
+    )
+
+
 class LoopContext(Context):
     """A loop.
 
@@ -274,7 +291,9 @@ class LoopContext(Context):
 
     @property
     def counter(self) -> LoopVariable:
-        """A variable that counts the iterations."""
+        """A variable that counts the iterations: one that does so already, or one more."""
+        if self._counter is None:
+            self._counter = next((v for v in self.variables if _counts(v)), None)
         if self._counter is None:
             with self.graph.control_dependencies(None), self.graph.flow_context(self.outer):
                 none = constant_op(0, int32, name="iterations", graph=self.graph)

@@ -10,12 +10,11 @@ For a loop whose body makes `y` of the variable `x` and of what comes from outsi
                                             dx, dw = a, dw + b
 
 The backward loop is a loop as any other, so it has gradients as well. What the gradient of the body
-needs of iteration i, the forward loop keeps in a TensorArray (one per tensor: `_save`), which is a
-variable of the forward loop from then on; a run that wants no gradients does not execute it. The
-array lets go of an element once it was read, unless several backward loops need it. Not kept, but
-found again, is what is the same in all iterations: what comes from outside, constants, and the flow
-of a TensorArray, which is that after the last iteration: the backward loop comes after the forward
-one.
+needs of iteration i, the forward loop keeps in TensorArrays, one per tensor (`_Savings`), as a
+variable that it has from then on; a run that wants no gradients does not execute it. The arrays let
+go of an element once it was read, unless several backward loops need it. Not kept, but found again,
+is what is the same in all iterations: what comes from outside, constants, and the flow of a
+TensorArray, which is that after the last iteration: the backward loop comes after the forward one.
 
 A value that is made in a branch is kept only where that branch is taken, and read only there.
 """
@@ -91,6 +90,7 @@ def through_loop(
         if total is not None:
             start = _zeros_for(tensor.op.inputs[0], total)
             gradients[tensor] = back.add_variable(start, partial(add, total)).left
+    back.close()
     return gradients
 
 
@@ -113,6 +113,7 @@ class BackwardLoop(LoopContext):
     def __init__(self, forward: LoopContext, graph: Graph) -> None:
         super().__init__(graph, forward.parallel_iterations)
         self._forward = forward
+        self._savings = _Savings(forward)
         self._count_down(forward.counter.left)
 
     def _count_down(self, count: Tensor) -> None:
@@ -133,6 +134,10 @@ class BackwardLoop(LoopContext):
         if self.outer is not None:
             self.outer._know([left])
         self.variables.append(LoopVariable(entered, merged, inside, left, self._index))
+
+    def close(self) -> None:
+        """The loop is complete: it needs nothing more of the forward loop."""
+        self._savings.close()
 
     def bring_in(self, tensor: Tensor) -> Tensor:
         known = self._stands_for.get(tensor)
@@ -169,8 +174,7 @@ class BackwardLoop(LoopContext):
         for variable in forward.variables:
             if tensor is variable.merged:
                 return self.bring_in(variable.inside)
-        saved = _save(forward, tensor)
-        saved.read_by(self)
+        saved = self._savings.saved(tensor, self)
         flow = saved.array.flow
         for pred, branch in saved.guards:
             flow = switch(flow, self.bring_in(pred))[branch]
@@ -201,34 +205,58 @@ class _Saved:
     """With the flow that it has after the loop."""
     guards: list[Guard]
     """Where it is made: elsewhere there is nothing."""
-    reader: BackwardLoop | None = None
+    reader: BackwardLoop
 
     def read_by(self, loop: BackwardLoop) -> None:
-        if self.reader is not None and self.reader is not loop:
+        if self.reader is not loop:
             self.array.handle.op._set_attr("clear_after_read", False)
-        self.reader = loop
 
 
-def _save(loop: LoopContext, tensor: Tensor) -> _Saved:
-    """Have a loop keep a tensor of each of its iterations."""
-    known = loop.saved.get(tensor)
-    if isinstance(known, _Saved):
-        return known
-    graph = loop.graph
-    with graph.control_dependencies(None), graph.colocate_with(None, ignore_existing=True):
-        with graph.flow_context(loop.outer):
+class _Savings:
+    """What a loop keeps of its iterations for one backward loop.
+
+    One flow keeps all its arrays in order: it is one variable of the loop, however many there are.
+    """
+
+    def __init__(self, loop: LoopContext) -> None:
+        self._loop = loop
+        self._variable: LoopVariable | None = None
+        self._flow: Tensor | None = None
+
+    def close(self) -> None:
+        """Nothing more is kept."""
+        if self._variable is not None:
+            assert self._flow is not None
+            self._loop.close_variable(self._variable, self._flow)
+
+    def saved(self, tensor: Tensor, reader: BackwardLoop) -> _Saved:
+        """The tensor as it is kept: already, or from now on."""
+        known = self._loop.saved.get(tensor)
+        if isinstance(known, _Saved):
+            known.read_by(reader)
+            return known
+        graph = self._loop.graph
+        with graph.control_dependencies(None), graph.colocate_with(None, ignore_existing=True):
+            return self._save(tensor, reader)
+
+    def _save(self, tensor: Tensor, reader: BackwardLoop) -> _Saved:
+        loop = self._loop
+        with loop.graph.flow_context(loop.outer):
             array = TensorArray(
                 tensor.dtype.base_dtype, size=0, dynamic_size=True, infer_shape=False
             )
         conditions = guards(tensor, loop)
         index = loop.counter.inside
-        variable = loop.open_variable(array.flow, is_flow=True)
+        if self._variable is None:
+            self._variable = loop.open_variable(array.flow, is_flow=True)
+            self._flow = self._variable.inside
+        assert self._flow is not None
         with loop.entered():
             value = tensor
             if tensor.op in loop.in_condition:
                 assert loop.goes_on is not None
                 value = identity(switch(tensor, loop.goes_on)[1])
-            flow = variable.inside
+            flow = self._flow
             past: list[Tensor] = []
             for pred, branch in conditions:
                 ways = switch(flow, pred)
@@ -237,6 +265,6 @@ def _save(loop: LoopContext, tensor: Tensor) -> _Saved:
             flow = array._after(flow).write(index, value).flow
             for other in reversed(past):
                 flow = merge([other, flow])[0]
-        loop.close_variable(variable, flow)
-    saved = loop.saved[tensor] = _Saved(array._after(variable.left), conditions)
-    return saved
+            self._flow = flow
+        saved = loop.saved[tensor] = _Saved(array._after(self._variable.left), conditions, reader)
+        return saved

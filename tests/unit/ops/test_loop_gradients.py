@@ -264,7 +264,7 @@ def test_second_derivatives_where_tensorflow_has_none() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_pool_gives_the_same(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    from stepscope.runtime import plan
+    from stepscope.runtime.plan import plan
 
     expected = outcome(tf1, PROGRAMS[program], 2)
     monkeypatch.setattr(plan, "EXPENSIVE_NS", -1)
