@@ -19,7 +19,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-diff bench-workers fuzz search soak wheel docs clean
+.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-diff bench-workers fuzz search soak wheel docs clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -95,6 +95,9 @@ browser:   ## Chromium for the tests that need a browser, as the Debian package,
 	     || { apt-get update -qq && $(APT) chromium >/dev/null; }; } 2>/dev/null \
 	|| echo "No browser, and none could be installed: tests/browser will be skipped." \
 	        "As root: apt-get install chromium"
+
+test-browser: $(DEV) browser   ## every page of every kind of input in view, reports and TensorBoard, in a browser (minutes)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal -m 'everywhere or not everywhere' tests/browser
 
 pictures: $(DEV) browser   ## take the pictures of TensorBoard in docs/pictures again
 	STEPSCOPE_PICTURES=docs/pictures $(BIN)/python -m pytest tests/browser

@@ -105,6 +105,21 @@ def capture(request: pytest.FixtureRequest) -> tuple[bytes, dict[str, Any]]:
 
 
 @pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """A function that gives what a command says as JSON."""
+
+    from stepscope.cli.command_line import run_command_line
+
+    def run(*arguments: str | Path) -> Any:
+        code = run_command_line([*map(str, arguments), "--json"])
+        out = capsys.readouterr().out
+        assert code == 0
+        return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
 def perfetto() -> Callable[..., list[dict[str, Any]]]:
     """A function that gives what Perfetto's importer says of files, and fails on its errors.
 

@@ -130,22 +130,33 @@ def _start_of(environment: Mapping[str, str]) -> Start:
 
 
 def start(
-    command: Sequence[str | Path], *, cwd: str | Path, env: Mapping[str, str], outputs: int = 2
+    command: Sequence[str | Path],
+    *,
+    cwd: str | Path,
+    env: Mapping[str, str],
+    outputs: int = 2,
+    into: IO[str] | None = None,
+    tensorflow: bool | None = None,
 ) -> Process:
     """Start `[sys.executable, ...]`: a script, or what follows `-m` or `-c`.
 
-    With one output, standard error goes where standard output goes.
+    With one output, standard error goes where standard output goes; both go `into` a file where
+    one is given. `tensorflow` says whether it will import that; by default, what it seems to do.
     """
     executable, *arguments = map(str, command)
     assert executable == sys.executable, command
     assert arguments[0] in ("-m", "-c") or not arguments[0].startswith("-"), command
-    tensorflow = "embedded" not in arguments and (arguments[0] != "-m" or arguments[2:3] == ["run"])
+    if tensorflow is None:
+        runs = arguments[0] != "-m" or arguments[2:3] == ["run"]
+        tensorflow = "embedded" not in arguments and runs
     kind = tensorflow, _start_of(env)
     with _starting:
         if kind not in _origins:
             _origins[kind] = _Origin(env, tensorflow=tensorflow)
-    files = [tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(outputs)]  # noqa: SIM115
     asked = {"arguments": arguments, "directory": str(cwd), "environment": dict(env)}
+    if into is not None:
+        return _origins[kind].fork(asked, [into])
+    files = [tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(outputs)]  # noqa: SIM115
     return _origins[kind].fork(asked, files)
 
 

@@ -8,12 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from patience import patient
+from running_tensorboard import TensorBoard
+from stepscope.web.recordings import Recordings
+from stepscope.web.report import write_report
+from stepscope.web.run_sources import FilesSource
 
 
 @pytest.fixture(scope="session")
@@ -36,38 +41,25 @@ def browser():
 @pytest.fixture(scope="session")
 def serve():
     """A function that starts a TensorBoard for a directory and gives its address."""
-    boards = []
-
-    def start(logdir, load_fast="false"):
-        command = [
-            sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host",
-            "127.0.0.1", "--port", "0", "--load_fast", load_fast, "--reload_interval", "1",
-        ]  # fmt: skip
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-        board = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-        boards.append(board)
-        lines = []
-        for line in board.stderr:
-            lines.append(line)
-            if address := re.search(r"http://127\.0\.0\.1:\d+/", line):
-                return address[0]
-        return pytest.fail("TensorBoard did not start:\n" + "".join(lines))
-
-    yield start
-    for board in boards:
-        board.terminate()
-        board.wait(timeout=patient(30))
-        board.stderr.close()
+    with ExitStack() as stack:
+        yield (
+            lambda logdir, load_fast="false": (
+                stack.enter_context(TensorBoard(logdir, load_fast)).address
+            )
+        )
 
 
 class Watched:
-    """A page of the viewer: what it wrote to its console, and which requests it made."""
+    """A page of the viewer: what it wrote to its console, and which requests it made.
 
-    def __init__(self, window, patience):
-        self.window = window
+    `window` is where it is: the browser's window, or in TensorBoard a frame inside of it.
+    """
+
+    def __init__(self, window):
+        self.window = self._whole = window
         self.errors = []
         self.requests = []
-        window.set_default_timeout(patience)
+        window.set_default_timeout(patient(60) * 1000)
         window.on("pageerror", lambda error: self.errors.append(str(error)))
         window.on("console", self._heard)
         window.on("request", lambda request: self.requests.append(request.url))
@@ -75,6 +67,11 @@ class Watched:
     def _heard(self, message):
         if message.type == "error":
             self.errors.append(message.text)
+
+    def enter(self, frame):
+        """From now on look at what is in a frame of it."""
+        element = self._whole.locator(frame).element_handle()
+        self.window = element.content_frame()
 
     def go(self, page, **state):
         """Show one of its pages, as its tab does, with more of the state in the URL."""
@@ -96,7 +93,7 @@ class Watched:
 
     def taken(self, section, kind="JSON"):
         """The rows of a section as its button downloads them."""
-        with self.window.expect_download() as download:
+        with self._whole.expect_download() as download:
             button = self.window.locator(f"[aria-label='{section}']")
             button.get_by_role("button", name=kind, exact=True).first.click()
         return json.loads(Path(download.value.path()).read_text())
@@ -104,15 +101,17 @@ class Watched:
 
 @pytest.fixture
 def watched(browser):
-    """A function that opens an address in a window of its own."""
+    """A function that opens an address in a window of its own, or what is in a frame there."""
     windows = []
 
-    def open_(address, **options):
+    def open_(address, frame=None, **options):
         window = browser.new_page(**{"viewport": {"width": 1280, "height": 800}, **options})
         windows.append(window)
-        page = Watched(window, patient(60) * 1000)
+        page = Watched(window)
         window.goto(address)
-        window.locator("main.page").wait_for()
+        if frame is not None:
+            page.enter(frame)
+        page.window.locator("main.page").wait_for()
         return page
 
     yield open_
@@ -139,3 +138,15 @@ def view():
         server.terminate()
         server.wait(timeout=patient(30))
         server.stdout.close()
+
+
+@pytest.fixture
+def report(watched, tmp_path):
+    """A function that writes the report of paths and opens it, without a network."""
+
+    def opened(*paths):
+        file = tmp_path / "report.html"
+        write_report(Recordings(FilesSource(paths), follow=False), file)
+        return watched(file.as_uri(), offline=True)
+
+    return opened

@@ -6,13 +6,7 @@ text is there: fragments, made whole by a model, an Estimator and an input.
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
-import time
-import urllib.parse
-import urllib.request
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
@@ -24,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.compat.proto import config_pb2, graph_pb2
 from test_cli_seed_programs import SEEDS, fenced_programs
 
+from running_tensorboard import TensorBoard
 from stepscope.metadata import RunMetadata
 
 ENGINES = [
@@ -125,36 +120,11 @@ def run(stepscope, script):
 @contextmanager
 def board(logdir, runs):
     """A running TensorBoard: a function that gets a path of a plugin from it."""
-    command = [
-        sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1",
-        "--port", "0", "--load_fast", "false", "--reload_interval", "1",
-        "--reload_multifile", "true",
-    ]  # fmt: skip
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if address := re.search(r"http://127\.0\.0\.1:\d+/", line):
-                break
-        else:
-            pytest.fail("TensorBoard did not start:\n" + "".join(said))
-
-        def get(plugin, path, **query):
-            url = f"{address[0]}data/plugin/{plugin}/{path}?{urllib.parse.urlencode(query)}"
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                return answer.read().decode()
-
-        give_up = time.monotonic() + 120
-        while not runs <= json.loads(get("graphs", "info")).keys():
-            assert time.monotonic() < give_up, get("graphs", "info")
-            time.sleep(0.1)
-        yield get
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        process.stderr.close()
+    with TensorBoard(logdir, "false", "--reload_multifile", "true") as shown:
+        shown.until(lambda: runs <= shown.json("data/plugin/graphs/info").keys())
+        yield lambda plugin, path, **query: shown.get(
+            f"data/plugin/{plugin}/{path}", **query
+        ).decode()
 
 
 def served_nodes(get, run, tag):

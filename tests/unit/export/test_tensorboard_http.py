@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
-import re
-import subprocess
-import sys
-import time
-import urllib.parse
-import urllib.request
 
 import pytest
 from google.protobuf import text_format
@@ -18,7 +11,7 @@ from tensorboard.compat.proto import config_pb2, graph_pb2
 
 import stepscope
 import stepscope.tf1 as tf1
-from patience import patient
+from running_tensorboard import LOADERS, TensorBoard
 from stepscope.analysis import op_profile
 from stepscope.export import FileWriter, TensorBoardWriter
 from stepscope.metadata import Recording, RunMetadata, Status
@@ -94,40 +87,14 @@ def logdir(tmp_path_factory, shown):
     return path
 
 
-@pytest.fixture(scope="module", params=["false", "true"], ids=["python reader", "fast reader"])
+@pytest.fixture(scope="module", params=LOADERS, ids=["fast reader", "python reader"])
 def ask(request, logdir):
-    """A function that gets a path from a TensorBoard on this machine; it ends with the module.
-
-    TensorBoard has two readers of event files, and takes the fast one where it is installed.
-    """
-    command = [
-        sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1",
-        "--port", "0", "--load_fast", request.param, "--reload_interval", "1",
-    ]  # fmt: skip
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    board = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        lines = []
-        for line in board.stderr:
-            lines.append(line)
-            if address := re.search(r"http://127\.0\.0\.1:\d+/", line):
-                break
-        else:
-            pytest.fail("TensorBoard did not start:\n" + "".join(lines))
-
-        def get(path, plugin="graphs", **query):
-            url = f"{address[0]}data/plugin/{plugin}/{path}?{urllib.parse.urlencode(query)}"
-            with urllib.request.urlopen(url, timeout=patient(60)) as answer:
-                return answer.read()
-
-        give_up = time.monotonic() + 120
-        while len(json.loads(get("info"))) < 3 and time.monotonic() < give_up:
-            time.sleep(0.1)
-        yield get
-    finally:
-        board.terminate()
-        board.wait(timeout=patient(30))
-        board.stderr.close()
+    """A function that gets a path of a plugin from a TensorBoard; it ends with the module."""
+    with TensorBoard(logdir, request.param) as board:
+        board.until(lambda: len(board.json("data/plugin/graphs/info")) == 3)
+        yield lambda path, plugin="graphs", **query: board.get(
+            f"data/plugin/{plugin}/{path}", **query
+        )
 
 
 def test_the_graph_and_the_tagged_runs_are_listed(ask):

@@ -1,4 +1,4 @@
-"""A viewer over real HTTP, and the command line beside it."""
+"""A viewer over real HTTP."""
 
 import http.client
 import json
@@ -7,7 +7,6 @@ from contextlib import ExitStack
 import pytest
 
 from patience import patient
-from stepscope.cli.command_line import run_command_line
 from stepscope.web.frames import decoded
 from stepscope.web.recordings import Recordings
 from stepscope.web.run_sources import FilesSource
@@ -63,16 +62,3 @@ def view():
             return Client(stack.enter_context(Viewer(Recordings(FilesSource(paths)))))
 
         yield start
-
-
-@pytest.fixture
-def said(capsys):
-    """What a command says as JSON."""
-
-    def run(*arguments):
-        code = run_command_line([*map(str, arguments), "--json"])
-        out = capsys.readouterr().out
-        assert code == 0
-        return json.loads(out)
-
-    return run
