@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = NDArray[np.int64]
 
-__all__ = ["ClockRecorder", "Clocks", "TaskClock", "clocks"]
+__all__ = ["ClockRecorder", "Clocks", "OneClock", "TaskClock", "clocks"]
 
 _MICROSECOND = 1000
 _SWEEPS = 30
@@ -169,6 +169,31 @@ def clocks(runs: Runs) -> Clocks:
     for run in iter_named_runs(runs):
         recorder.add(traffic(run.metadata.ops))
     return recorder.clocks()
+
+
+class OneClock:
+    """Has runs of several tasks by the first task's clock, and leaves others as they are.
+
+    The clocks are compared when there is such a run, over what `runs` gives then.
+    """
+
+    def __init__(self, runs: Callable[[], Runs]) -> None:
+        self._runs = runs
+        self._clocks: Clocks | None = None
+
+    def of(self, run: RunMetadata) -> RunMetadata:
+        """A run with all of its times by one clock."""
+        tasks = {task_of(device) for device in run.ops.devices.table}
+        if sum(not is_local(task) for task in tasks) < 2:
+            return run
+        if self._clocks is None:
+            self._clocks = clocks(self._runs())
+        return self._clocks.correct(run)
+
+    def passing(self, runs: Runs) -> Iterator[NamedRun]:
+        """The runs by one clock, one at a time."""
+        for name, run in iter_named_runs(runs):
+            yield NamedRun(name, self.of(run))
 
 
 class ClockRecorder:

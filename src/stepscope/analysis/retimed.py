@@ -27,11 +27,14 @@ def retimed(metadata: RunMetadata, times: Retime) -> RunMetadata:
     def allocations(of: AllocationColumns) -> AllocationColumns:
         return replace(of, time_ns=times(of.devices, of.time_ns))
 
-    ops = metadata.ops
-    moved = retimed_ops(ops, times)
+    recording = metadata.recorded()
+    moved = retimed_ops(metadata.ops, times)
     return recorded_with(
         metadata,
         moved,
+        recorder=metadata.recorder,
+        # By the clock of the process that called it, which is nobody's of the cluster.
+        call=recording.call if recording is not None else None,
         allocations=lambda: allocations(metadata.allocations),
         allocation_log=lambda: allocations(metadata.allocation_log),
     )

@@ -112,11 +112,12 @@ def _advise(path: Path, choice: Choice) -> None:
 
 def _advice(path: Path) -> Advice:
     from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.runs import NamedRun
+    from stepscope.analysis.clock import OneClock
+    from stepscope.metadata import iter_runs
 
     sums = AdviceSums()
-    for run in named_runs(path):
-        sums.add(NamedRun(run.name, run.metadata))
+    for run in OneClock(lambda: iter_runs(path)).passing(named_runs(path)):
+        sums.add(run)
     return sums.advice(program_at(path))
 
 

@@ -42,6 +42,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
     """
     from stepscope.analysis.advice import AdviceSums, program_at
+    from stepscope.analysis.clock import OneClock
     from stepscope.analysis.runs import NamedRun
     from stepscope.analysis.verdict import notes_for_verdict
     from stepscope.cli import kept_steps, program_verdict, tables, terminal, wording
@@ -63,8 +64,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
         tables.count_column("losses", "losses", rank=1),
     ]
     sums = AdviceSums()
+    clock = OneClock(lambda: [run.metadata for run in runs])
     for run in runs:
-        sums.add(NamedRun(run.found, run.metadata))
+        sums.add(NamedRun(run.found, clock.of(run.metadata)))
     found = sums.limits.verdict(notes_for_verdict(path))
     kept = tuple(run for recording in recorded for run in recording.kept)
     if tables.write_for_programs(_info(rows, found, kept), rows, columns, choice):

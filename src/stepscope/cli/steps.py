@@ -39,9 +39,11 @@ def command(path: Path, choice: Choice) -> None:
     other commands takes.
     """
     from stepscope.analysis import steps
+    from stepscope.analysis.clock import OneClock
     from stepscope.cli import tables, terminal, wording
+    from stepscope.metadata import iter_runs
 
-    found = steps(named_runs(path))
+    found = steps(OneClock(lambda: iter_runs(path)).passing(named_runs(path)))
     columns = _columns()
     without = ("outliers", "lengths_ns")
     if tables.write_for_programs(found, found.rows, columns, choice, without=without):

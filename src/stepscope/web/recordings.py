@@ -2,9 +2,9 @@
 
 Guarantees:
 
-- what is kept in memory is bounded: a survey of all runs, the runs that were looked at last up to
-  `_KEPT_OPS` executions (or one that is larger), and values that were made of them up to
-  `_KEPT_VALUES`;
+- what is kept in memory is bounded: a survey of all runs; all of them, where they are no more than
+  `_KEPT_RUNS` and `_KEPT_OPS` executions, else those that were looked at last, up to as many (or
+  one that is larger); and values that were made of them up to `_KEPT_VALUES`;
 - all of that belongs to one *generation*. Files that changed begin another, in which nothing of the
   one before is used; what is asked for by then was true when it was answered;
 - files that are gone end nothing: what is known of them stays, and `state` says so;
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from stepscope.analysis.runs import NamedRun
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.metadata.readers import is_unread
+from stepscope.metadata.together import decoded_ahead
 from stepscope.web.survey import Survey, surveyed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from stepscope.metadata import RunMetadata
     from stepscope.web.run_sources import RunSource, SourcedRun
@@ -35,6 +36,7 @@ __all__ = ["NoSuchRunError", "Recordings", "State"]
 State: TypeAlias = Literal["ok", "empty", "unreadable", "gone"]
 _T = TypeVar("_T")
 _KEPT_OPS: Final = 3_000_000
+_KEPT_RUNS: Final = 2_000
 _KEPT_VALUES: Final = 256
 _LOOK_EVERY_S: Final = 1.0
 _PATIENCE: Final = 5
@@ -127,7 +129,7 @@ class Recordings:
             return
         began = time.monotonic()
         try:
-            found = surveyed(self.source.each())
+            found = surveyed(self._keeping_few(self.source.each()), self.source.each)
         except UnreadableFileError as error:
             self._trouble = "empty", str(error)
         else:
@@ -138,6 +140,17 @@ class Recordings:
             else:
                 self._trouble = "empty", "there is no run yet"
         self._reading_took = time.monotonic() - began
+
+    def _keeping_few(self, runs: Iterable[SourcedRun]) -> Iterator[SourcedRun]:
+        """The runs, decoded; all of them are kept, unless they are too many."""
+        ops = 0
+        for number, found in enumerate(decoded_ahead(runs, lambda item: item.run.metadata)):
+            ops += len(found.run.metadata.ops)
+            if number == len(self._runs):
+                self._runs[number] = found
+            if number and (number >= _KEPT_RUNS or ops > _KEPT_OPS):
+                self._runs.clear()
+            yield found
 
     def run(self, number: int) -> NamedRun:
         """The run of this number, as `stepscope info` counts; from memory if it is there."""
@@ -171,9 +184,16 @@ class Recordings:
 
     def each(self, of_set: int | None = None) -> Iterator[NamedRun]:
         """All runs that can be read, one after the other, none of them kept."""
-        for place, run in self.source.each():
+        for place, run in self._all():
             if (of_set is None or place == of_set) and not is_unread(run.metadata):
                 yield NamedRun(*run)
+
+    def _all(self) -> Iterable[SourcedRun]:
+        """All runs, from memory those that are there."""
+        kept = dict(self._runs)
+        if self._survey is not None and len(kept) == len(self._survey.number_of_run):
+            return [kept[number] for number in range(len(kept))]
+        return (kept.get(number, found) for number, found in enumerate(self.source.each()))
 
     def only(self, number: int | None) -> Iterator[NamedRun]:
         """The run of a number, or all."""

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepscope.analysis.clock import OneClock
 from stepscope.analysis.cluster_tasks import is_local, task_column
 from stepscope.analysis.node_history import NodeHistory
 from stepscope.analysis.run_kinds import RunKinds
@@ -15,10 +16,9 @@ from stepscope.analysis.steps import run_span
 from stepscope.analysis.typical_run import Candidates, Chosen
 from stepscope.analysis.verdict import Verdict, VerdictSums
 from stepscope.metadata.readers import is_unread
-from stepscope.metadata.together import decoded_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from stepscope.web.run_sources import SourcedRun
 
@@ -88,20 +88,24 @@ class Survey:
         return next((row for row in self.rows if row.number == number), None)
 
 
-def surveyed(runs: Iterable[SourcedRun]) -> Survey:
-    """Read all runs, keeping none of them."""
+def surveyed(runs: Iterable[SourcedRun], again: Callable[[], Iterable[SourcedRun]]) -> Survey:
+    """Look at all runs, keeping none of them; `again` gives them once more.
+
+    Runs of several tasks are looked at by one clock.
+    """
     found = Survey()
+    clock = OneClock(lambda: (item.run.metadata for item in again()))
     sums, kinds, candidates = VerdictSums(), RunKinds(), Candidates()
     lost: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
-    for number, (of_set, run) in enumerate(decoded_ahead(runs, lambda item: item.run.metadata)):
+    for number, (of_set, run) in enumerate(runs):
         found.number_of_run.append(number)
         found.set_of_run.append(of_set)
-        metadata = run.metadata
-        if is_unread(metadata):
-            _note(found.damage, metadata.status.message)
+        if is_unread(run.metadata):
+            _note(found.damage, run.metadata.status.message)
             continue
-        named = NamedRun(*run)
+        metadata = clock.of(run.metadata)
+        named = NamedRun(run.name, metadata)
         sums.add(named)
         kind = kinds.of(named)
         candidates.add(number, metadata)

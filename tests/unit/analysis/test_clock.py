@@ -18,9 +18,11 @@ from simulated_cluster import (
 
 import stepscope
 from random_examples import examples
-from stepscope.analysis import clocks
+from stepscope.analysis import clocks, steps
 from stepscope.analysis.clock_bounds import hull, solve
 from stepscope.analysis.messages import traffic
+from stepscope.web.recordings import Recordings
+from stepscope.web.run_sources import FilesSource
 
 MOVED = {
     "+5 s": Clock(5 * SECOND),
@@ -216,3 +218,17 @@ def test_a_hull_bounds_as_its_points_do(points):
     for slope in range(-5, 6):
         tightest = min(bound - slope * x for x, bound in points)
         assert min(bound - slope * x for x, bound in kept) == tightest
+
+
+def test_what_limits_a_cluster_is_found_by_one_clock(tmp_path, said):
+    runs = runs_of(training({"worker:1": Clock(5 * SECOND)}, 3, steps=12))
+    for number, run in enumerate(runs):
+        run.save(tmp_path / f"run_{number:06}" / "run_metadata.pb")
+    as_they_are = runs_of(training({}, 3, steps=12))
+    wanted = steps(as_they_are).rows[0].median_ns
+    assert steps(runs).rows[0].median_ns > 5 * SECOND
+    assert said("steps", tmp_path)["rows"][0]["median_ns"] == pytest.approx(wanted, abs=3 * MS)
+    found = said("info", tmp_path)["verdict"]["rows"][0]["step"]
+    assert found["median_ns"] == pytest.approx(wanted, abs=3 * MS)
+    survey = Recordings(FilesSource([tmp_path])).survey
+    assert survey.verdict.rows[0].step.median_ns == found["median_ns"]

@@ -27,6 +27,7 @@ from stepscope.analysis.advice.finding import (
 )
 from stepscope.analysis.advice.material import KindRuns, Material, StepMaterial
 from stepscope.analysis.advice.rules import RULES
+from stepscope.analysis.clock import OneClock
 from stepscope.analysis.replay import WorkReader
 from stepscope.analysis.retraces import retraces
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
@@ -57,8 +58,8 @@ def advise(source: str | os.PathLike[str] | Runs) -> Advice:
     """
     sums = AdviceSums()
     if isinstance(source, str | os.PathLike):
-        for loaded in iter_runs(source):
-            sums.add(NamedRun(loaded.name, loaded.metadata))
+        for run in OneClock(lambda: iter_runs(source)).passing(iter_runs(source)):
+            sums.add(run)
         return sums.advice(program_at(source))
     for run in iter_named_runs(source):
         sums.add(run)
