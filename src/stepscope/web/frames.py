@@ -65,14 +65,11 @@ def encoded(value: Any) -> bytes:
 
     plain = _plain(value, place)
     text = _json(plain)
-    # Offsets count from the start of the frame, which depends on the length of the JSON, in which
-    # they stand: found again until the length does not change any more.
-    while True:
-        head = 8 + -(-len(text) // _ALIGNED) * _ALIGNED
-        moved = _json(_moved(plain, head)) if arrays else text
-        if 8 + -(-len(moved) // _ALIGNED) * _ALIGNED <= head:
-            break
-        text = moved
+    # Offsets count from the start of the frame, so from behind the JSON in which they stand, which
+    # has room for as many digits as any of them can have.
+    digits = len(str(len(text) + 20 * len(arrays) + offset))
+    head = 8 + -(-(len(text) + digits * len(arrays)) // _ALIGNED) * _ALIGNED
+    moved = _json(_moved(plain, head)) if arrays else text
     padded = moved.ljust(head - 8)
     parts = [MAGIC, len(padded).to_bytes(4, "little"), padded]
     for array in arrays:

@@ -17,6 +17,7 @@ import hashlib
 import html
 import zlib
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,7 +57,8 @@ _LEAF: Final = 20_000
 """A tile of a report is whole with so many executions: more are one file's worth of small ones."""
 _MOST_PANELS: Final = 2_000
 _MOST_SCOPES: Final = 500
-_MOST_RUNS: Final = 10
+_FEW_RUNS: Final = 5
+"""So many runs are all shown one by one; of more, those that differ: most are like the typical."""
 _ALL_TOGETHER: Final = 50_000
 _NO_PAGE: Final = (
     "the viewer's page is not in this installation, so there is nothing to put into a report: "
@@ -122,12 +124,12 @@ def make_report(recordings: Recordings, max_size: int = MAX_SIZE, start: str = "
                 f"the report needs at least {size(max_size - pack.room)} for what is about all "
                 f"runs; --max-size was {size(max_size)}"
             )
-        chosen = _chosen(recordings)
         shown = 0
-        for number_of_run in chosen:
-            if not _add_run(pack, recordings, number_of_run):
+        for runs in _together(recordings, _chosen(recordings)):
+            added = _add_runs(pack, recordings, runs)
+            shown += added
+            if added < len(runs):
                 break
-            shown += 1
         folded = _sentences(recordings, pack, shown, max_size)
         session = {
             **answer(recordings, "session", {}),
@@ -191,33 +193,74 @@ def _chosen(recordings: Recordings) -> list[int | str]:
     peak = max(rows, key=lambda row: row.peak_bytes)
     longest = sorted(rows, key=lambda row: -row.ns)
     order: list[int | str] = [
-        session["timeline_run"], typical(recordings), *failed[:3], peak.number,
-        *(row.number for row in longest[:5]), *(row.number for row in rows),
+        session["timeline_run"], typical(recordings), *failed[:3], peak.number, rows[-1].number,
+        *(row.number for row in longest[:2]),
     ]  # fmt: skip
-    chosen = list(dict.fromkeys(order))[:_MOST_RUNS]
+    if len(rows) <= _FEW_RUNS:
+        order += [row.number for row in rows]
+    chosen = list(dict.fromkeys(order))
     if len(rows) > 1 and sum(row.ops for row in rows) <= _ALL_TOGETHER:
         chosen.insert(1, "all")
     return chosen
 
 
-def _add_run(pack: _Pack, recordings: Recordings, run: int | str) -> bool:
-    """Add a run, in ever more detail; False where there was no room for the least of it."""
+def _together(recordings: Recordings, runs: list[int | str]) -> Iterator[list[int | str]]:
+    """The runs in groups, each of which is small enough to be held at once, or of one run."""
+    group: list[int | str] = []
+    held = 0
+    for run in runs:
+        row = recordings.survey.row(run) if isinstance(run, int) else None
+        ops = row.ops if row is not None else 0
+        if group and held + ops > _ALL_TOGETHER:
+            yield group
+            group, held = [], 0
+        group.append(run)
+        held += ops
+    if group:
+        yield group
+
+
+def _add_runs(pack: _Pack, recordings: Recordings, runs: list[int | str]) -> int:
+    """Add runs, in ever more detail; of how many there was room for the least of it."""
     usual = str(typical(recordings))
-    here = looked_at(recordings, Asked({"run": str(run)}))
-    if not _add(pack, recordings, "timeline", {"run": run}):
-        return False
-    if not pack.add(_key("tile", {"run": run, "level": 0, "index": 0}, usual), _tile(here, 0, 0)):
-        return False
-    if len(here.runs) > 1:
-        return _add_tiles(pack, here, run, usual) or True
-    _add(pack, recordings, "index", {"run": run})
-    _add(pack, recordings, "graph", {"run": run})
-    _add_memory(pack, recordings, run)
-    _add_panels(pack, here, run, usual)
-    _add_layers(pack, recordings, here, run, usual)
-    _add_scopes(pack, recordings, here, run, usual)
-    _add_tiles(pack, here, run, usual)
-    return True
+    added: list[tuple[int | str, LookedAt]] = []
+    for run in runs:
+        here = looked_at(recordings, Asked({"run": str(run)}))
+        first = _key("tile", {"run": run, "level": 0, "index": 0}, usual)
+        if not (
+            _add(pack, recordings, "timeline", {"run": run}) and pack.add(first, _tile(here, 0, 0))
+        ):
+            break
+        added.append((run, here))
+        if len(here.runs) == 1:
+            _add(pack, recordings, "index", {"run": run})
+            _add(pack, recordings, "graph", {"run": run})
+            _add_memory(pack, recordings, run)
+    single = [(run, here) for run, here in added if len(here.runs) == 1]
+    _add_panels(pack, single, usual)
+    _add_bundle(pack, "layer", [_layers(recordings, *one, usual) for one in single])
+    _add_scopes(pack, recordings, single, usual)
+    for run, here in added:
+        if not _add_tiles(pack, here, run, usual):
+            break
+    return len(added)
+
+
+def _add_bundle(pack: _Pack, name: str, parts: list[dict[str, Any]]) -> bool:
+    """Add small values of several runs: all together, or of the first runs as far as there is room.
+
+    What is alike in them comes one after the other, so that together it takes little room.
+    """
+    mixed = dict(
+        item for same in zip_longest(*(part.items() for part in parts)) for item in same if item
+    )
+    if not mixed or pack.add(name, mixed, bundle=True):
+        return True
+    if len(parts) > 1:
+        for part in parts:
+            if not pack.add(name, part, bundle=True):
+                break
+    return False
 
 
 def _tile(here: LookedAt, level: int, index: int) -> dict[str, Any]:
@@ -257,52 +300,62 @@ def _add_memory(pack: _Pack, recordings: Recordings, run: int | str) -> None:
             _add(pack, recordings, "memory", {"run": run, "by": by, "device": device})
 
 
-def _add_panels(pack: _Pack, here: LookedAt, run: int | str, usual: str) -> None:
+def _add_panels(pack: _Pack, runs: list[tuple[int | str, LookedAt]], usual: str) -> None:
     """Add what is known of each op, of many those that took the most time."""
-    nodes = nodes_of(here)
-    panels: dict[str, Any] = {}
-    for place, name in enumerate(nodes.name[:_MOST_PANELS]):
-        key = _key("op", {"run": run, "name": name}, usual)
-        if key not in panels:
-            panels[key] = shown_op(here, nodes.longest[place], place)
-    added = pack.add("op", panels, bundle=True)
-    if not added or len(nodes.name) > _MOST_PANELS:
-        kept = f"the {_MOST_PANELS:,} that took the most time" if added else "none"
+    parts = []
+    for run, here in runs:
+        nodes = nodes_of(here)
+        panels: dict[str, Any] = {}
+        for place, name in enumerate(nodes.name[:_MOST_PANELS]):
+            key = _key("op", {"run": run, "name": name}, usual)
+            if key not in panels:
+                panels[key] = shown_op(here, nodes.longest[place], place)
+        parts.append(panels)
+    added = _add_bundle(pack, "op", parts)
+    most = max((len(nodes_of(here).name) for _, here in runs), default=0)
+    if not added or most > _MOST_PANELS:
+        kept = f"the {_MOST_PANELS:,} that took the most time" if added else "few or none"
         pack.folded["op"] = (
-            f"of the {number(len(nodes.name), 'op')} of this run the report has {kept} in detail; "
+            f"of the {number(most, 'op')} of this run the report has {kept} in detail; "
             "`stepscope view` has all"
         )
 
 
-def _add_layers(
-    pack: _Pack, recordings: Recordings, here: LookedAt, run: int | str, usual: str
-) -> None:
-    """Add the layers, and the scopes above them, that ops of the run are in."""
+def _layers(
+    recordings: Recordings, run: int | str, here: LookedAt, usual: str
+) -> dict[str, dict[str, Any]]:
+    """The layers, and the scopes above them, that ops of a run are in."""
     paths = dict.fromkeys(nodes_of(here).layer)
     names = dict.fromkeys(
         "/".join(parts[:depth])
         for parts in (path.split("/") for path in paths)
         for depth in range(1, len(parts) + 1)
     )
-    layers = {
+    return {
         _key("layer", {"run": run, "name": name}, usual): answer(
             recordings, "layer", {"run": str(run), "name": name}
         )
         for name in list(names)[:_MOST_SCOPES]
     }
-    pack.add("layer", layers, bundle=True)
 
 
 def _add_scopes(
-    pack: _Pack, recordings: Recordings, here: LookedAt, run: int | str, usual: str
+    pack: _Pack, recordings: Recordings, runs: list[tuple[int | str, LookedAt]], usual: str
 ) -> None:
-    scopes = flow_of(here).scopes()[1:]
-    inner = {}
-    for scope in scopes[:_MOST_SCOPES]:
-        key = _key("graph", {"run": run, "scope": scope}, usual)
-        inner[key] = answer(recordings, "graph", {"run": str(run), "scope": scope})
-    added = not inner or pack.add("graph", inner, bundle=True)
-    if not added or len(scopes) > _MOST_SCOPES:
+    parts = []
+    most = 0
+    for run, here in runs:
+        scopes = flow_of(here).scopes()[1:]
+        most = max(most, len(scopes))
+        parts.append(
+            {
+                _key("graph", {"run": run, "scope": scope}, usual): answer(
+                    recordings, "graph", {"run": str(run), "scope": scope}
+                )
+                for scope in scopes[:_MOST_SCOPES]
+            }
+        )
+    if not _add_bundle(pack, "graph", parts) or most > _MOST_SCOPES:
         pack.folded["graph"] = "this scope is not in the report; `stepscope view` shows it"
 
 

@@ -223,7 +223,7 @@ def _times(here: LookedAt, name: str) -> dict[str, Any]:
     some = len(found.ns) > 0
     return {
         "runs": found.run[kept],
-        "ns": found.ns[kept],
+        "ns": np.rint(found.ns[kept]).astype(np.int64),
         "median_ns": float(np.median(found.ns)) if some else None,
         "p90_ns": float(np.percentile(found.ns, 90)) if some else None,
         "max_ns": float(found.ns.max()) if some else None,
