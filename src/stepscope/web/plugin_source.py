@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tensorboard.errors import PublicError
+
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import LoadedRun, RunMetadata, iter_runs
 from stepscope.metadata.readable import writable
+from stepscope.metadata.readers import unread
 from stepscope.web.plugin import DATA, stores_below
 from stepscope.web.run_sources import SourcedRun
 
@@ -43,13 +46,18 @@ class LogdirSource:
         """All runs, one at a time."""
         found = False
         for kind, run, tag, _ in self._tags():
-            for content in self._blobs(kind, run, tag):
-                metadata = RunMetadata.FromString(content)
-                if not len(metadata.ops):
-                    continue  # a graph alone, as Keras' callback writes it
-                found = True
-                name = writable("/".join(part for part in (run, tag) if part not in ("", ".")))
-                yield SourcedRun(0, LoadedRun(name, metadata))
+            name = writable("/".join(part for part in (run, tag) if part not in ("", ".")))
+            try:
+                for content in self._blobs(kind, run, tag):
+                    metadata = RunMetadata.FromString(content)
+                    if not len(metadata.ops):
+                        continue  # a graph alone, as Keras' callback writes it
+                    found = True
+                    yield SourcedRun(0, LoadedRun(name, metadata))
+            except PublicError as error:
+                # Its fast loader does not find again what has a quotation mark in its tag.
+                reason = f"{name}: TensorBoard lists it and cannot read it: {error}"
+                yield SourcedRun(0, LoadedRun(name, unread(writable(reason))))
         for store in stores_below(self._logdir):
             for loaded in iter_runs(store):
                 found = True

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from hostile_names import NAMES, hostile_directory
 from kinds_of_input import KINDS, path_of, two_sets
 from stepscope.analysis import diff
 from stepscope.cli.command_line import run_command_line
@@ -147,32 +148,8 @@ def test_the_command(tmp_path, capsys):
     assert run_command_line(["report", str(path), "--max-size", "1KB"]) == 2
 
 
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    '" onload="alert(1)',
-    "a\u202eb\x1b[2J\x00\u2028",
-    "$",
-    "x" * 1_000_000,
-    "\udcff\udc80",
-    "..%2f..%2fetc/passwd",
-]
-
-
 def test_hostile_names_change_nothing_but_their_own_text(tmp_path, view):
-    from stepscope.metadata import OpColumns, Recording, RunMetadata
-
-    count = len(HOSTILE)
-    ops = OpColumns.build(
-        name=HOSTILE, op=HOSTILE, device=HOSTILE, thread=[1] * count,
-        scheduled_ns=[0] * count, start_ns=list(range(count)), end_ns=list(range(9, 9 + count)),
-        thread_names={1: HOSTILE[0]},
-    )  # fmt: skip
-    run = RunMetadata()
-    sources = dict.fromkeys(HOSTILE, f"{HOSTILE[1]}.py:3")
-    run.record(Recording(engine=HOSTILE[0], ops=lambda: ops, sources=lambda: sources))
-    place = tmp_path / HOSTILE[1]
-    run.save(place / "run_metadata.pb")
+    place = hostile_directory(tmp_path)
     client = view(place)
     for key in (
         "session", "runs", "overview", "ops?by=name", "icicle", "timeline", "graph",
@@ -190,7 +167,7 @@ def test_hostile_names_change_nothing_but_their_own_text(tmp_path, view):
     scripts = [one for one in elements if one[0] == "script"]
     assert [one[1].get("type") for one in scripts if "data-" not in str(one[1])] == ["module"]
     found = resources(content.encode())
-    assert HOSTILE[0] in found["ops?by=name"]["rows"]["key"]
+    assert NAMES[0] in found["ops?by=name"]["rows"]["key"]
     assert "$" in found["index"]["name"]
 
 

@@ -12,6 +12,7 @@ from stepscope.metadata.readers._load import (
     iter_runs,
     load,
     stored_graph,
+    unread,
 )
 from stepscope.metadata.readers.programs import Program, ProgramRun, programs
 
@@ -24,4 +25,5 @@ __all__ = [
     "load",
     "programs",
     "stored_graph",
+    "unread",
 ]

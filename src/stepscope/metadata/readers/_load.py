@@ -34,6 +34,7 @@ __all__ = [
     "iter_runs",
     "load",
     "stored_graph",
+    "unread",
 ]
 
 
@@ -208,7 +209,7 @@ def _runs_below(directory: Path) -> Iterator[LoadedRun]:
         found = True
         name = writable(os.path.relpath(error.filename, directory))
         reason = f"{error.filename}: the directory cannot be read: {error.strerror}"
-        yield LoadedRun(name, _unread(writable(reason)))
+        yield LoadedRun(name, unread(writable(reason)))
     if found:
         return
     for file in files:
@@ -240,13 +241,14 @@ def _runs_of_one(directory: Path, file: Path) -> Iterator[LoadedRun]:
     except event_file.NoRunError:
         return
     except UnreadableFileError as error:
-        yield LoadedRun(writable(name or file.stem), _unread(writable(str(error))))
+        yield LoadedRun(writable(name or file.stem), unread(writable(str(error))))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other files can be read
         reason = f"{file}: reading it failed, which is an error of Stepscope's own: {error!r}"
-        yield LoadedRun(writable(name or file.stem), _unread(writable(reason)))
+        yield LoadedRun(writable(name or file.stem), unread(writable(reason)))
 
 
-def _unread(reason: str) -> RunMetadata:
+def unread(reason: str) -> RunMetadata:
+    """A run that only says why it cannot be read."""
     metadata = RunMetadata()
     loss = Loss("run", 1, reason)
     status = Status("DATA_LOSS", reason)
