@@ -31,6 +31,7 @@ from stepscope.metadata import Program, programs
 from stepscope.metadata.program_notes import (
     COST,
     ENDED,
+    EXPORTING,
     IMPORT,
     PLAN,
     PROCESS,
@@ -75,6 +76,7 @@ PARTS: Final = {
     "between": "Python between steps",
     "after": "Python after the last run",
     "ending": "ending the process",
+    "exporting": "writing files asked for besides",
     "recording": "Stepscope's recording",
 }
 """What there is, by its key, and what people call it."""
@@ -82,6 +84,7 @@ STEPS: Final = ("computing", "threads", "input", "transfers", "python_ops", "cal
 """The parts of the steps that were not the first of their kind."""
 _OF_NOTES: Final = {
     IMPORT: "imports", TRACE: "tracing", PLAN: "planning", RECORDING: "recording",
+    EXPORTING: "exporting",
 }  # fmt: skip
 _EAGER: Final = "tensorflow eager"
 _SERVER: Final = "tensorflow server"
@@ -282,7 +285,8 @@ class _Accounting:
             if key is None or not note.ended_ns or note.thread != self._main:
                 continue
             self._spans.append(Span(note.started_ns, note.ended_ns, key))
-            self._count[key] += key != "recording" and not note.details.get("inside")
+            if key not in ("recording", "exporting"):
+                self._count[key] += not note.details.get("inside")
             if key in ("imports", "tracing"):
                 self._compare(key, note.ns, note.what, note.where)
 

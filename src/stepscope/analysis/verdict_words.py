@@ -36,6 +36,7 @@ _PARTS: Final = (
     ("runs not recorded", ("unrecorded",)),
     ("eager ops between steps", ("eager",)),
     ("Python before, between and after", ("before", "between", "after")),
+    ("files asked for besides", ("exporting",)),
     ("recording", ("recording",)),
 )
 

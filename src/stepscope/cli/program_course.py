@@ -11,7 +11,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.metadata.program_notes import COST, IMPORT, PROCESS, RECORDING, SCRIPT, Note
+from stepscope.metadata.program_notes import (
+    COST,
+    EXPORTING,
+    IMPORT,
+    PROCESS,
+    RECORDING,
+    SCRIPT,
+    Note,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +74,12 @@ class ProgramCourse:
         """All that the script did is done."""
         self._over_ns = time.time_ns()
         self._no_more_imports()
+
+    def exported(self, spent_ns: int) -> None:
+        """Files that were asked for besides are written, which took so long until now."""
+        now = time.time_ns()
+        if spent_ns:
+            self._note(EXPORTING, now - spent_ns, now, "files")
 
     def reported(self, cost_ns: int) -> None:
         """The report is made; `cost_ns` is what it says that recording cost. The store is whole."""

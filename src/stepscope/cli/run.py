@@ -310,6 +310,7 @@ def _finish(
         begun = time.perf_counter_ns()
         others = runs.write_exports()
         exporting_ns = time.perf_counter_ns() - begun if others else 0
+        course.exported(exporting_ns)
         sums = AdviceSums()
         table = op_profile(sums.passing(runs.each()))
         found = sums.limits.verdict(notes_for_verdict(runs.file))
@@ -323,7 +324,7 @@ def _finish(
     reporting_ns = now - ended - exporting_ns
     costs = run_report.Costs(waiting.before_ns, during_ns, reporting_ns, exporting_ns)
     # As of now, for the account that the report gives, and once more when that is made.
-    course.reported(sum(costs))
+    course.reported(sum(costs) - exporting_ns)
     console = terminal.console(stderr=True)
     terminal.flush()
     went_on = status in (None, 0)
@@ -344,7 +345,7 @@ def _finish(
     problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
     for problem in problems:
         terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
-    course.reported(sum(costs))
+    course.reported(sum(costs) - exporting_ns)
     return not problems
 
 

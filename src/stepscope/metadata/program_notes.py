@@ -11,6 +11,8 @@
                 of one pipeline (`details["pipeline"]`) the last note holds
     memory      how large the process was over its runs: `cli.process_memory`
     recording   the program waited for Stepscope, for some longer time
+    exporting   files were written that were asked for besides the recording (`--report`, `--pb`);
+                it lies inside of a note of kind "recording", and is not part of what that cost
     feeds       what sessions were fed, noted at the end: per tensor how often, how often the same
                 as before, and its bytes
     cost        what recording cost: `around_ns` in which the main thread waited outside of runs,
@@ -33,8 +35,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "COST", "ENDED", "FEEDS", "IMPORT", "INPUT", "MEMORY", "PLAN", "PROCESS", "RECORDING",
-    "SCRIPT", "STOPPED", "TRACE", "CallTime", "Note",
+    "COST", "ENDED", "EXPORTING", "FEEDS", "IMPORT", "INPUT", "MEMORY", "PLAN", "PROCESS",
+    "RECORDING", "SCRIPT", "STOPPED", "TRACE", "CallTime", "Note",
 ]  # fmt: skip
 
 PROCESS: Final = "process"
@@ -47,6 +49,7 @@ MEMORY: Final = "memory"
 COST: Final = "cost"
 FEEDS: Final = "feeds"
 RECORDING: Final = "recording"
+EXPORTING: Final = "exporting"
 STOPPED: Final = "stopped"
 ENDED: Final = "ended"
 

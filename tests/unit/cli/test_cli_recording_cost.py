@@ -6,6 +6,9 @@ import time
 import pytest
 
 import stepscope as stepscope_module
+from stepscope.analysis import account
+from stepscope.metadata import programs
+from stepscope.metadata.program_notes import COST, EXPORTING, RECORDING
 
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "min": 60.0}
 
@@ -72,6 +75,21 @@ def test_the_embedded_engine_says_it_too(embedded, script):
     done = embedded("--out", "out", script(GRAPH))
     cost, whole = said(done.stderr)
     assert 0 < cost < whole
+
+
+def test_a_report_that_was_asked_for_is_not_what_recording_cost(embedded, script, tmp_path):
+    done = embedded("--out", "out", "--report", script(GRAPH))
+    assert "more went into files asked for besides" in done.stderr
+    rows = {row.key: row.ns for row in account(tmp_path / "out").rows}
+    (program,) = programs(tmp_path / "out")
+    (exporting,) = program.of(EXPORTING)
+    assert rows["exporting"] == exporting.ns > 0
+    writing = program.of(RECORDING)[-1]
+    assert writing.started_ns <= exporting.started_ns < exporting.ended_ns <= writing.ended_ns
+    # What the report says that recording cost is what is noted, and without it.
+    cost, _ = said(done.stderr)
+    noted = program.last(COST).details["total_ns"] / 1e9
+    assert cost == pytest.approx(noted, rel=0.01)
 
 
 def test_a_script_without_runs_has_no_cost_to_tell_of(embedded, script):
