@@ -28,7 +28,7 @@ def main(wanted: list[str]) -> int:
         start_up,
         timeline,
         training,
-        viewer_frames,
+        viewer,
         whole_calls,
         workers,
     )
@@ -48,7 +48,7 @@ def main(wanted: list[str]) -> int:
             reading,
             timeline,
         ),
-        *(scripts, start_up, workers, analyses, advice, viewer_frames),
+        *(scripts, start_up, workers, analyses, advice, viewer),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
