@@ -13,13 +13,13 @@ ROUNDS ?= 20
 LOAD   ?= 4
 AT_ONCE ?= 4
 WORKERS ?= 4
-WHOLE  := --editable '.[dev,tensorflow,parquet]'
+WHOLE  := --editable '.[dev,docs,tensorflow,parquet]'
 PAGE   := viewer/build.mjs viewer/package-lock.json $(shell find viewer/src -type f)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-diff bench-workers fuzz search soak wheel docs clean
+.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-diff bench-workers fuzz search soak wheel docs docs-site clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -174,6 +174,9 @@ docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.support_table docs/support.md
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_ops_page.py
+
+docs-site: $(DEV)   ## the documentation as a site, in build/site; a warning fails it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:   ## remove what the other targets made
 	rm -rf $(VENV) $(OLD) .venv-py3.* demo-out build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

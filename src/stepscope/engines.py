@@ -28,7 +28,7 @@ def _known() -> tuple[EntryPoint, ...]:
 def session_targets() -> dict[str, Any]:
     """What the adapters run graphs of the embedded engine on: by target, or how targets begin.
 
-    An adapter says so in `SESSION_TARGETS`; what stands there is described in `runtime.targets`.
+    An adapter says so in `SESSION_TARGETS`; what stands there is described in `runtime.session_targets`.
     """
     found: dict[str, Any] = {}
     for entry in _known():
@@ -71,12 +71,44 @@ def adapter_in_use() -> Any:
 def run(
     callable: Any, *args: Any, options: Any = None, run_metadata: Any = None, **kwargs: Any
 ) -> Any:
-    """One run of a function, a model or any callable, on the engine its program uses."""
+    """One run of a function, a model or any callable, on the engine its program uses.
+
+    Args:
+        callable: A `tf.function`, a Keras model, or any function of the program.
+        *args: What it is called with.
+        options: A `RunOptions` of any package; by default everything is traced that is cheap.
+        run_metadata: Takes what the run did, also where it fails; what it held is replaced.
+        **kwargs: What it is called with, by name.
+
+    Returns:
+        What the callable returns. What it raises is raised; an error of the engine has the
+        metadata as `error.run_metadata`.
+
+    Examples:
+        >>> metadata = stepscope.RunMetadata()  # doctest: +SKIP
+        >>> stepscope.run(train_step, batch, run_metadata=metadata)  # doctest: +SKIP
+        >>> metadata.ops.name  # doctest: +SKIP
+
+    """
     return adapter().run(callable, *args, options=options, run_metadata=run_metadata, **kwargs)
 
 
 def observe(options: Any = None, run_metadata: Any = None) -> Any:
-    """A block as one run: `with stepscope.observe(options) as metadata:`."""
+    """A block of code as one run, for eager code that is no function of its own.
+
+    Args:
+        options: A `RunOptions` of any package. A block cannot have a deadline.
+        run_metadata: Takes what the block did; by default a new one.
+
+    Returns:
+        A context manager that gives the metadata, which is filled when the block ends.
+
+    Examples:
+        >>> with stepscope.observe() as metadata:  # doctest: +SKIP
+        ...     tf.linalg.matmul(a, b)
+        >>> metadata.ops.op  # doctest: +SKIP
+
+    """
     return adapter().observe(options, run_metadata)
 
 
@@ -85,6 +117,11 @@ def annotate(name: str) -> Any:
 
     On the embedded engine inside Python ops (custom ops, `py_func`), on others wherever the run
     executes Python. Outside of a traced run it is not recorded.
+
+    Examples:
+        >>> with stepscope.annotate("decode"):  # doctest: +SKIP
+        ...     images = decode(files)
+
     """
     span = Span(name)
     found = adapter_in_use()

@@ -47,8 +47,11 @@ def test_pictures_show_the_commands(pages, name):
     assert not missing, "`make docs` takes the pictures again"
 
 
-def test_links_lead_somewhere(pages):
-    for page in pages.PAGES:
+def test_links_lead_somewhere():
+    """In a clone; `test_docs_site` has those of the site, with their anchors."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    assert len(pages) > 40
+    for page in pages:
         for link in LINK.findall(page.read_text(encoding="utf-8")):
             assert "://" in link or (page.parent / link).exists(), f"{page}: {link}"
 
