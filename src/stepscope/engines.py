@@ -28,7 +28,7 @@ def _known() -> tuple[EntryPoint, ...]:
 def session_targets() -> dict[str, Any]:
     """What the adapters run graphs of the embedded engine on: by target, or how targets begin.
 
-    An adapter says so in `SESSION_TARGETS`; what stands there is described in `runtime.session_targets`.
+    An adapter says so in `SESSION_TARGETS`; `runtime.session_targets` describes what stands there.
     """
     found: dict[str, Any] = {}
     for entry in _known():

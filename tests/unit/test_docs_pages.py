@@ -60,3 +60,12 @@ def test_the_figures_of_the_readme_are_those_measured_last(pages):
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     assert pages.how_fast() in page
     assert pages.written(page.replace("| a chain of 1,000", "| a train of 1,000")) == page
+
+
+def test_the_walk_through_the_code_names_files_that_there_are():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\| (\d+)\. `([\w/.]+)` \|", page, re.MULTILINE)
+    assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+    assert 20 <= len(steps) <= 25
+    for _, file in steps:
+        assert (ROOT / "src" / "stepscope" / file).is_file(), file
