@@ -71,7 +71,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if target.startswith("docs/") or target in taken:
             inside = taken.get(target) or target.removeprefix("docs/")
             there = files.get_file_from_path(inside)
-            if there is not None and there.inclusion.is_included():
+            if there is not None and not there.inclusion.is_excluded():
                 return posixpath.relpath(inside, posixpath.dirname(here) or ".") + anchor
         return f"{config.repo_url}/blob/main/{target}{anchor}"
 

@@ -42,9 +42,7 @@ def adapter() -> Any:
     if found is not None:
         return found
     names = ", ".join(e.name for e in _known()) or "none"
-    raise FailedPreconditionError(
-        None,
-        None,
+    raise FailedPreconditionError.without_op(
         f"No engine to run this on: none of the packages with an adapter ({names}) is imported. "
         "Graphs of the embedded engine run in a stepscope.Session.",
     )

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,6 +202,15 @@ class _CodedError(OpError):
     def __init__(self, node_def: Any, op: Any, message: str, *args: dict[str, Any]) -> None:
         super().__init__(node_def, op, message, self._code, *args)
 
+    @classmethod
+    def without_op(cls, message: str) -> Self:
+        """An error of no operation in particular: a wrong argument, a file that is not there.
+
+        >>> NotFoundError.without_op("there is no train.pb").op is None
+        True
+        """
+        return cls(None, None, message)
+
 
 class CancelledError(_CodedError):
     """The run was cancelled, for example by closing its session."""
@@ -229,6 +238,11 @@ class InvalidOptionError(InvalidArgumentError, ValueError, AttributeError):
 
     def __init__(self, message: str) -> None:
         super().__init__(None, None, message)
+
+    @classmethod
+    def without_op(cls, message: str) -> Self:
+        """The same as calling it: it never has one."""
+        return cls(message)
 
 
 class DeadlineExceededError(_CodedError):

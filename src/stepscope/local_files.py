@@ -34,8 +34,8 @@ def local_path(path: AnyPath) -> str:
     if found and scheme == "file":
         return rest
     if found:
-        raise UnimplementedError(
-            None, None, f"{text!r}: only local files are supported, not {scheme!r}."
+        raise UnimplementedError.without_op(
+            f"{text!r}: only local files are supported, not {scheme!r}."
         )
     return text
 

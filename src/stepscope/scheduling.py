@@ -302,4 +302,4 @@ def _whole(function: str, name: str, value: Any, least: int) -> int:
 
 
 def _invalid(message: str) -> InvalidArgumentError:
-    return InvalidArgumentError(None, None, message)
+    return InvalidArgumentError.without_op(message)

@@ -13,6 +13,7 @@ import pytest
 
 from patience import patient
 from stepscope.adapters.tensorflow.node_log import build
+from stepscope.cli.command_line import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +55,100 @@ def test_the_page_that_an_error_names_is_there(installed, tmp_path, program):
     page = next(Path(word) for word in said.split() if word.endswith("ops.md"))
     assert page.is_relative_to(installed), said
     assert page.read_text(encoding="utf-8").startswith("# Op types and names")
+
+
+# -- every command, installed into an empty environment, in an empty folder ------------------------
+
+SCRIPT = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_eager_execution()
+x = tf.placeholder(tf.float32, [None], name="x")
+table = tf.multiply(x[:, None], x[None], name="table")
+with tf.Session(config=tf.ConfigProto(memory_limit_bytes=1 << 20)) as session:
+    for size in (10, 20, 30, 1000):
+        session.run(table, {x: np.ones(size)})
+"""
+RUN = "run --engine embedded --trace full --out {} script.py"
+EVERY_COMMAND = {
+    "account": "account out",
+    "advise": "advise out",
+    "completion": "completion bash",
+    "coverage": "coverage out --run 1",
+    "diff": "diff out out",
+    "export": "export out --to pb -o exported",
+    "info": "info out",
+    "input": "input out",
+    "memory": "memory out",
+    "merge": "merge out -o merged.json",
+    "network": "network out",
+    "oom": "oom out",
+    "parallelism": "parallelism out",
+    "path": "path out",
+    "placement": "placement out",
+    "prepare": "prepare --help",
+    "report": "report out -o report.html",
+    "retraces": "retraces out",
+    "run": RUN.format("again"),
+    "steps": "steps out",
+    "timeline": "timeline out -o timeline.json",
+    "top": "top out",
+    "view": "view --help",
+    "why": "why table out",
+}
+ENDS_AS_ITS_SCRIPT = {"run"}
+
+
+@pytest.fixture(scope="module")
+def environment(installed, tmp_path_factory):
+    """An environment that pip made of the wheel and what it depends on; the clone is not in it.
+
+    The dependencies are those of this environment, seen through a path, as they are large.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (wheel,) = installed.parent.glob("*.whl")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps",
+         "--no-index", wheel],
+        check=True, timeout=patient(120),
+    )  # fmt: skip
+    # Lines of such a file are added as they are: the .pth files in there are not read again.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def stepscope(environment, tmp_path_factory):
+    """The command, in a folder where nothing is but a script and what was recorded of it."""
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / "script.py").write_text(SCRIPT)
+    variables = {"PATH": f"{environment}:{os.environ['PATH']}", "HOME": str(folder)}
+
+    def run(line):
+        return subprocess.run(
+            ["stepscope", *line.split()], cwd=folder, env=variables, check=False,
+            capture_output=True, text=True, timeout=patient(240),
+        )  # fmt: skip
+
+    done = run(RUN.format("out"))
+    assert "script.py" in done.stderr, done.stderr
+    assert str(environment.parent) in done.stderr  # whose code the traceback of the script names
+    return run
+
+
+def test_no_command_is_left_out():
+    assert set(EVERY_COMMAND) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", EVERY_COMMAND)
+def test_a_command_works_as_installed(stepscope, name):
+    done = stepscope(EVERY_COMMAND[name])
+    assert done.returncode == (1 if name in ENDS_AS_ITS_SCRIPT else 0), done.stderr
+    assert done.stdout or done.stderr
+    assert "error of Stepscope's own" not in done.stderr
 
 
 # -- a wheel that has the compiled executor --------------------------------------------------------

@@ -43,11 +43,10 @@ def lowered(graph_def: Any) -> Any:
             result.node.append(node)
             continue
         if depth > _MOST_NESTED:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 f"Functions call each other {depth} deep at {node.name!r}: recursive functions "
                 "cannot be put in the place of their calls. Run the graph on TensorFlow.",
-            )  # fmt: skip
+            )
         waiting += [(made, depth + 1) for made in reversed(_Call(node, library).expanded())]
     return result
 
@@ -116,11 +115,10 @@ class _Call:
         pred, *inputs = self._inputs
         types = self._types("Tin")
         if "Tcond" in self._node.attr and self._node.attr["Tcond"].type != _BOOL:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 f"{self._node.op} {self._name!r} decides by a tensor that is not bool; the "
                 "embedded engine needs a bool. Run the graph on TensorFlow.",
-            )  # fmt: skip
+            )
         bool_type = {"T": _type(_BOOL)}
         self._add("Identity", "pred_id", [pred, *self._controls], bool_type)
         pred = f"{self._name}/pred_id"

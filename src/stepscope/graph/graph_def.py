@@ -180,9 +180,7 @@ def _refuse_unsupported(graph_def: Any) -> None:
             unsupported[op] = unsupported.get(op, 0) + 1
     if unsupported:
         listed = ", ".join(f"{op} (x{n})" for op, n in sorted(unsupported.items()))
-        raise UnimplementedError(
-            None,
-            None,
+        raise UnimplementedError.without_op(
             f"The embedded engine does not have {len(unsupported)} op type(s) of this graph: "
             f"{listed}. {coverage_page()} lists those it has. Register the others with "
             "stepscope.register_op, or run the graph on TensorFlow.",
@@ -290,12 +288,11 @@ def _topological(nodes: Mapping[str, Any]) -> list[Any]:
                 elif state[source] == 1:
                     way = [n for n in stack if state.get(n) == 1]
                     cycle = [source, *reversed(way[way.index(source) + 1 :]), source]
-                    raise InvalidArgumentError(
-                        None, None,
+                    raise InvalidArgumentError.without_op(
                         f"The graph has a cycle with {len(cycle) - 1} nodes: "
                         f"{' -> '.join(cycle)}. Each of them waits for the one before it; only "
                         "the NextIteration of a loop may go back to its Merge.",
-                    )  # fmt: skip
+                    )
     return order
 
 

@@ -247,8 +247,8 @@ def lookup(name: str) -> OpType:
     except KeyError:
         close = difflib.get_close_matches(name, _REGISTRY, n=3, cutoff=0.6)
         hint = f" Close: {', '.join(close)}." if close else ""
-        raise UnimplementedError(
-            None, None, f"Op type not registered: {name!r}.{hint} {coverage_page()} lists all."
+        raise UnimplementedError.without_op(
+            f"Op type not registered: {name!r}.{hint} {coverage_page()} lists all."
         ) from None
 
 

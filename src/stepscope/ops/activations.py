@@ -423,9 +423,7 @@ def _along_axis(op_type: str, logits: Any, axis: int | None, name: str | None) -
             f"{static}."
         )
     if not -static.rank <= axis < static.rank:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.without_op(
             f"`dim` must be in the range [{-static.rank}, {static.rank}) where {static.rank} is "
             f"the number of dimensions in the input. Received: dim={axis}",
         )

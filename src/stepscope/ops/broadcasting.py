@@ -18,8 +18,8 @@ def _reduced_axes(s0: Array, s1: Array) -> tuple[Array, Array]:
     rank = max(len(s0), len(s1))
     padded = [[1] * (rank - len(s)) + list(s) for s in (s0, s1)]
     if any(a != b and 1 not in (a, b) for a, b in zip(*padded, strict=True)):
-        raise InvalidArgumentError(
-            None, None, f"Incompatible shapes: {list(map(int, s0))} vs. {list(map(int, s1))}"
+        raise InvalidArgumentError.without_op(
+            f"Incompatible shapes: {list(map(int, s0))} vs. {list(map(int, s1))}"
         )
     first, second = (np.array([i for i, n in enumerate(p) if n == 1], s0.dtype) for p in padded)
     return first, second

@@ -32,18 +32,16 @@ def _texts(values: Any) -> list[str]:
 def _checked_names(names: Any, slices: Any, count: int) -> list[str]:
     found, specs = _texts(names), _texts(slices)
     if len(found) != count or len(specs) != count:
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             f"{count} tensors need {count} names and {count} shape_and_slices; found "
             f"{len(found)} and {len(specs)}.",
-        )  # fmt: skip
+        )
     for name, spec in zip(found, specs, strict=True):
         if spec:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 f"{name!r} is the slice {spec!r} of a partitioned variable; only whole tensors "
                 "are saved and restored.",
-            )  # fmt: skip
+            )
     return found
 
 
@@ -61,8 +59,8 @@ def _save_kernel(node: KernelNode) -> Kernel:
         found = _checked_names(names, slices, len(dtypes))
         repeated = {name for name in found if found.count(name) > 1}
         if repeated:
-            raise InvalidArgumentError(
-                None, None, f"Adding duplicate key: {', '.join(sorted(repeated))}"
+            raise InvalidArgumentError.without_op(
+                f"Adding duplicate key: {', '.join(sorted(repeated))}"
             )
         types = [dtype.base_dtype for dtype in dtypes]
         write_bundle(_text(prefix), zip(found, types, tensors, strict=True))
@@ -121,11 +119,10 @@ def _restore_kernel(node: KernelNode) -> Kernel:
         for name, dtype in zip(found, dtypes, strict=True):
             stored = reader.describe(name).dtype
             if stored is not dtype:
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"tensor_name = {name}; expected dtype {dtype.name} does not equal original "
                     f"dtype {stored.name if stored else 'not known here'}",
-                )  # fmt: skip
+                )
         values = tuple(reader.read(name) for name in found)
         return values[0] if len(values) == 1 else values
 
@@ -143,7 +140,7 @@ def _check_names(reader: BundleReader, wanted: Sequence[str]) -> None:
     there = reader.names()
     close = difflib.get_close_matches(missing[0], there, n=_MOST_SHOWN, cutoff=0.6)
     shown = f"close to the first: {', '.join(close)}" if close else f"such as {there[:3]}"
-    raise NotFoundError(None, None, f"{message} It holds {len(there)} tensors, {shown}.")
+    raise NotFoundError.without_op(f"{message} It holds {len(there)} tensors, {shown}.")
 
 
 register(

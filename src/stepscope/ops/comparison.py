@@ -156,9 +156,7 @@ def _select_kernel(node: KernelNode) -> Kernel:
         if len(rows) == 1 and rank > 1 and rows[0] == np.shape(t)[0]:
             return np.where(c.reshape((-1,) + (1,) * (rank - 1)), t, e)
         if rows and rows != np.shape(t):
-            raise InvalidArgumentError(
-                None,
-                None,
+            raise InvalidArgumentError.without_op(
                 f"The condition of shape {list(rows)} selects neither the rows nor the elements "
                 f"of values of shape {list(np.shape(t))}.",
             )

@@ -63,9 +63,7 @@ def _placeholder_kernel(node: KernelNode) -> Kernel:
     suffix = "" if shape.rank is None else f" and shape {shape.brief()}"
 
     def unfed() -> NoReturn:
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.without_op(
             f"You must feed a value for placeholder tensor '{name}' with dtype "
             f"{dtype.name}{suffix}",
         )
@@ -276,11 +274,11 @@ _RANGE_TYPES = ("int32", "int64", "float16", "float32", "float64")
 
 def _range_values(start: Any, limit: Any, delta: Any, dtype: np.dtype[Any]) -> Any:
     if delta == 0:
-        raise InvalidArgumentError(None, None, "Requires delta != 0: 0")
+        raise InvalidArgumentError.without_op("Requires delta != 0: 0")
     if (delta > 0 and start > limit) or (delta < 0 and start < limit):
         sign = "<=" if delta > 0 else ">="
-        raise InvalidArgumentError(
-            None, None, f"Requires start {sign} limit when delta {sign[0]} 0: {start}/{limit}"
+        raise InvalidArgumentError.without_op(
+            f"Requires start {sign} limit when delta {sign[0]} 0: {start}/{limit}"
         )
     return np.arange(start, limit, delta, dtype=dtype)
 
@@ -347,7 +345,7 @@ def _linspace_kernel(node: KernelNode) -> Kernel:
 
     def call(start: Any, stop: Any, num: Any) -> Any:
         if num <= 0:
-            raise InvalidArgumentError(None, None, f"Requires num > 0: {num}")
+            raise InvalidArgumentError.without_op(f"Requires num > 0: {num}")
         return np.linspace(start, stop, int(num), dtype=dtype)
 
     return Kernel(call)

@@ -244,11 +244,10 @@ def _print_v2_kernel(node: KernelNode) -> Kernel:
     stream = node.attr("output_stream").decode()
     end = node.attr("end").decode("utf-8", "replace")
     if stream not in ("stderr", "stdout"):
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             f"PrintV2 {node.name!r}: output_stream {stream!r} is not supported; "
             "use 'stderr' or 'stdout'.",
-        )  # fmt: skip
+        )
 
     def call(value: Any) -> None:
         text: Any = np.asarray(value, dtype=object)[()]
@@ -278,10 +277,10 @@ def _assert_kernel(node: KernelNode) -> Kernel:
     def call(condition: Any, *data: Any) -> None:
         if np.ndim(condition):
             found = TensorShape(np.shape(condition)).brief()
-            raise InvalidArgumentError(None, None, f"In[0] should be a scalar: {found}")
+            raise InvalidArgumentError.without_op(f"In[0] should be a scalar: {found}")
         if not condition:
             values = " ".join(f"[{summarize_value(d, summarize)}]" for d in data)
-            raise InvalidArgumentError(None, None, f"assertion failed: {values}")
+            raise InvalidArgumentError.without_op(f"assertion failed: {values}")
 
     return Kernel(call, cost_ns=300)
 

@@ -46,8 +46,8 @@ _MERGE_INDICES: Final = [np.array(i, np.int32) for i in range(16)]
 
 def _switch(data: Any, pred: Any) -> tuple[Any, Any]:
     if np.ndim(pred):
-        raise InvalidArgumentError(
-            None, None, f"The second input must be a scalar, but it has shape {np.shape(pred)}"
+        raise InvalidArgumentError.without_op(
+            f"The second input must be a scalar, but it has shape {np.shape(pred)}"
         )
     return (DEAD, data) if pred else (data, DEAD)
 

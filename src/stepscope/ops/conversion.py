@@ -230,9 +230,7 @@ def _ensure_kernel(node: KernelNode) -> Kernel:
     def call(x: Any) -> Any:
         found = TensorShape(x.shape)
         if not wanted.is_compatible_with(found):
-            raise InvalidArgumentError(
-                None,
-                None,
+            raise InvalidArgumentError.without_op(
                 f"Shape of tensor {name} {found.brief()} is not compatible with expected shape "
                 f"{wanted.brief()}.",
             )
@@ -268,8 +266,8 @@ def _check_numerics_kernel(node: KernelNode) -> Kernel:
         if np.isfinite(x).all():
             return x
         found = [w for w, test in (("Inf", np.isinf), ("NaN", np.isnan)) if test(x).any()]
-        raise InvalidArgumentError(
-            None, None, f"{message} : Tensor had {' and '.join(found)} values"
+        raise InvalidArgumentError.without_op(
+            f"{message} : Tensor had {' and '.join(found)} values"
         )
 
     return Kernel(call, views=(0,))

@@ -92,10 +92,9 @@ def _convolve(x: Array, weights: Array, high: Line, wide: Line, out: Array) -> A
 
 def _check_depth(x: tuple[int, ...], kernel: tuple[int, ...]) -> None:
     if x[3] != kernel[2]:
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             f"input depth must be evenly divisible by filter depth: {x[3]} vs {kernel[2]}",
-        )  # fmt: skip
+        )
 
 
 def _cost(filter_shape: TensorShape, windows: TensorShape) -> float | None:

@@ -22,7 +22,7 @@ def _kernel(node: KernelNode) -> Kernel:
 
         def count(stored: Array) -> None:
             if stored >= limit:
-                raise OutOfRangeError(None, None, f"Reached limit of {limit}")
+                raise OutOfRangeError.without_op(f"Reached limit of {limit}")
             before.append(stored.copy())
             stored += 1
 

@@ -91,9 +91,7 @@ def _sparse(features: Array, labels: Array) -> tuple[Array, Array]:
         return np.zeros(features.shape[:1], features.dtype), np.zeros_like(features)
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.without_op(
             f"Received a label value of {labels[outside][0]} which is outside the valid range of "
             f"[0, {classes}).  Label values: {' '.join(map(str, labels[:100]))}",
         )

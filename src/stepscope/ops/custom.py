@@ -186,21 +186,19 @@ class _Spec:
         values = (result,) if count == 1 else result
         if not isinstance(values, (list, tuple)) or len(values) != count:
             found = f"{len(values)} values" if isinstance(values, (list, tuple)) else repr(values)
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"{self.name} declares {count} outputs ({', '.join(self.outputs)}), but its "
                 f"function returned {found}.",
-            )  # fmt: skip
+            )
         arrays: list[Array] = []
         for name, value, dtype, shape in zip(self.outputs, values, types, shapes, strict=True):
             where = f"Output {name!r} of {self.name}"
             array = own_output(value, dtype.base_dtype, where)
             if not shape.is_compatible_with(array.shape):
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"{where} has shape {TensorShape(array.shape).brief()}, but {shape.brief()} "
                     "is declared.",
-                )  # fmt: skip
+                )
             arrays.append(array)
         return arrays[0] if count == 1 else tuple(arrays)
 

@@ -19,8 +19,8 @@ from stepscope.ops.constants import ones, zeros, zeros_like
 def _offset(k: Any) -> int:
     flat = np.reshape(k, -1)
     if len(flat) > 1 and flat[0] != flat[1]:
-        raise UnimplementedError(
-            None, None, f"Bands of diagonals (k={flat.tolist()}); use one diagonal at a time."
+        raise UnimplementedError.without_op(
+            f"Bands of diagonals (k={flat.tolist()}); use one diagonal at a time."
         )
     return int(flat[0])
 

@@ -49,7 +49,7 @@ def _whole(node: KernelNode, call: Callable[..., Any]) -> Kernel:
     def checked(x: Array, y: Array, out: Array | None = None) -> Any:
         # An empty result divides nothing, whatever the divisor is.
         if not np.all(y) and np.size(x):
-            raise InvalidArgumentError(None, None, "Integer division by zero")
+            raise InvalidArgumentError.without_op("Integer division by zero")
         return call(x, y, out)
 
     return Kernel(checked, out="positional", forwards=(0, 1))

@@ -104,9 +104,7 @@ def _add_n_kernel(node: KernelNode) -> Kernel:
         if not alike:
             for other in arrays:
                 if np.shape(other) != shape:
-                    raise InvalidArgumentError(
-                        None,
-                        None,
+                    raise InvalidArgumentError.without_op(
                         "Inputs to operation must have the same size and shape. Input 0: "
                         f"{TensorShape(shape).brief()} != {TensorShape(np.shape(other)).brief()}",
                     )

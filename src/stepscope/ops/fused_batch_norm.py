@@ -99,11 +99,10 @@ def _forward_kernel(node: KernelNode) -> Kernel:
         if factor == 1:
             return new.copy()
         if old.shape != new.shape:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"with exponential_avg_factor={factor:g} the running mean and variance are inputs "
                 f"of {new.shape[0]} channels; found {old.shape}",
-            )  # fmt: skip
+            )
         return np.asarray((1 - factor) * old + factor * new)
 
     def train(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:

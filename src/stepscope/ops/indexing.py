@@ -76,8 +76,8 @@ def _check_indices(indices: Any, limit: int) -> None:
     if np.any(bad):
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         at = ",".join(map(str, where))
-        raise InvalidArgumentError(
-            None, None, f"indices[{at}] = {np.asarray(indices)[where]} is not in [0, {limit})"
+        raise InvalidArgumentError.without_op(
+            f"indices[{at}] = {np.asarray(indices)[where]} is not in [0, {limit})"
         )
 
 
@@ -182,9 +182,7 @@ def _nd_index(indices: Any, shape: tuple[int, ...], what: str) -> tuple[Any, ...
     if np.any(bad):
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         at = ",".join(map(str, where))
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.without_op(
             f"indices[{at}] = {list(map(int, indices[where]))} does not index into {what} "
             f"{TensorShape(shape).brief()}",
         )
@@ -194,8 +192,8 @@ def _nd_index(indices: Any, shape: tuple[int, ...], what: str) -> tuple[Any, ...
 def _refuse_policy(node: KernelNode) -> None:
     policy = node.attr("bad_indices_policy")
     if policy not in (b"", b"DEFAULT", b"ERROR"):
-        raise UnimplementedError(
-            None, None, f"bad_indices_policy={policy.decode()!r} of {node.op.type}; use 'ERROR'."
+        raise UnimplementedError.without_op(
+            f"bad_indices_policy={policy.decode()!r} of {node.op.type}; use 'ERROR'."
         )
 
 
@@ -224,7 +222,7 @@ register(
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """The slices of `params` at the index vectors along the last axis of `indices`."""
     if batch_dims:
-        raise UnimplementedError(None, None, "gather_nd(batch_dims=...) other than 0.")
+        raise UnimplementedError.without_op("gather_nd(batch_dims=...) other than 0.")
     return apply_op("GatherNd", params, indices, name=name).values()[0]
 
 

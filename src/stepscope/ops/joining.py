@@ -256,9 +256,7 @@ def _split_kernel(node: KernelNode) -> Kernel:
     def call(axis: Any, x: Any) -> Any:
         part, rest = divmod(x.shape[axis], num)
         if rest:
-            raise InvalidArgumentError(
-                None,
-                None,
+            raise InvalidArgumentError.without_op(
                 "Number of ways to split should evenly divide the split dimension, but got "
                 f"split_dim {axis} (size = {x.shape[axis]}) and num_split {num}",
             )
@@ -322,7 +320,7 @@ def _split_v_kernel(node: KernelNode) -> Kernel:
         try:
             lengths = _lengths(sizes, x.shape[axis])
         except ValueError as error:
-            raise InvalidArgumentError(None, None, str(error)) from None
+            raise InvalidArgumentError.without_op(str(error)) from None
         return _cut(x, lengths, int(axis))
 
     return Kernel(call, views=(0,))

@@ -146,8 +146,8 @@ def _top_k_kernel(node: KernelNode) -> Kernel:
     def top_k(x: Array, k: Array) -> tuple[Array, Array]:
         length, count = x.shape[-1], int(k)
         if not 0 <= count <= length:
-            raise InvalidArgumentError(
-                None, None, f"input must have at least k columns. Had {length}, needed {count}"
+            raise InvalidArgumentError.without_op(
+                f"input must have at least k columns. Had {length}, needed {count}"
             )
         # A stable sort of the reversed row, read backwards, puts the earlier of equals first.
         order = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
@@ -315,13 +315,12 @@ def embedding_lookup(
     del partition_strategy, validate_indices
     if isinstance(params, (list, tuple)):
         if len(params) != 1:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 f"embedding_lookup in a table of {len(params)} parts; concatenate them first.",
-            )  # fmt: skip
+            )
         params = params[0]
     if max_norm is not None:
-        raise UnimplementedError(None, None, "embedding_lookup(max_norm=...); use clip_by_norm.")
+        raise UnimplementedError.without_op("embedding_lookup(max_norm=...); use clip_by_norm.")
     with name_scope(name, "embedding_lookup", [params, ids]) as scope:
         return conversion.identity(indexing.gather(params, ids, name=scope))
 

@@ -103,9 +103,7 @@ def _mirror_kernel(node: KernelNode) -> Kernel:
     def call(x: Any, paddings: Any) -> Any:
         for dim, row in zip(x.shape, paddings, strict=True):
             if max(row) > dim - reflect:
-                raise InvalidArgumentError(
-                    None,
-                    None,
+                raise InvalidArgumentError.without_op(
                     "paddings must be no greater than the dimension size"
                     f"{' less one' if reflect else ''}: {row[0]}, {row[1]} greater than "
                     f"{dim - reflect}",

@@ -72,8 +72,8 @@ def _refuse(node: KernelNode, *, depth: bool = True) -> None:
 
 def _unimplemented(node: KernelNode, why: str) -> UnimplementedError:
     size, stride = list(node.attr("ksize")), list(node.attr("strides"))
-    return UnimplementedError(
-        None, None, f"{node.op.type} {node.name!r} with ksize={size}, strides={stride}: {why}"
+    return UnimplementedError.without_op(
+        f"{node.op.type} {node.name!r} with ksize={size}, strides={stride}: {why}"
     )
 
 

@@ -97,16 +97,16 @@ def own_output(value: Any, dtype: DType, where: str) -> Array:
     try:
         array = np.array(value) if as_is else np.array(value, dtype=object)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(None, None, f"{where} is no array: {error}") from error
+        raise InvalidArgumentError.without_op(f"{where} is no array: {error}") from error
     if array.dtype.kind in "SUO":
         return _own_text(array, dtype, where)
     if array.dtype == dtype.numpy and dtype is not string:
         return array
     found: Any = array.dtype.name
-    raise InvalidArgumentError(
-        None, None, f"{where} is {found}, but expects {dtype.name}. Convert it in the function "
+    raise InvalidArgumentError.without_op(
+        f"{where} is {found}, but expects {dtype.name}. Convert it in the function "
         "or declare what it returns."
-    )  # fmt: skip
+    )
 
 
 def _own_text(array: Array, dtype: DType, where: str) -> Array:
@@ -114,7 +114,7 @@ def _own_text(array: Array, dtype: DType, where: str) -> Array:
     kinds = {type(item).__name__ for item in flat if not isinstance(item, (str, bytes))}
     if kinds or dtype is not string:
         found = f"of Python objects ({', '.join(sorted(kinds))})" if kinds else "string"
-        raise InvalidArgumentError(None, None, f"{where} is {found}, but expects {dtype.name}.")
+        raise InvalidArgumentError.without_op(f"{where} is {found}, but expects {dtype.name}.")
     out = np.empty(flat.shape, dtype=object)
     for i, item in enumerate(flat):
         out[i] = as_bytes(item)
@@ -131,11 +131,10 @@ def _py_func_kernel(node: KernelNode) -> Kernel:
 
     def call(*inputs: Any) -> Any:
         if entry is None:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"ValueError: callback {token} is not found: the graph comes from another "
                 "process, or the one it was made in is gone.",
-            )  # fmt: skip
+            )
         result = call_user_code(entry.function, *[own_input(x) for x in inputs])
         return _outputs(result, types, token)
 
@@ -150,10 +149,9 @@ def _outputs(result: Any, types: Sequence[DType], token: str) -> Any:
     else:
         values = (result,)
     if len(values) != len(types):
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             f"{token} returns {len(values)} values, but expects to see {len(types)} values.",
-        )  # fmt: skip
+        )
     outputs = []
     for i, (value, dtype) in enumerate(zip(values, types, strict=True)):
         outputs.append(own_output(value, dtype, f"{i}-th value returned by {token}"))

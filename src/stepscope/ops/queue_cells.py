@@ -112,7 +112,7 @@ class QueueCell:
 
         def proceed() -> bool:
             if self._closed:
-                raise CancelledError(None, None, f"{self.type_name} '{self.name}' is closed.")
+                raise CancelledError.without_op(f"{self.type_name} '{self.name}' is closed.")
             while waiting and self._has_room():
                 item = _Item(waiting.popleft(), op, made_now())
                 self._elements.append(item)
@@ -150,11 +150,10 @@ class QueueCell:
             if fewer_when_closed and taken:
                 return True
             self._put_back(taken)
-            raise OutOfRangeError(
-                None, None,
+            raise OutOfRangeError.without_op(
                 f"{self.type_name} '{self.name}' is closed and has insufficient elements "
                 f"(requested {count}, current size {len(self._elements)})",
-            )  # fmt: skip
+            )
 
         try:
             self._in_line(self._dequeuers, context, proceed, "Dequeue")
@@ -182,7 +181,7 @@ class QueueCell:
 
         def proceed() -> bool:
             if self._closed:
-                raise CancelledError(None, None, f"Queue '{self.name}' is already closed.")
+                raise CancelledError.without_op(f"Queue '{self.name}' is already closed.")
             self._closed = True
             return True
 
@@ -202,7 +201,7 @@ class QueueCell:
             try:
                 while True:
                     if turn.cancelled:
-                        raise CancelledError(None, None, f"{what} operation was cancelled")
+                        raise CancelledError.without_op(f"{what} operation was cancelled")
                     if token.cancelled:
                         token.raise_if_cancelled()
                     if line[0] is turn and proceed():
@@ -246,11 +245,10 @@ class QueueCell:
     def check_element_types(self, found: Sequence[DType]) -> None:
         """InvalidArgumentError unless the components are of the queue's dtypes."""
         if tuple(d.base_dtype for d in found) != self.dtypes:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"Queue '{self.name}' holds ({_names(self.dtypes)}), but is used with components "
                 f"({_names(found)}).",
-            )  # fmt: skip
+            )
 
     def check_shape(self, index: int, found: tuple[int, ...], batch: int | None = None) -> None:
         """InvalidArgumentError unless component `index` may have that shape."""
@@ -260,11 +258,10 @@ class QueueCell:
         if batch is not None:
             wanted = TensorShape([batch]).concatenate(wanted)
         if not wanted.is_compatible_with(found):
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"Shape mismatch in tuple component {index}. Expected {wanted.brief()}, got "
                 f"{TensorShape(found).brief()}",
-            )  # fmt: skip
+            )
 
     def __repr__(self) -> str:
         return f"<{self.type_name} {self.name!r} size={self.size} closed={self._closed}>"

@@ -29,12 +29,11 @@ def _queue_kernel(
         )
         wanted = tuple(node.attr("component_types"))
         if cell.dtypes != wanted:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"Shared queue {name!r} has component types "
                 f"({', '.join(d.name for d in cell.dtypes)}) in this session, but node "
                 f"{node.name!r} asks for ({', '.join(d.name for d in wanted)}).",
-            )  # fmt: skip
+            )
         return Kernel(lambda: cell, cost_ns=50)
 
     return kernel
@@ -81,8 +80,8 @@ register(
 
 def _refuse_timeout(node: KernelNode) -> None:
     if node.attr("timeout_ms") != -1:
-        raise InvalidArgumentError(
-            None, None, f"{node.name!r}: timeout_ms is not supported; use the run's timeout_in_ms."
+        raise InvalidArgumentError.without_op(
+            f"{node.name!r}: timeout_ms is not supported; use the run's timeout_in_ms."
         )
 
 
@@ -112,18 +111,17 @@ def _enqueue_many_kernel(node: KernelNode) -> Kernel:
     def call(context: RunContext, queue: QueueCell, *components: Any) -> None:
         queue.check_element_types(types)
         if any(np.ndim(c) == 0 for c in components):
-            raise InvalidArgumentError(
-                None, None, "All components input to an EnqueueMany op must have rank >= 1."
+            raise InvalidArgumentError.without_op(
+                "All components input to an EnqueueMany op must have rank >= 1."
             )
         count = len(components[0])
         for i, component in enumerate(components):
             queue.check_shape(i, np.shape(component), count)
             if len(component) != count:
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     "All components input to an EnqueueMany op must have the same size in the "
                     f"0th dimension: component 0 has {count}, component {i} {len(component)}.",
-                )  # fmt: skip
+                )
         rows = [_own(types, [c[row] for c in components]) for row in range(count)]
         if rows:
             queue.enqueue(context, rows, name)
@@ -174,13 +172,12 @@ def _dequeue_many_kernel(up_to: bool) -> Callable[[KernelNode], Kernel]:
             queue.check_element_types(types)
             count = int(n)
             if count < 0:
-                raise InvalidArgumentError(None, None, f"{what}Op requested {count} < 0 elements")
+                raise InvalidArgumentError.without_op(f"{what}Op requested {count} < 0 elements")
             if not all(s.is_fully_defined() for s in queue.shapes) or not queue.shapes:
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"{queue.type_name}'s DequeueMany and DequeueUpTo require the components to "
                     "have specified shapes.",
-                )  # fmt: skip
+                )
             elements = queue.dequeue(context, count, up_to, copied=True) if count else []
             batch = [_batch(queue, i, elements) for i in range(len(types))]
             return batch[0] if len(batch) == 1 else tuple(batch)

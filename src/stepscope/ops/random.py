@@ -183,7 +183,7 @@ def _uniform_int_kernel(node: KernelNode) -> Kernel:
 
     def call(shape: Any, low: Any, high: Any) -> Any:
         if low >= high:
-            raise InvalidArgumentError(None, None, f"Need minval < maxval, got {low} >= {high}")
+            raise InvalidArgumentError.without_op(f"Need minval < maxval, got {low} >= {high}")
         return integers(low, high, tuple(shape), dtype)
 
     return Kernel(call)
@@ -217,7 +217,7 @@ def _multinomial_kernel(node: KernelNode) -> Kernel:
         logits = logits.astype(np.float64)
         rows, classes = logits.shape
         if classes == 0:
-            raise InvalidArgumentError(None, None, "num_classes should be positive, got 0")
+            raise InvalidArgumentError.without_op("num_classes should be positive, got 0")
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         bounds = np.cumsum(weights, axis=1)
         draws = generator.random((rows, int(num_samples))) * bounds[:, -1:]

@@ -53,11 +53,9 @@ def _checked(axes: Any, rank: int) -> tuple[int, ...]:
     try:
         result = _normalised(axes, rank)
     except ValueError as error:
-        raise InvalidArgumentError(None, None, f"{error}.") from None
+        raise InvalidArgumentError.without_op(f"{error}.") from None
     if len(result) != np.size(axes):
-        raise InvalidArgumentError(
-            None,
-            None,
+        raise InvalidArgumentError.without_op(
             f"Invalid reduction arguments: Axes contains duplicate dimension: {np.array(axes)}",
         )
     return result

@@ -39,13 +39,13 @@ def _position(method: str, extreme: np.ufunc) -> KernelFactory:
             rank = np.ndim(x)
             axis = int(dimension)
             if not -rank <= axis < rank:
-                raise InvalidArgumentError(
-                    None, None, f"Expected dimension in the range [{-rank}, {rank}), but got {axis}"
+                raise InvalidArgumentError.without_op(
+                    f"Expected dimension in the range [{-rank}, {rank}), but got {axis}"
                 )
             if x.shape[axis] == 0 and x.size == 0:
                 if all(n for i, n in enumerate(x.shape) if i != axis % rank):
-                    raise InvalidArgumentError(
-                        None, None, f"Reduction axis {axis} is empty in shape {list(x.shape)}"
+                    raise InvalidArgumentError.without_op(
+                        f"Reduction axis {axis} is empty in shape {list(x.shape)}"
                     )
                 return np.empty(x.shape[:axis] + x.shape[axis:][1:], dtype)
             if may_be_nan and x.size and np.isnan(extreme.reduce(x, None)):
@@ -85,8 +85,8 @@ def _scan_kernel(node: KernelNode, step: np.ufunc) -> Kernel:
         rank = np.ndim(x)
         index = int(axis)
         if not -rank <= index < max(rank, 1):
-            raise InvalidArgumentError(
-                None, None, f"Expected scan axis in the range [{-rank}, {rank}), but got {index}"
+            raise InvalidArgumentError.without_op(
+                f"Expected scan axis in the range [{-rank}, {rank}), but got {index}"
             )
         if rank == 0:
             return np.array(start) if exclusive else np.array(x)

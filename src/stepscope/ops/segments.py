@@ -34,8 +34,8 @@ def _segment_kernel(node: KernelNode) -> Kernel:
         ids, data = np.asarray(ids), np.asarray(data)
         limit, inner = int(count), data.shape[ids.ndim :]
         if ids.size and int(ids.max()) >= limit:
-            raise InvalidArgumentError(
-                None, None, f"segment_ids {int(ids.max())} is out of range [0, {limit})"
+            raise InvalidArgumentError.without_op(
+                f"segment_ids {int(ids.max())} is out of range [0, {limit})"
             )
         if out is None:
             out = np.zeros((limit, *inner), dtype)

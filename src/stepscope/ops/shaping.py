@@ -75,9 +75,7 @@ def _reshape_kernel(node: KernelNode) -> Kernel:
         try:
             return x.reshape(target)
         except ValueError:
-            raise InvalidArgumentError(
-                None,
-                None,
+            raise InvalidArgumentError.without_op(
                 f"Input to reshape is a tensor of shape {list(x.shape)} with {x.size} values, "
                 f"but the requested shape is {list(target)}",
             ) from None
@@ -378,7 +376,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 def _inverse(perm: Any) -> Any:
     order = np.asarray(perm)
     if sorted(order.tolist()) != list(np.arange(len(order))):
-        raise InvalidArgumentError(None, None, f"{order.tolist()} is not a permutation")
+        raise InvalidArgumentError.without_op(f"{order.tolist()} is not a permutation")
     result = np.empty_like(order)
     result[order] = np.arange(len(order), dtype=order.dtype)
     return result

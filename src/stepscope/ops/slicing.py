@@ -68,12 +68,10 @@ def _slice_index(shape: tuple[int, ...], begin: Any, size: Any) -> tuple[slice, 
     out = []
     for i, (dim, b, s) in enumerate(zip(shape, begin, size, strict=True)):
         if not 0 <= b <= dim:
-            raise InvalidArgumentError(
-                None, None, f"Expected begin[{i}] in [0, {dim}], but got {b}"
-            )
+            raise InvalidArgumentError.without_op(f"Expected begin[{i}] in [0, {dim}], but got {b}")
         if s != -1 and not 0 <= s <= dim - b:
-            raise InvalidArgumentError(
-                None, None, f"Expected size[{i}] in [0, {dim - b}], but got {s}"
+            raise InvalidArgumentError.without_op(
+                f"Expected size[{i}] in [0, {dim - b}], but got {s}"
             )
         out.append(slice(int(b), dim if s == -1 else int(b) + int(s)))
     return tuple(out)
@@ -224,10 +222,10 @@ def _strided_index_kernel(node: KernelNode, masks: _Masks) -> Callable[..., Any]
         try:
             index = tuple(_spread(_strided_index(len(begin), begin, end, strides, masks), x.ndim))
         except ValueError as error:
-            raise InvalidArgumentError(None, None, str(error)) from None
+            raise InvalidArgumentError.without_op(str(error)) from None
         problem = _out_of_bounds(index, x.shape)
         if problem:
-            raise InvalidArgumentError(None, None, problem)
+            raise InvalidArgumentError.without_op(problem)
         return x[index]
 
     return call
@@ -328,7 +326,7 @@ def strided_slice(
 ) -> Tensor:
     """`input_[begin:end:strides]` for all axes at once; the masks as in TensorFlow."""
     if var is not None:
-        raise UnimplementedError(None, None, "strided_slice(var=...): assignment to slices.")
+        raise UnimplementedError.without_op("strided_slice(var=...): assignment to slices.")
     if strides is None:
         strides = ones_like(begin)
     return apply_op(

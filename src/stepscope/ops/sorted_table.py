@@ -133,11 +133,10 @@ def _after(key: bytes) -> bytes:
 def entries(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table, in order; DataLossError, naming `path`, if it is damaged."""
     if len(data) < _FOOTER_BYTES or struct.unpack("<Q", data[-8:])[0] != _MAGIC:
-        raise DataLossError(
-            None, None,
+        raise DataLossError.without_op(
             f"{path} is no index of a checkpoint, or its end is missing: not an sstable (bad "
             f"magic number at the end of its {len(data)} bytes).",
-        )  # fmt: skip
+        )
     try:
         footer = data[-_FOOTER_BYTES:]
         _, at = read_varint(footer, 0)
@@ -145,8 +144,8 @@ def entries(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
         for _, handle in _block_entries(_checked_block(data, footer, at, path)):
             yield from _block_entries(_checked_block(data, handle, 0, path))
     except (IndexError, struct.error):
-        raise DataLossError(
-            None, None, f"{path} is damaged: a block of the table is not where it should be."
+        raise DataLossError.without_op(
+            f"{path} is damaged: a block of the table is not where it should be."
         ) from None
 
 
@@ -157,10 +156,10 @@ def _checked_block(data: bytes, handle: bytes, at: int, path: str) -> bytes:
     content = data[start : end + 1]
     kind, checksum = _TRAILER.unpack_from(data, end)
     if masked_crc(content) != checksum:
-        raise DataLossError(None, None, f"{path} is damaged: block checksum mismatch.")
+        raise DataLossError.without_op(f"{path} is damaged: block checksum mismatch.")
     if kind != _NOT_PACKED:
-        raise DataLossError(
-            None, None, f"{path} holds compressed blocks (kind {kind}), which are not supported."
+        raise DataLossError.without_op(
+            f"{path} holds compressed blocks (kind {kind}), which are not supported."
         )
     return content[:-1]
 

@@ -29,16 +29,16 @@ class Stack:
     def push(self, value: Any) -> None:
         with self._lock:
             if 0 <= self._most <= len(self._items):
-                raise InvalidArgumentError(
-                    None, None, f"Stack[{self._name}] overflowed its max_size ({self._most})"
+                raise InvalidArgumentError.without_op(
+                    f"Stack[{self._name}] overflowed its max_size ({self._most})"
                 )
             self._items.append(value)
 
     def pop(self) -> Any:
         with self._lock:
             if not self._items:
-                raise InvalidArgumentError(
-                    None, None, f"Stack[{self._name}] is empty when calling Pop()."
+                raise InvalidArgumentError.without_op(
+                    f"Stack[{self._name}] is empty when calling Pop()."
                 )
             return self._items.pop()
 

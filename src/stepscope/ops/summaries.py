@@ -37,9 +37,7 @@ def _scalar_kernel(_node: KernelNode) -> Kernel:
     def call(tags: Any, values: Any) -> Array:
         tags, values = np.asarray(tags, dtype=object), np.asarray(values)
         if tags.shape != values.shape and not (tags.size == 1 and values.size == 1):
-            raise InvalidArgumentError(
-                None,
-                None,
+            raise InvalidArgumentError.without_op(
                 f"tags and values are not the same shape: {list(tags.shape)} != "
                 f"{list(values.shape)}",
             )
@@ -104,7 +102,7 @@ def _histogram_kernel(_node: KernelNode) -> Kernel:
         flat = np.ravel(np.asarray(values)).astype(np.float64)
         if not np.isfinite(flat).all():
             found = "Nan" if np.isnan(flat).any() else "Infinity"
-            raise InvalidArgumentError(None, None, f"{found} in summary histogram for: {name}")
+            raise InvalidArgumentError.without_op(f"{found} in summary histogram for: {name}")
         summary = Summary()
         histogram = summary.value.add(tag=name).histo
         _fill_histogram(histogram, flat)
@@ -186,14 +184,13 @@ def _image_kernel(node: KernelNode) -> Kernel:
 
     def call(tag: Any, images: Any) -> Array:
         if images.ndim != 4 or images.shape[3] not in (1, 3, 4):
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 "Tensor must be 4-D with last dim 1, 3, or 4, not "
                 f"[{','.join(map(str, images.shape))}]",
-            )  # fmt: skip
+            )
         if len(bad) < images.shape[3]:
-            raise InvalidArgumentError(
-                None, None, f"expected bad_color of {images.shape[3]} channels, found {len(bad)}"
+            raise InvalidArgumentError.without_op(
+                f"expected bad_color of {images.shape[3]} channels, found {len(bad)}"
             )
         name = as_bytes(np.asarray(tag, object)[()]).decode()
         summary = Summary()
@@ -230,8 +227,8 @@ def _merge_kernel(_node: KernelNode) -> Kernel:
             for packed in np.asarray(part, dtype=object).reshape(-1):
                 for value in Summary.FromString(as_bytes(packed)).value:
                     if value.tag in seen:
-                        raise InvalidArgumentError(
-                            None, None, f"Duplicate tag {value.tag} found in summary inputs"
+                        raise InvalidArgumentError.without_op(
+                            f"Duplicate tag {value.tag} found in summary inputs"
                         )
                     seen.add(value.tag)
                     merged.value.add().CopyFrom(value)

@@ -138,7 +138,7 @@ class ArrayStore:
             raise self._refusal("it has already been closed.")
 
     def _refusal(self, text: str) -> InvalidArgumentError:
-        return InvalidArgumentError(None, None, f"TensorArray {self.name}: {text}")
+        return InvalidArgumentError.without_op(f"TensorArray {self.name}: {text}")
 
 
 # -- op types ----------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ def _make_kernel(node: KernelNode) -> Kernel:
 
     def call(size: Any) -> tuple[ArrayStore, Array]:
         if np.ndim(size) or size < 0:
-            raise InvalidArgumentError(
-                None, None, f"TensorArray size must be a scalar >= 0, not {size!r}"
+            raise InvalidArgumentError.without_op(
+                f"TensorArray size must be a scalar >= 0, not {size!r}"
             )
         store = ArrayStore(name, dtype, int(size), shape, dynamic=dynamic, clears=clears)
         return store, _FLOW
@@ -226,19 +226,17 @@ def _gather_kernel(node: KernelNode) -> Kernel:
         if not items:
             known = element.known
             if known is None:
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"TensorArray {store.name}: a gather of no elements needs a fully defined "
                     f"element shape, not {element}",
-                )  # fmt: skip
+                )
             return np.zeros((0, *known), dtype.numpy)
         shapes = {np.shape(item) for item in items}
         if len(shapes) > 1:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"TensorArray {store.name} has inconsistent shapes: "
                 f"{', '.join(TensorShape(s).brief() for s in sorted(shapes))}",
-            )  # fmt: skip
+            )
         return np.stack(items)
 
     return Kernel(call, cost_ns=10_000)
@@ -257,11 +255,10 @@ register(
 
 def _scatter(store: ArrayStore, indices: Any, value: Any, flow: Any) -> Any:
     if not np.ndim(value) or len(value) != len(indices):
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             f"Expected len(indices) == values.shape[0], but saw: {len(indices)} vs. "
             f"{np.shape(value)[:1]}",
-        )  # fmt: skip
+        )
     for row, index in enumerate(indices):
         store.write(int(index), value[row, ...])  # With the dots a string is an array, too.
     return flow
@@ -280,11 +277,10 @@ register(
 
 def _split(store: ArrayStore, value: Any, lengths: Any, flow: Any) -> Any:
     if np.ndim(value) < 1 or int(np.sum(lengths)) != len(value):
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             "Expected sum of lengths to be equal to values.shape[0], but sum of lengths is "
             f"{int(np.sum(lengths))} and value's shape is: {TensorShape(np.shape(value)).brief()}",
-        )  # fmt: skip
+        )
     start = 0
     for index, length in enumerate(lengths):
         store.write(index, value[start : start + int(length)])
@@ -311,8 +307,8 @@ def _concat_kernel(node: KernelNode) -> Kernel:
         if not items:
             return np.zeros((0, *(rest.known or ())), dtype.numpy), np.zeros(0, np.int64)
         if any(not np.ndim(item) for item in items):
-            raise InvalidArgumentError(
-                None, None, "Concat saw a scalar shape at index 0 but requires at least vectors."
+            raise InvalidArgumentError.without_op(
+                "Concat saw a scalar shape at index 0 but requires at least vectors."
             )
         lengths = np.array([len(item) for item in items], np.int64)
         return np.concatenate(items), lengths

@@ -129,10 +129,9 @@ def merge_bundles(prefixes: Sequence[str], destination: AnyPath, delete_old: boo
         for name in reader.names():
             entry = reader.message(name)
             if name.encode() in merged:
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"{name!r} is in more than one of the checkpoints {', '.join(prefixes)}.",
-                )  # fmt: skip
+                )
             entry.shard_id += shard
             merged[name.encode()] = entry.SerializeToString()
         with as_tensorflow(destination):
@@ -171,8 +170,8 @@ class BundleReader:
         self._entries = dict(entries(self._read_index(), self._index))
         header = self._parsed(BundleHeader, self._entries.pop(_HEADER_KEY, None), "header")
         if header.endianness:
-            raise UnimplementedError(
-                None, None, f"{self._index} is of a big-endian machine; such files are not read."
+            raise UnimplementedError.without_op(
+                f"{self._index} is of a big-endian machine; such files are not read."
             )
         self.shards: int = header.num_shards
 
@@ -180,16 +179,14 @@ class BundleReader:
         path = Path(self._index)
         if not path.exists():
             if Path(self.prefix).is_file():
-                raise DataLossError(
-                    None, None,
+                raise DataLossError.without_op(
                     f"Unable to open table file {self.prefix}: it is no checkpoint, or one of the "
                     f"first format, which is not read. Checkpoints have a file {path.name}.",
-                )  # fmt: skip
-            raise NotFoundError(
-                None, None,
+                )
+            raise NotFoundError.without_op(
                 "Unsuccessful TensorSliceReader constructor: Failed to find any matching files "
                 f"for {self.prefix}: there is no {self._index}.",
-            )  # fmt: skip
+            )
         with as_tensorflow(self._index):
             return path.read_bytes()
 
@@ -197,7 +194,7 @@ class BundleReader:
         if data is not None:
             with suppress(DecodeError):
                 return kind.FromString(data)
-        raise DataLossError(None, None, f"{self._index} is damaged: its {what} cannot be read.")
+        raise DataLossError.without_op(f"{self._index} is damaged: its {what} cannot be read.")
 
     def names(self) -> list[str]:
         """The names of all tensors, in order."""
@@ -210,7 +207,7 @@ class BundleReader:
         """What the index says; NotFoundError for a name that is not there."""
         data = self._entries.get(name.encode())
         if data is None:
-            raise NotFoundError(None, None, f"Key {name} not found in checkpoint {self.prefix}")
+            raise NotFoundError.without_op(f"Key {name} not found in checkpoint {self.prefix}")
         return self._parsed(BundleEntry, data, f"entry of {name!r}")
 
     def describe(self, name: str) -> StoredTensor:
@@ -220,7 +217,7 @@ class BundleReader:
     def _described(self, name: str, entry: Any) -> StoredTensor:
         shape = TensorShape(self._parsed(TensorShapeProto, entry.shape, f"shape of {name!r}")).known
         if shape is None:
-            raise DataLossError(None, None, f"{self._index} is damaged: {name!r} has no shape.")
+            raise DataLossError.without_op(f"{self._index} is damaged: {name!r} has no shape.")
         with suppress(TypeError):
             return StoredTensor(as_dtype(entry.dtype), shape)
         return StoredTensor(None, shape)
@@ -230,15 +227,15 @@ class BundleReader:
         entry = self.message(name)
         stored = self._described(name, entry)
         if stored.dtype is None or (not stored.dtype.is_fixed_size and stored.dtype is not string):
-            raise UnimplementedError(
-                None, None, f"{name!r} in {self.prefix} has the dtype number {entry.dtype}, which "
+            raise UnimplementedError.without_op(
+                f"{name!r} in {self.prefix} has the dtype number {entry.dtype}, which "
                 "is not supported.",
-            )  # fmt: skip
+            )
         if entry.slices:
-            raise UnimplementedError(
-                None, None, f"{name!r} in {self.prefix} is stored in {len(entry.slices)} slices, "
+            raise UnimplementedError.without_op(
+                f"{name!r} in {self.prefix} is stored in {len(entry.slices)} slices, "
                 "as partitioned variables are, which is not supported.",
-            )  # fmt: skip
+            )
         count = int(np.prod(stored.shape, dtype=object))
         path = data_file(self.prefix, entry.shard_id, self.shards)
         with as_tensorflow(path), Path(path).open("rb") as file:
@@ -260,7 +257,7 @@ class BundleReader:
         return array.reshape(stored.shape)
 
     def _lost(self, path: str, name: str, why: str) -> DataLossError:
-        return DataLossError(None, None, f"{name!r} cannot be read from {path}: {why}.")
+        return DataLossError.without_op(f"{name!r} cannot be read from {path}: {why}.")
 
     def _strings(self, file: BinaryIO, count: int, size: int, name: str) -> tuple[Array, int]:
         data = file.read(size)

@@ -126,11 +126,10 @@ def _changing(cells: Sequence[VariableCell], change: Callable[[list[Array]], Non
 def _same_shapes(arrays: Sequence[Array], shape: tuple[int, ...], what: str) -> None:
     for array in arrays:
         if array.shape != shape:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"The variable, its slots and {what} must have one shape, found "
                 f"{brief_shape(array.shape)} and {brief_shape(shape)}.",
-            )  # fmt: skip
+            )
 
 
 def _dense(rule: Rule, states: Sequence[Array], grad: Array, given: Values) -> None:

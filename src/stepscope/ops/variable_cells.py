@@ -128,8 +128,8 @@ class VariableCell:
         return value
 
     def _uninitialized(self) -> FailedPreconditionError:
-        return FailedPreconditionError(
-            None, None, f"Attempting to use uninitialized value {self.name}"
+        return FailedPreconditionError.without_op(
+            f"Attempting to use uninitialized value {self.name}"
         )
 
     @property
@@ -204,11 +204,10 @@ class VariableCell:
     def _check_shape(self, found: tuple[int, ...], old: Array | None) -> None:
         wanted = self.declared_shape if old is None else TensorShape(old.shape)
         if not wanted.is_compatible_with(found):
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 "Assign requires shapes of both tensors to match. "
                 f"lhs shape= {wanted.brief()} rhs shape= {brief_shape(found)}",
-            )  # fmt: skip
+            )
 
     def assign_add(self, value: Any) -> VariableCell:
         """Add the value, of the same shape, to what is stored."""
@@ -224,11 +223,10 @@ class VariableCell:
             if old is None:
                 raise self._uninitialized()
             if old.shape != value.shape:
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"Cannot update variable with shape {brief_shape(old.shape)} using a Tensor "
                     f"with shape {brief_shape(value.shape)}, shapes must be equal.",
-                )  # fmt: skip
+                )
             self._value = None
             try:
                 if getrefcount(old) == _ALONE:

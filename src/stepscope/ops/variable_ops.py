@@ -43,11 +43,10 @@ def _cell(node: KernelNode) -> VariableCell:
         ),
     )  # fmt: skip
     if cell.dtype is not dtype.base_dtype:
-        raise InvalidArgumentError(
-            None, None,
+        raise InvalidArgumentError.without_op(
             f"Variable {key!r} holds {cell.dtype.name} in this session, but node {node.name!r} "
             f"declares {dtype.base_dtype.name}: give the two different names.",
-        )  # fmt: skip
+        )
     return cell
 
 
@@ -158,13 +157,12 @@ def _scatter_kernel(write: Callable[[Array, Array, Array], Any]) -> Callable[[Ke
             check_indices(indices, array.shape[0])
             wanted = np.shape(indices) + array.shape[1:]
             if np.shape(updates) not in ((), wanted):
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     "Must have updates.shape = indices.shape + params.shape[1:] or "
                     f"updates.shape = [], got updates.shape {brief_shape(np.shape(updates))}, "
                     f"indices.shape {brief_shape(np.shape(indices))}, "
                     f"params.shape {brief_shape(array.shape)}",
-                )  # fmt: skip
+                )
             write(array, indices, updates)
 
         return cell.modify(change)
@@ -178,8 +176,8 @@ def check_indices(indices: Any, length: int) -> None:
     if np.any(wrong):
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         place = f"indices[{','.join(map(str, where))}]" if where else "indices"
-        raise InvalidArgumentError(
-            None, None, f"{place} = {np.asarray(indices)[where]} is not in [0, {length})"
+        raise InvalidArgumentError.without_op(
+            f"{place} = {np.asarray(indices)[where]} is not in [0, {length})"
         )
 
 
@@ -274,8 +272,8 @@ register(
 
 def _resource_gather_kernel(node: KernelNode) -> Kernel:
     if node.attr("batch_dims"):
-        raise InvalidArgumentError(
-            None, None, f"ResourceGather {node.name!r}: batch_dims other than 0 is not supported."
+        raise InvalidArgumentError.without_op(
+            f"ResourceGather {node.name!r}: batch_dims other than 0 is not supported."
         )
 
     def gather(cell: VariableCell, indices: Array) -> Array:

@@ -121,10 +121,9 @@ def _attrs(node: Any) -> Any:
 def refuse_channels_first(node: KernelNode) -> None:
     layout = node.attr("data_format")
     if layout != b"NHWC":
-        raise UnimplementedError(
-            None, None,
+        raise UnimplementedError.without_op(
             f"{node.op.type} {node.name!r}: data_format {layout.decode()!r}; the CPU takes 'NHWC'.",
-        )  # fmt: skip
+        )
 
 
 def windowed_shape(node: Any, image: TensorShape, sizes: Sequence[int], depth: Any) -> TensorShape:

@@ -31,8 +31,8 @@ class GFile:
     def __init__(self, name: AnyPath, mode: str = "r", encoding: str = "utf-8") -> None:
         """`mode` is one of r, w, a, r+, w+, a+, with a `b` for bytes instead of text."""
         if mode.replace("b", "") not in _MODES:
-            raise InvalidArgumentError(
-                None, None, f"mode {mode!r}: allowed are {', '.join(_MODES)}, each also with b."
+            raise InvalidArgumentError.without_op(
+                f"mode {mode!r}: allowed are {', '.join(_MODES)}, each also with b."
             )
         self._name = name
         self._mode = mode
@@ -55,7 +55,7 @@ class GFile:
 
     def _reading(self) -> Any:
         if "r" not in self._mode and "+" not in self._mode:
-            raise PermissionDeniedError(None, None, "File isn't open for reading")
+            raise PermissionDeniedError.without_op("File isn't open for reading")
         return self._opened()
 
     def read(self, n: int = -1) -> Any:
@@ -70,7 +70,7 @@ class GFile:
 
     def write(self, file_content: Any) -> None:
         if self._mode.replace("b", "") == "r":
-            raise PermissionDeniedError(None, None, "File isn't open for writing")
+            raise PermissionDeniedError.without_op("File isn't open for writing")
         self._opened().write(file_content)
 
     def seek(self, offset: int = 0, whence: int = 0, position: int | None = None) -> None:
@@ -139,7 +139,7 @@ def Stat(filename: AnyPath) -> FileStatistics:
 def ListDirectory(dirname: AnyPath) -> list[str]:
     """The names in a directory, in no particular order."""
     if not IsDirectory(dirname):
-        raise NotFoundError(None, None, f"Could not find directory {os.fsdecode(dirname)}")
+        raise NotFoundError.without_op(f"Could not find directory {os.fsdecode(dirname)}")
     return [entry.name for entry in Path(local_path(dirname)).iterdir()]
 
 
@@ -194,6 +194,6 @@ def Walk(top: AnyPath, in_order: bool = True) -> Iterator[tuple[str, list[str], 
 
 def _refuse_existing(path: AnyPath, overwrite: bool) -> None:
     if not overwrite and Exists(path):
-        raise AlreadyExistsError(
-            None, None, f"{os.fsdecode(path)}; file already exists; pass overwrite=True"
+        raise AlreadyExistsError.without_op(
+            f"{os.fsdecode(path)}; file already exists; pass overwrite=True"
         )

@@ -169,8 +169,8 @@ def batch(
     the tensor). With `enqueue_many` they are rows of elements already.
     """
     if dynamic_pad:
-        raise UnimplementedError(
-            None, None, "batch(dynamic_pad=True): the embedded engine has no PaddingFIFOQueue."
+        raise UnimplementedError.without_op(
+            "batch(dynamic_pad=True): the embedded engine has no PaddingFIFOQueue."
         )
     values, keys = _listed(tensors)
     with name_scope(name, "batch", values) as scope:

@@ -307,11 +307,10 @@ def MonitoredTrainingSession(
     is an `UnimplementedError`.
     """
     if not is_chief:
-        raise UnimplementedError(
-            None, None,
+        raise UnimplementedError.without_op(
             "MonitoredTrainingSession(is_chief=False): the embedded engine runs in one process; "
             "run the workers of a cluster on TensorFlow.",
-        )  # fmt: skip
+        )
     scaffold = scaffold or Scaffold()
     every_secs, every_steps = _intervals(save_summaries_secs, save_summaries_steps, None, 100)
     saved_secs, saved_steps = _intervals(save_checkpoint_secs, save_checkpoint_steps, 600, None)

@@ -103,12 +103,12 @@ def as_keep(given: Keep | Mapping[str, float] | None) -> Keep:
     known = {one.name for one in fields(Keep)}
     for name, value in given.items():
         if name not in known:
-            raise InvalidArgumentError(
-                None, None, f"keep has no {name!r}; it has {', '.join(sorted(known))}"
+            raise InvalidArgumentError.without_op(
+                f"keep has no {name!r}; it has {', '.join(sorted(known))}"
             )
         if not isinstance(value, int | float) or value < 0:
-            raise InvalidArgumentError(
-                None, None, f"keep: {name} must be a number of at least 0; it was {value!r}"
+            raise InvalidArgumentError.without_op(
+                f"keep: {name} must be a number of at least 0; it was {value!r}"
             )
     whole = {name: value if name == "before_s" else int(value) for name, value in given.items()}
     return Keep(**whole)  # type: ignore[arg-type]

@@ -156,11 +156,10 @@ def parse_trigger(text: str) -> Trigger:
     name = rest if word == "signal" else text.strip()
     if name in signal.Signals.__members__:
         return SignalTrigger(signal.Signals[name])
-    raise InvalidArgumentError(
-        None, None,
+    raise InvalidArgumentError.without_op(
         f"there is no trigger {text!r}; there are: slow 3x, memory 2 GB, error, retracing, "
         "SIGUSR2, file PATH",
-    )  # fmt: skip
+    )
 
 
 def parse_size(given: str | float) -> int:
@@ -178,8 +177,8 @@ def parse_size(given: str | float) -> int:
         size = int(_number(found[1], given) * _SIZES[unit])
         if size > 0:
             return size
-    raise InvalidArgumentError(
-        None, None, f"a size must be like 64 MB, 1 GB or a number of bytes; it was {given!r}"
+    raise InvalidArgumentError.without_op(
+        f"a size must be like 64 MB, 1 GB or a number of bytes; it was {given!r}"
     )
 
 
@@ -198,11 +197,10 @@ def parse_share(given: str | float | None) -> float:
         share = _number(found[1], given) / 100
     if 0 < share <= 1:
         return share
-    raise InvalidArgumentError(
-        None, None,
+    raise InvalidArgumentError.without_op(
         f"a budget is a share of the program's time: 1%, 5%, 0.05, or off for no bound; it was "
         f"{given!r}",
-    )  # fmt: skip
+    )
 
 
 def parse_triggers(given: Iterable[str | Trigger] | None) -> tuple[Trigger, ...]:
@@ -215,7 +213,7 @@ def _number(text: str, of: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidArgumentError(None, None, f"{text!r} is no number, in {of!r}") from None
+        raise InvalidArgumentError.without_op(f"{text!r} is no number, in {of!r}") from None
 
 
 def _ms(ns: float) -> str:

@@ -98,11 +98,9 @@ class Dispatcher:
         """Refuse what cannot be honoured, before anything runs."""
         index = options.inter_op_thread_pool
         if index < -1 or index >= len(self.pools.pools):
-            raise InvalidArgumentError(None, None, f"Invalid inter_op_thread_pool: {index}")
+            raise InvalidArgumentError.without_op(f"Invalid inter_op_thread_pool: {index}")
         if options.output_partition_graphs and self.settings.disable_partition_graphs:
-            raise InvalidArgumentError(
-                None,
-                None,
+            raise InvalidArgumentError.without_op(
                 "RunOptions.output_partition_graphs() is not supported when "
                 "disable_output_partition_graphs is true.",
             )

@@ -170,8 +170,8 @@ class BaseSession:
                 arrays = [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
             except MemoryError as error:
                 self._allocator.give_back()
-                raise ResourceExhaustedError(
-                    None, None, f"OOM when converting what is fed: {error}"
+                raise ResourceExhaustedError.without_op(
+                    f"OOM when converting what is fed: {error}"
                 ) from error
             results, failure, recorded = self._dispatcher.execute(
                 compiled, compiled.in_plan_order(arrays), state, resolved, watching
@@ -307,11 +307,11 @@ class BaseSession:
 
 
 def _no_partial_runs() -> OpError:
-    return UnimplementedError(None, None, "The embedded engine has no partial runs; use run().")
+    return UnimplementedError.without_op("The embedded engine has no partial runs; use run().")
 
 
 def _closed_error() -> CancelledError:
-    return CancelledError(None, None, "The session was closed while the run was under way.")
+    return CancelledError.without_op("The session was closed while the run was under way.")
 
 
 class _AsDefault:

@@ -30,14 +30,12 @@ def engine_for(target: str, graph: Graph, config: Any) -> Any:
     for name, serve in known.items():
         if target == name or (name.endswith("://") and target.startswith(name)):
             if target.endswith("://"):
-                raise InvalidArgumentError(
-                    None, None, f"The session target {target!r} names no server: {target}host:port."
+                raise InvalidArgumentError.without_op(
+                    f"The session target {target!r} names no server: {target}host:port."
                 )
             return serve(target, graph, config, function_of_token)
     listed = ", ".join(repr(n + "..." if n.endswith("://") else n) for n in sorted(known))
-    raise UnimplementedError(
-        None,
-        None,
+    raise UnimplementedError.without_op(
         f"No engine serves the session target {target!r}; there are: '' (the embedded engine)"
         f"{', ' + listed if listed else ''}.",
     )

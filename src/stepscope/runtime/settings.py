@@ -43,16 +43,15 @@ def limits_by_device(limits: Mapping[str, int], devices: Sequence[Device]) -> di
         try:
             spec = DeviceSpec.parse(wanted)
         except ValueError as error:
-            raise InvalidArgumentError(
-                None, None, f"ConfigProto.memory_limit_bytes: {error}"
+            raise InvalidArgumentError.without_op(
+                f"ConfigProto.memory_limit_bytes: {error}"
             ) from None
         names = [d.name for d in devices if spec.matches(d.spec)]
         if not names:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"ConfigProto.memory_limit_bytes names the device {wanted!r}; the session has "
                 f"{', '.join(d.name for d in devices)}.",
-            )  # fmt: skip
+            )
         found |= dict.fromkeys(names, limit)
     return found
 
@@ -60,18 +59,18 @@ def limits_by_device(limits: Mapping[str, int], devices: Sequence[Device]) -> di
 def _device_count(config: Any) -> int:
     for kind, count in config.device_count.items():
         if kind not in ("CPU", "GPU", "TPU"):
-            raise InvalidArgumentError(
-                None, None, f"ConfigProto.device_count has {kind!r}; the embedded engine has CPU."
+            raise InvalidArgumentError.without_op(
+                f"ConfigProto.device_count has {kind!r}; the embedded engine has CPU."
             )
         if kind == "CPU" and not 1 <= count <= 256:
-            raise InvalidArgumentError(
-                None, None, f"ConfigProto.device_count['CPU'] is {count}; allowed are 1 to 256."
+            raise InvalidArgumentError.without_op(
+                f"ConfigProto.device_count['CPU'] is {count}; allowed are 1 to 256."
             )
     return int(config.device_count["CPU"]) if "CPU" in config.device_count else 1
 
 
 def _check_not_negative(field: str, value: int) -> None:
     if value < 0:
-        raise InvalidArgumentError(
-            None, None, f"ConfigProto.{field} is {value}; allowed are 0 and above."
+        raise InvalidArgumentError.without_op(
+            f"ConfigProto.{field} is {value}; allowed are 0 and above."
         )

@@ -33,9 +33,7 @@ def enable_v2_behavior() -> NoReturn:
 
 
 def _refuse(asked: str) -> NoReturn:
-    raise UnimplementedError(
-        None,
-        None,
+    raise UnimplementedError.without_op(
         f"{asked}(): the embedded engine has no eager execution. Build a graph and run it with "
         "tf.Session().run(...), or run eager code on TensorFlow itself.",
     )

@@ -59,8 +59,8 @@ def chosen(advice: Advice, name: str) -> Finding:
         if row.rule == name:
             return row
     names = ", ".join(dict.fromkeys(row.id for row in advice.rows)) or "there is none"
-    raise InvalidArgumentError(
-        None, None, f"no finding {name!r} in the old recording; its findings: {names}"
+    raise InvalidArgumentError.without_op(
+        f"no finding {name!r} in the old recording; its findings: {names}"
     )
 
 
@@ -90,8 +90,8 @@ def growth_check(finding: Finding, old: MemoryGrowth, new: MemoryGrowth) -> Chec
     """
     assert finding.unit == GROWTH
     if new.lacking:
-        raise InvalidArgumentError(
-            None, None, f"whether memory grows in the new recording is not known: {new.lacking}"
+        raise InvalidArgumentError.without_op(
+            f"whether memory grows in the new recording is not known: {new.lacking}"
         )
     before, after = old.owners, new.owners
     grown, grows = sum(row.bytes for row in before), sum(row.bytes for row in after)
@@ -109,8 +109,8 @@ def peak_check(finding: Finding, before: int, after: int) -> Check:
     """
     assert finding.unit == BYTES
     if not after:
-        raise InvalidArgumentError(
-            None, None, "no memory was recorded in the new recording: `stepscope run --trace full`"
+        raise InvalidArgumentError.without_op(
+            "no memory was recorded in the new recording: `stepscope run --trace full`"
         )
     achieved = before - after
     return compared(finding, before, after, achieved, achieved, achieved, finding.step)
@@ -140,8 +140,8 @@ def _row(steps: Steps, key: str, like: StepRow | None = None) -> StepRow:
     if like is not None and rows:
         # A change of the fetches is a change of the name: what ran about as often is meant.
         return min(rows[:4], key=lambda row: abs(math.log((row.rest + 1) / (like.rest + 1))))
-    raise InvalidArgumentError(
-        None, None, f"no run of {key!r} that ended well was recorded: there is nothing to compare"
+    raise InvalidArgumentError.without_op(
+        f"no run of {key!r} that ended well was recorded: there is nothing to compare"
     )
 
 

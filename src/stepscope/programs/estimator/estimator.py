@@ -481,8 +481,7 @@ def _single(values: Any) -> Iterator[Any]:
 
 
 def _not_here(asked: str, instead: str) -> UnimplementedError:
-    return UnimplementedError(
-        None, None,
+    return UnimplementedError.without_op(
         f"{asked}: Stepscope's embedded engine does not have it; {instead}, or run the program on "
         "TensorFlow 2.15 (stepscope run --engine tensorflow).",
-    )  # fmt: skip
+    )

@@ -170,7 +170,7 @@ class _FeedingQueueRunner(QueueRunner):
         def enqueue() -> None:
             fed = next(feeds, None)
             if fed is None:
-                raise OutOfRangeError(None, None, "Already emitted all epochs.")
+                raise OutOfRangeError.without_op("Already emitted all epochs.")
             sess.run(op, feed_dict=fed)
 
         return enqueue

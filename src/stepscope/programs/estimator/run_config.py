@@ -180,8 +180,7 @@ def _model_dir(model_dir: str | os.PathLike[str] | None, tf_config: dict[str, An
 
 
 def _one_process(asked: str) -> UnimplementedError:
-    return UnimplementedError(
-        None, None,
+    return UnimplementedError.without_op(
         f"{asked}: an Estimator of Stepscope's embedded engine trains in this process alone; leave "
         "it out, or run the program on TensorFlow (stepscope run --engine tensorflow).",
-    )  # fmt: skip
+    )

@@ -71,11 +71,10 @@ class EvalSpec(_EvalFields):
             if secs < 0:
                 raise ValueError(f"Must specify {what} >= 0, given: {secs}")
         if exporters:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 "EvalSpec(exporters=...): Stepscope's embedded engine exports no saved models; "
                 "leave it out, or run the program on TensorFlow 2.15.",
-            )  # fmt: skip
+            )
         return super().__new__(
             cls, input_fn, steps, name, _checked(hooks), (), start_delay_secs, throttle_secs
         )

@@ -123,11 +123,10 @@ class RunConfig(CoreRunConfig):
         save_run_metadata_steps: int | None = None,
     ) -> None:
         if master or evaluation_master:
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 "tf.contrib.learn.RunConfig(master=...): an Estimator of Stepscope's embedded "
                 "engine trains in this process alone; leave it out.",
-            )  # fmt: skip
+            )
         if session_config is None:
             session_config = ConfigProto(
                 log_device_placement=log_device_placement,
@@ -346,8 +345,7 @@ def _input_fn(
 
 
 def _not_here(asked: str, instead: str) -> UnimplementedError:
-    return UnimplementedError(
-        None, None,
+    return UnimplementedError.without_op(
         f"tf.contrib.learn.Estimator.{asked}: Stepscope's embedded engine does not have it; "
         f"{instead}.",
-    )  # fmt: skip
+    )

@@ -88,7 +88,7 @@ class Profiler:
         try:
             found = model_profile.advice(self._profile, ALL_ADVICE if options is None else options)
         except ValueError as error:
-            raise InvalidArgumentError(None, None, str(error)) from None
+            raise InvalidArgumentError.without_op(str(error)) from None
         told = AdviceProto()
         for name, reports in found.items():
             told.checkers[name].reports.extend(reports)
@@ -109,7 +109,7 @@ class Profiler:
         try:
             options = ProfileOptions.of(given)
         except ValueError as error:
-            raise InvalidArgumentError(None, None, str(error)) from None
+            raise InvalidArgumentError.without_op(str(error)) from None
         root = model_profile.view_of(self._profile, view, options)
         self._write(view, root, options)
         return model_profile.message_of(self._profile, view, root, options)
@@ -119,11 +119,10 @@ class Profiler:
         if kind == "none":
             return
         if kind == "pprof":
-            raise UnimplementedError(
-                None, None,
+            raise UnimplementedError.without_op(
                 "output='pprof' is not implemented by the embedded engine; with_file_output writes "
                 "the same as text, and with_timeline_output a Chrome trace",
-            )  # fmt: skip
+            )
         if kind == "timeline":
             self._write_timeline(file, options.step)
             return
@@ -135,14 +134,13 @@ class Profiler:
 
     def _write_timeline(self, file: str, step: int) -> None:
         if not self._runs:
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 "a timeline needs a run: pass run_meta, or add_step(step, run_meta) before",
-            )  # fmt: skip
+            )
         step = max(self._runs) if step < 0 else step
         if step not in self._runs:
             known = ", ".join(map(str, sorted(self._runs)))
-            raise InvalidArgumentError(None, None, f"there is no step {step}; there are {known}")
+            raise InvalidArgumentError.without_op(f"there is no step {step}; there are {known}")
         run = self._runs[step][-1]
         if not isinstance(run, RunMetadata):
             run = RunMetadata.FromString(run.SerializeToString())
@@ -172,9 +170,7 @@ def profile(
     0
     """
     if cmd not in VIEWS:
-        raise InvalidArgumentError(
-            None, None, f"unknown cmd: {cmd!r}; there are {', '.join(VIEWS)}"
-        )
+        raise InvalidArgumentError.without_op(f"unknown cmd: {cmd!r}; there are {', '.join(VIEWS)}")
     if options == _UNSAID:
         options = ProfileOptionBuilder.trainable_variables_parameter()
     return _once(graph, run_meta, op_log)._view(cmd, options)

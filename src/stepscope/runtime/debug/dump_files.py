@@ -70,9 +70,7 @@ class _DiskUsage:
                 self._used += count
                 return
             used = self._used
-        raise ResourceExhaustedError(
-            None,
-            None,
+        raise ResourceExhaustedError.without_op(
             f"No more disk space is allowed for debug dumps: {tensor} needs {count} bytes, {used} "
             f"of {limit} are used. Raise the limit with the environment variable "
             f"{BYTES_LIMIT_VARIABLE}, or start counting again with "
@@ -88,8 +86,8 @@ def _bytes_limit() -> int:
     if not text:
         return DEFAULT_BYTES_LIMIT
     if not text.isdigit():
-        raise FailedPreconditionError(
-            None, None, f"{BYTES_LIMIT_VARIABLE} is {text!r}; it must be a number of bytes."
+        raise FailedPreconditionError.without_op(
+            f"{BYTES_LIMIT_VARIABLE} is {text!r}; it must be a number of bytes."
         )
     return int(text)
 
@@ -194,11 +192,10 @@ class DumpDirectory:
         except OSError as error:
             if error.errno in _FULL:
                 raise self._failure(self.root, error) from error
-            raise FailedPreconditionError(
-                None, None,
+            raise FailedPreconditionError.without_op(
                 f"Debug dumps cannot be written to {str(self.root)!r} ({error}). "
                 "Give a directory that can be made and written in debug_urls.",
-            ) from error  # fmt: skip
+            ) from error
 
     def _publish_graph(self, device: str, graph: Any) -> None:
         content = graph.SerializeToString(deterministic=True)
@@ -218,9 +215,7 @@ class DumpDirectory:
         tensor = f"{node}:{slot}"
         size = 0 if observed.value is None else int(observed.value.nbytes)
         if size > _MOST_BYTES_PER_FILE:
-            raise ResourceExhaustedError(
-                None,
-                None,
+            raise ResourceExhaustedError.without_op(
                 f"{tensor} has {size} bytes, and a debug dump holds at most "
                 f"{_MOST_BYTES_PER_FILE}: watch it with DebugNumericSummary instead.",
             )

@@ -88,8 +88,8 @@ def resolve_watches(
             named.add((tensors[0].source, tensors[0].source_slot))
         targets = _targets(request, callback_keys)
         if not request.debug_ops:
-            raise InvalidArgumentError(
-                None, None, f"The watch of {_of(request)} names no debug_ops; try DebugIdentity."
+            raise InvalidArgumentError.without_op(
+                f"The watch of {_of(request)} names no debug_ops; try DebugIdentity."
             )
         for tensor in tensors:
             for spec in request.debug_ops:
@@ -118,9 +118,7 @@ def _debug_op(spec: str, tensor: Watched) -> DebugOp:
 
 
 def _cannot_make(spec: str, tensor: Watched, error: BadDebugOpError) -> OpError:
-    return FailedPreconditionError(
-        None,
-        None,
+    return FailedPreconditionError.without_op(
         f"Failed to create debug node {spec} for tensor {tensor.name}: {error}. "
         "Set tolerate_debug_op_creation_failures to run without it.",
     )
@@ -133,8 +131,8 @@ def _all_tensors(
     graph: ExecGraph, slot: int, named: Collection[tuple[ExecNode, int]]
 ) -> list[Watched]:
     if slot != -1:
-        raise InvalidArgumentError(
-            None, None, f"output_slot must be -1 for the node name {WILDCARD!r}, not {slot}."
+        raise InvalidArgumentError.without_op(
+            f"output_slot must be -1 for the node name {WILDCARD!r}, not {slot}."
         )
     return [
         Watched(node.name, i, node, i)
@@ -162,9 +160,7 @@ def _no_such_tensor(graph: ExecGraph, name: str, slot: int, node: ExecNode | Non
     if node is None and whole is not None:
         count = len(whole.get_operation_by_name(name).outputs)
         if 0 <= slot < count:
-            return InvalidArgumentError(
-                None,
-                None,
+            return InvalidArgumentError.without_op(
                 f"debug_options watches {name}:{slot}, which is in the graph but no part of this "
                 "run: nothing that is fetched needs it. Fetch something that uses it, or leave "
                 "out the watch.",
@@ -173,8 +169,8 @@ def _no_such_tensor(graph: ExecGraph, name: str, slot: int, node: ExecNode | Non
         count = len(node.output_dtypes) if node is not None else 0
     has = f"slots 0 to {count - 1}" if count > 1 else ("slot 0 only" if count else "no outputs")
     hint = f" A negative slot goes with the node name {WILDCARD!r}." if slot < 0 else ""
-    return InvalidArgumentError(
-        None, None, f"debug_options watches slot {slot} of node {name!r}, which has {has}.{hint}"
+    return InvalidArgumentError.without_op(
+        f"debug_options watches slot {slot} of node {name!r}, which has {has}.{hint}"
     )
 
 
@@ -189,8 +185,8 @@ def _unknown_node(name: str, names: Sequence[str]) -> OpError:
             if close
             else f"The graph has {len(names)} nodes, such as {', '.join(map(repr, names[:5]))}."
         )
-    return InvalidArgumentError(
-        None, None, f"debug_options watches node {name!r}, which is not in the graph. {hint}"
+    return InvalidArgumentError.without_op(
+        f"debug_options watches node {name!r}, which is not in the graph. {hint}"
     )
 
 
@@ -220,9 +216,7 @@ def _target(url: str, callback_keys: Collection[str]) -> Target:
                 raise _bad_url(url, f"has no callback registered (there are: {known})")
             return Target(scheme, address)
     if lower.startswith(_ELSEWHERE):
-        raise UnimplementedError(
-            None,
-            None,
+        raise UnimplementedError.without_op(
             f"The embedded engine does not send debug values over gRPC (debug_urls has {url!r}); "
             f"use {FILE}<directory> or {MEMORY}<key>.",
         )
@@ -230,9 +224,7 @@ def _target(url: str, callback_keys: Collection[str]) -> Target:
 
 
 def _bad_url(url: str, problem: str) -> OpError:
-    return InvalidArgumentError(
-        None,
-        None,
+    return InvalidArgumentError.without_op(
         f"The debug URL {url!r} {problem}. Known are {FILE}<directory> and {MEMORY}<key>, with a "
         "callback registered under that key.",
     )

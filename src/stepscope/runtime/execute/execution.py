@@ -140,8 +140,8 @@ class Interrupted(Exception):  # noqa: N818 - an outcome of waiting, not an erro
 
 def deadline_error(timeout_ms: int) -> Callable[[], DeadlineExceededError]:
     """What makes the error of a run whose time is up."""
-    return lambda: DeadlineExceededError(
-        None, None, f"Timed out waiting for notification (timeout of {timeout_ms} ms)"
+    return lambda: DeadlineExceededError.without_op(
+        f"Timed out waiting for notification (timeout of {timeout_ms} ms)"
     )
 
 
@@ -165,7 +165,7 @@ def wait_for(
                 break
             run.wake.clear()
     except BaseException as interruption:  # noqa: BLE001 - goes on to the caller
-        token.cancel(lambda: CancelledError(None, None, "The waiting thread was interrupted"))
+        token.cancel(lambda: CancelledError.without_op("The waiting thread was interrupted"))
         raise Interrupted(_stop(run, pool), interruption) from None
     finally:
         forget()

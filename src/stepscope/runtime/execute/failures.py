@@ -22,7 +22,7 @@ def op_error(cause: BaseException, step: Step | None) -> OpError:
     if step is None:
         if isinstance(cause, OpError):
             return cause
-        return errors.InternalError(None, None, f"{type(cause).__name__}: {cause}")
+        return errors.InternalError.without_op(f"{type(cause).__name__}: {cause}")
     kind = type(cause) if isinstance(cause, OpError) else _kind(cause)
     text = cause.message if isinstance(cause, OpError) else str(cause) or type(cause).__name__
     if step.shape_error and not isinstance(cause, OpError):

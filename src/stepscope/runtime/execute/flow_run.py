@@ -325,13 +325,12 @@ class FlowRun(PoolRun):
                 name = self._steps[index].node.inputs[0][0].name
                 number = self._steps[index].node.attrs["index"]
                 raise StepFailed(
-                    InvalidArgumentError(
-                        None, None,
+                    InvalidArgumentError.without_op(
                         f"Retval[{number}] does not have value: {name} is on a branch that was "
                         "not taken. Fetch the result of tf.cond instead of what is inside it.",
                     ),
                     None,
-                )  # fmt: skip
+                )
             values.append(give(self._results[index]))
         return tuple(values)
 

@@ -60,7 +60,7 @@ class PoolRun:
             self._failure = self._failed(error, step)
         # The text now: an error that the token held would hold the run's values.
         text = f"Another op of the run failed: {error}"
-        token.cancel(lambda: CancelledError(None, None, text))
+        token.cancel(lambda: CancelledError.without_op(text))
 
     def _failed(self, error: BaseException, step: Step) -> StepFailed:
         failed = StepFailed(error, step)

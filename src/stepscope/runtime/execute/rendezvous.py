@@ -32,4 +32,4 @@ class Rendezvous:
         try:
             return self._waiting.pop(key)
         except KeyError:
-            raise InternalError(None, None, f"Nothing was sent under the key {key}.") from None
+            raise InternalError.without_op(f"Nothing was sent under the key {key}.") from None

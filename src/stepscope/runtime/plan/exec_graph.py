@@ -369,12 +369,11 @@ def _refuse_cycles(nodes: Sequence[ExecNode]) -> None:
         stuck = next(d for d in dependencies(stuck) if waiting[d])
     cycle = way[way.index(stuck) :][::-1]
     names = " -> ".join(n.name for n in [*cycle, cycle[0]])
-    raise InvalidArgumentError(
-        None, None,
+    raise InvalidArgumentError.without_op(
         f"Graph is invalid, contains a cycle with {len(cycle)} nodes: {names}. Each of them waits "
         "for the one before it, so none can execute. Take away one of these inputs or control "
         "inputs; only a loop (tf.while_loop) may go back.",
-    )  # fmt: skip
+    )
 
 
 _BLOCKING = ("Dequeue", "Enqueue")

@@ -19,17 +19,17 @@ def _open(target: str, graph: Any, config: Any, python_function: Callable[[str],
 def _check_there_is_one(target: str) -> None:
     installed = PathFinder.find_spec("tensorflow")
     if installed is None:
-        raise FailedPreconditionError(
-            None, None, f"The session target {target!r} needs TensorFlow, which is not installed: "
+        raise FailedPreconditionError.without_op(
+            f"The session target {target!r} needs TensorFlow, which is not installed: "
             "pip install 'stepscope[tensorflow]'."
-        )  # fmt: skip
+        )
     import tensorflow
 
     if tensorflow.__file__ != installed.origin:
-        raise FailedPreconditionError(
-            None, None, f"The session target {target!r} needs TensorFlow, but in this process the "
+        raise FailedPreconditionError.without_op(
+            f"The session target {target!r} needs TensorFlow, but in this process the "
             "embedded engine stands in for the module `tensorflow`: import stepscope.tf1 instead."
-        )  # fmt: skip
+        )
 
 
 SESSION_TARGETS: Final = {"tensorflow": _open, "grpc://": _open}

@@ -78,9 +78,7 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
         """Refuse a model that does not run on TensorFlow."""
         backend = tf.keras.backend.backend()
         if backend != "tensorflow":
-            raise UnimplementedError(
-                None,
-                None,
+            raise UnimplementedError.without_op(
                 f"TraceCallback records steps that TensorFlow runs; Keras runs on {backend!r} "
                 "here. Set KERAS_BACKEND=tensorflow before Keras is imported.",
             )
