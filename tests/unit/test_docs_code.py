@@ -113,7 +113,8 @@ def test_the_commands_of_the_readme(tmp_path):
     ) as viewer:
         try:
             address = next(word for line in viewer.stdout for word in line.split() if "://" in word)
-            with urllib.request.urlopen(address, timeout=patient(60)) as page:
+            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with browser.open(address, timeout=patient(60)) as page:
                 assert b"stepscope" in page.read()
         finally:
             viewer.send_signal(signal.SIGINT)

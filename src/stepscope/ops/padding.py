@@ -209,20 +209,18 @@ def _reverse_sequence_kernel(node: KernelNode) -> Kernel:
     def call(x: Array, lengths: Array) -> Array:
         rows = np.moveaxis(x, (batch_dim, seq_dim), (0, 1))
         if len(lengths) != len(rows):
-            raise InvalidArgumentError(
-                None, None,
+            raise InvalidArgumentError.without_op(
                 f"Length of seq_lengths != input.dims({batch_dim}), ({len(lengths)} vs. "
                 f"{len(rows)})",
-            )  # fmt: skip
+            )
         made = np.empty_like(x)
         into = np.moveaxis(made, (batch_dim, seq_dim), (0, 1))
         for row, (source, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
             if not 0 <= length <= len(source):
-                raise InvalidArgumentError(
-                    None, None,
+                raise InvalidArgumentError.without_op(
                     f"seq_lens({row}) must be in 0..{len(source)}, the length of axis {seq_dim}; "
                     f"it is {length}",
-                )  # fmt: skip
+                )
             into[row, :length] = source[:length][::-1]
             into[row, length:] = source[length:]
         return made
