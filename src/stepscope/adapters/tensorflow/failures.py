@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from stepscope import errors
@@ -113,6 +114,41 @@ def status_of(error: BaseException | None, outcomes: tuple[InFlight, ...] = ()) 
             name = found
             break
     return Status(name, f"{type(error).__name__}: {error}".rstrip(": "), outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a run's metadata need of what the run raised, taken off it at once.
+
+    Not the error itself: that holds the frames it came through and all that is in them, and has the
+    metadata on it. Metadata that held the error would be half of a cycle, which stays in memory
+    until Python's collector comes by; and that counts objects, not the bytes that a trace takes.
+    """
+
+    status: Status
+    cancelled: tuple[str, ...] = ()
+    """Of an interrupt, the nodes that TensorFlow said it cancelled for it."""
+    interrupted: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """What is known of an error before it is raised to the run's caller."""
+        if not isinstance(error, KeyboardInterrupt):
+            return cls(status_of(error))
+        inside = error.__context__
+        nodes = failing_nodes(inside)[:1] if inside is not None else []
+        return cls(status_of(error), tuple(nodes), interrupted=True)
+
+
+def raise_with(error: BaseException, run_metadata: Any) -> Any:
+    """Raise an error again, of both classes and with the run's metadata on it."""
+    both_classes(error)
+    error.run_metadata = run_metadata  # type: ignore[attr-defined]
+    try:
+        raise error
+    finally:
+        # The error has this frame in its traceback: without them there is no way back to it.
+        del error, run_metadata
 
 
 def nodes_missing(status: Status, count: int) -> Loss:

@@ -202,13 +202,12 @@ def _joined(lines: Sequence[Places]) -> Places:
     return np.concatenate((none, *begins)), np.concatenate((none, *ends))
 
 
-class EventLine:
-    """One line of a plane: its events as columns, in the order in which they were written."""
+class _Outline:
+    """What a line says of itself, and where its events are."""
 
-    def __init__(self, plane: Plane, number: int, place: tuple[int, int], source: _Bytes) -> None:
-        self._plane = plane
-        self.number = number
-        """Which line of its plane it is."""
+    __slots__ = ("id", "name", "places", "timestamp_ns")
+
+    def __init__(self, place: tuple[int, int], source: _Bytes) -> None:
         found, others = entries_by_number(source.data, *place, (_LINE_EVENTS,))
         self.places: Places = found[_LINE_EVENTS]
         self.id = self.timestamp_ns = 0
@@ -223,6 +222,23 @@ class EventLine:
             elif field == _LINE_DISPLAY_NAME and kind == _LENGTH:
                 display = source.text(begin, end)
         self.name = display or name
+
+
+class EventLine:
+    """One line of a plane: its events as columns, in the order in which they were written.
+
+    A view: the plane does not hold its lines, so that a profile goes when nobody has it any more.
+    """
+
+    __slots__ = ("_plane", "id", "name", "number", "timestamp_ns")
+
+    def __init__(self, plane: Plane, number: int, outline: _Outline) -> None:
+        self._plane = plane
+        self.number = number
+        """Which line of its plane it is."""
+        self.id = outline.id
+        self.name = outline.name
+        self.timestamp_ns = outline.timestamp_ns
 
     def __len__(self) -> int:
         return int(self._plane.columns.counts[self.number])
@@ -280,22 +296,26 @@ class Plane:
         """The names of stats, and texts that stats refer to, by their numbers."""
         return self._source.names(self._stat_names)
 
-    @cached_property
+    @property
     def lines(self) -> list[EventLine]:
         """The lines whose outline is whole."""
-        lines: list[EventLine] = []
+        return [EventLine(self, number, line) for number, line in enumerate(self._outlines)]
+
+    @cached_property
+    def _outlines(self) -> list[_Outline]:
+        found: list[_Outline] = []
         begins, ends = (places.tolist() for places in self._lines)
         for place in zip(begins, ends, strict=True):
             try:
-                lines.append(EventLine(self, len(lines), place, self._source))
+                found.append(_Outline(place, self._source))
             except WireDamageError as error:
                 self._source.damaged(error.offset)
-        return lines
+        return found
 
     @cached_property
     def columns(self) -> _Columns:
         """The events of all lines."""
-        return _Columns(self._source, [line.places for line in self.lines])
+        return _Columns(self._source, [line.places for line in self._outlines])
 
     def stats_of(self, rows: Ints) -> Stats:
         """The stats of some of the plane's events. Those of others are not looked at."""

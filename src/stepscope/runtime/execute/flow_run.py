@@ -99,6 +99,12 @@ class FlowRun(PoolRun):
 
     def on_this_thread(self, deadline: int = 0, timeout_ms: int = 0) -> tuple[Any, ...]:
         """Run now. A deadline (a clock reading) is looked at between ops."""
+        try:
+            return self._run_here(deadline, timeout_ms)
+        finally:
+            self._frames.close()
+
+    def _run_here(self, deadline: int, timeout_ms: int) -> tuple[Any, ...]:
         token = self._state.cancellation
         trace = self.trace
         self._begin_trace()
@@ -195,6 +201,7 @@ class FlowRun(PoolRun):
             self._end()
         elif self.trace is not None:
             self.trace.end = clock()
+        self._frames.close()
         super()._finish()
 
     def _begin_trace(self) -> None:

@@ -208,6 +208,18 @@ class Frames:
             self._spread(i, frame, iteration, (), None, True)
         return self._taken()
 
+    def close(self) -> None:
+        """The run is over, also if not all of it is done: it goes with who holds it.
+
+        A frame and the iteration around it know each other, so they would stay, with the tensors in
+        them, until Python's collector of cycles comes by.
+        """
+        frames = [self._root]
+        for frame in frames:
+            for iteration in frame.iterations.values():
+                frames += iteration.frames.values()
+                iteration.frames.clear()
+
     def _taken(self) -> list[Task]:
         ready, self._ready = self._ready, []
         return ready

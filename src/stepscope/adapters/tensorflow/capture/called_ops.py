@@ -182,6 +182,8 @@ class CalledOps:
                 yield
         finally:
             self._over = True
+            # Nothing is to be done before others any more; it would know its way back to this.
+            self._waiting, self._before_others = [], None
             self.spent_ns += len(self._calls) // _FIELDS * _CALL_NS
 
     @contextmanager
@@ -213,6 +215,7 @@ class CalledOps:
             self._outputs, self._watched = before
             if inner._before_others in self._waiting:
                 self._waiting.remove(inner._before_others)
+            inner._before_others = None
 
     # -- while it runs -------------------------------------------------------------------------
 

@@ -271,7 +271,15 @@ def _outputs(graph: Any) -> Iterator[tuple[str, Owned]]:
                 yield op.name, Owned(op.name, "temporary", size, kind, shape)
 
 
-def variables_inside(session: Any, known: Collection[str]) -> list[Owned]:
+class InSession(NamedTuple):
+    """What memory has to do with of the session of a run. Not the run itself, which has this."""
+
+    graph: Any
+    native_run: Callable[..., Any]
+    """TensorFlow's own `run` of the session."""
+
+
+def variables_inside(session: InSession, known: Collection[str]) -> list[Owned]:
     """The variables of a session that have a value, but for those that are known."""
     found = {}
     for op in session.graph.get_operations():

@@ -15,7 +15,7 @@ from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes
 from stepscope.adapters.tensorflow.capture.events import Marked
 from stepscope.adapters.tensorflow.memory import held_memory
 from stepscope.adapters.tensorflow.memory.allocator_events import Event, Held, MemoryProfile, ledger
-from stepscope.adapters.tensorflow.memory.held_memory import ProgramMemory, as_held
+from stepscope.adapters.tensorflow.memory.held_memory import InSession, ProgramMemory, as_held
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells, bytes_in_use
 from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph
 from stepscope.adapters.tensorflow.memory.report import HOW_TO_RECORD
@@ -212,7 +212,9 @@ class RecordedMemory:
         ends = [row.end_ns for row in self._capture.unfinished() if row.name == op]
         return min(failed_ns, max(ends, default=failed_ns))
 
-    def alive_at(self, time_ns: int, program: ProgramMemory, session: Any) -> list[Held]:
+    def alive_at(
+        self, time_ns: int, program: ProgramMemory, session: InSession | None
+    ) -> list[Held]:
         """Everything that was alive, summing to the allocator's own count where it tells one."""
         if not self.from_allocator:
             return self._outputs_alive(time_ns, program)

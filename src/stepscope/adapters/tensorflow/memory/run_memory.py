@@ -15,7 +15,7 @@ from typing import Any, Final
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes
 from stepscope.adapters.tensorflow.memory import held_memory
-from stepscope.adapters.tensorflow.memory.held_memory import ProgramMemory
+from stepscope.adapters.tensorflow.memory.held_memory import InSession, ProgramMemory
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.recorded_memory import RecordedMemory, columns_of, named
 from stepscope.adapters.tensorflow.memory.report import (
@@ -75,9 +75,13 @@ class RunMemory:
     _report: OutOfMemory | None = None
     _failed_ns = 0
     _program = ProgramMemory()
+    explained = ""
+    """What the error says since it has the report in its text; "" where it has none."""
 
-    def __init__(self, options: opts.ResolvedRunOptions, step_id: int, session: Any = None) -> None:
-        """`session` is the run, where it is one of a session."""
+    def __init__(
+        self, options: opts.ResolvedRunOptions, step_id: int, session: InSession | None = None
+    ) -> None:
+        """`session` is what the run is of, where it is one of a session."""
         self._settings = None if only_traces(options) else LogSettings.of(options)
         self.level = options.trace_level or int(self._settings is not None)
         """At which the run has to be captured: its own, or what the memory report needs."""
@@ -142,6 +146,7 @@ class RunMemory:
             self._report = self._reported(run(), sources, capture)
             if self._changes_error:
                 explain(self._error, self._report)
+                self.explained = self._error.message
             self._error = None  # it holds the frames it came through, and all that is in them
         elif self._report is None and self.can_be_last_fit:
             _last_fit.set(capture)

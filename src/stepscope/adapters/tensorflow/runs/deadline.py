@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from contextlib import ExitStack
 
 from stepscope.adapters.tensorflow import versions
@@ -36,14 +37,17 @@ class Deadline:
         """With `eager` the run is code whose ops are looked at one by one."""
         self._timeout_ms = timeout_ms
         self._eager = eager
-        self._error: Exception | None = None
+        self._raised: weakref.ref[Exception] | None = None
+        """What was raised between two eager ops. Its frames have this object in them."""
         self.at = clock() + timeout_ms * 1_000_000
         self.at_epoch = time.time_ns() + timeout_ms * 1_000_000
         self.passed = False
         """Whether the run ended because its time was up."""
         self._stack = ExitStack()
         self._fired = threading.Event()
-        self._cause: BaseException | None = None
+        self._cancelled = False
+        """Whether TensorFlow cancelled something, and the nodes that it named then."""
+        self._cancelled_nodes: list[str] = []
         self._late_ns = 0
 
     def __enter__(self) -> Deadline:
@@ -60,6 +64,7 @@ class Deadline:
 
     def __exit__(self, *_exc: object) -> None:
         self._timer.cancel()
+        del self._timer  # it calls this object, and would be one cycle with it
         self._stack.__exit__(None, None, None)
 
     def _fire(self) -> None:
@@ -69,9 +74,13 @@ class Deadline:
 
     def _look(self) -> None:
         """After each eager op: raises when the time is up."""
-        if clock() > self.at and self._error is None:
-            self._error = timed_out(self._timeout_ms)
-            raise self._error
+        if clock() > self.at and self._raised is None:
+            error = timed_out(self._timeout_ms)
+            self._raised = weakref.ref(error)
+            try:
+                raise error
+            finally:
+                del error
 
     def ended(self, raised: BaseException | None) -> BaseException | None:
         """The run has ended, with this error or none: how it is to end for its caller."""
@@ -79,20 +88,19 @@ class Deadline:
         if self._late_ns < 0 or (raised is not None and not self._caused(raised)):
             return raised
         self.passed = True
-        self._cause = raised
-        if raised is None or raised is not self._error:
-            return timed_out(self._timeout_ms)
-        return raised
+        if isinstance(raised, versions.tensorflow().errors.CancelledError):
+            self._cancelled, self._cancelled_nodes = True, failing_nodes(raised)[:1]
+        return raised if self._is_ours(raised) else timed_out(self._timeout_ms)
 
     def _caused(self, error: BaseException) -> bool:
         """Whether an error is what being out of time looks like from inside."""
-        if error is self._error:
+        if self._is_ours(error):
             return True
-        return self._fired.is_set() and self._was_cancelled(error)
+        cancelled = versions.tensorflow().errors.CancelledError
+        return self._fired.is_set() and isinstance(error, cancelled)
 
-    @staticmethod
-    def _was_cancelled(error: BaseException | None) -> bool:
-        return isinstance(error, versions.tensorflow().errors.CancelledError)
+    def _is_ours(self, error: BaseException | None) -> bool:
+        return error is not None and self._raised is not None and error is self._raised()
 
     # -- what was in flight --------------------------------------------------------------------
 
@@ -106,8 +114,8 @@ class Deadline:
         op = self.called.op
         if self.between_ops or op.startswith(_FUNCTION):
             return ()
-        cancelled = self._was_cancelled(self._cause)
-        return (InFlight(op, *(("cancelled", 0) if cancelled else ("waited_for", self._late_ns))),)
+        waited = ("cancelled", 0) if self._cancelled else ("waited_for", self._late_ns)
+        return (InFlight(op, *waited),)
 
     def function_outcomes(self) -> tuple[InFlight, ...]:
         """Of a function that nobody traced: the Python ops it was in, or what was cancelled."""
@@ -116,6 +124,4 @@ class Deadline:
         inside = self._python.among(versions.function_nodes(self.called.op))
         if inside:
             return tuple(InFlight(name, "waited_for", self._late_ns) for name in inside)
-        if self._cause is None or not self._was_cancelled(self._cause):
-            return ()
-        return tuple(InFlight(name, "cancelled") for name in failing_nodes(self._cause)[:1])
+        return tuple(InFlight(name, "cancelled") for name in self._cancelled_nodes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from stepscope import options as opts
@@ -28,12 +29,12 @@ from stepscope.adapters.tensorflow.capture.graphs import TAG, NodeInfo, function
 from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
 from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.failures import (
+    Failure,
     both_classes,
-    failing_nodes,
     in_flight_unknown,
     new_error,
     nodes_missing,
-    status_of,
+    raise_with,
 )
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
@@ -235,13 +236,6 @@ def observe(options: Any = None, run_metadata: Any = None) -> Iterator[RunMetada
         observed.capture.over()
 
 
-def raise_with(error: BaseException, metadata: RunMetadata) -> Any:
-    """Raise an error again, of both classes and with the run's metadata on it."""
-    both_classes(error)
-    error.run_metadata = metadata  # type: ignore[attr-defined]
-    raise error
-
-
 def _resolve(
     options: Any, *, traced: bool
 ) -> tuple[opts.ResolvedRunOptions, opts.RunOptions | None]:
@@ -270,7 +264,7 @@ class Observed:
     """The names of its eager ops, where it shares them with other stretches of a program."""
     interruptible = False
     """Whether Control-C is to end a function that waits, and not to be waited with."""
-    _error: BaseException | None = None
+    _failure: Failure | None = None
     _deadline: Deadline | None = None
     _interrupt: Interrupt | None = None
 
@@ -368,24 +362,31 @@ class Observed:
         return called
 
     def __exit__(self, _kind: Any, error: BaseException | None, _traceback: Any) -> None:
-        self._error = error
+        ends_with = error
         if self._deadline is not None:
-            self._error = self._deadline.ended(error)
+            ends_with = self._deadline.ended(error)
             self.capture.out_of_time = self._deadline.passed
         if isinstance(error, KeyboardInterrupt):
             self.capture.out_of_time = True
         self._stack.__exit__(None, None, None)
         self.memory.failed(error)
-        if self._error is not None and self._error is not error:
-            raise self._error from error
+        if ends_with is not None:
+            both_classes(ends_with)
+            self._failure = Failure.of(ends_with)
+        try:
+            if ends_with is not None and ends_with is not error:
+                raise ends_with from error
+        finally:
+            del ends_with  # it has this frame in its traceback
 
     def ended(self, error: BaseException, interrupt: Interrupt | None) -> None:
         """It was never entered, and raised this; `interrupt` says whether Control-C came."""
-        self._error = error
         self._interrupt = interrupt if interrupt is not None and interrupt.at_epoch else None
         if isinstance(error, KeyboardInterrupt):
             self.capture.out_of_time = True
         self.memory.failed(error)
+        both_classes(error)
+        self._failure = Failure.of(error)
 
     # -- what it was ---------------------------------------------------------------------------
 
@@ -407,9 +408,7 @@ class Observed:
         """The run as it ended."""
         capture = self.capture
         capture.finish()
-        error = self._error
-        if error is not None:
-            both_classes(error)
+        failure = self._failure
         traced = self._options.trace_level > 0
         matched: list[tuple[list[Any], dict[str, NodeInfo]]] = []
 
@@ -434,12 +433,17 @@ class Observed:
             )
             if capture.has_log_alone:
                 sources = logged.graphs.shared("sources", written, self._sources)
-        capture.failed = error is not None
+        capture.failed = failure is not None
         memory, memory_losses = self.memory.fields(capture, nodes, sources)
-        status = status_of(error, self._outcomes())
+        status = failure.status if failure is not None else Status()
+        status = replace(
+            status,
+            message=self.memory.explained or status.message,
+            outcomes=self._outcomes() or status.outcomes,
+        )
         losses = [*capture.losses, *self._missing(status, nodes)]
         wants_graphs = self._options.output_partition_graphs
-        if error is not None and wants_graphs and self._engine == FUNCTION and not nodes():
+        if failure is not None and wants_graphs and self._engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
 
         return Recording(
@@ -574,20 +578,17 @@ class Observed:
     def _outcomes(self) -> tuple[InFlight, ...]:
         """The ops that were executing at the deadline, and what became of them."""
         deadline = self._deadline
-        if isinstance(self._error, KeyboardInterrupt) and self._interrupt is not None:
-            return self._traced_outcomes(self._interrupt.at_epoch) or self._cancelled_nodes()
+        failure = self._failure
+        if failure is not None and failure.interrupted and self._interrupt is not None:
+            return self._traced_outcomes(self._interrupt.at_epoch) or tuple(
+                InFlight(name, "cancelled") for name in failure.cancelled
+            )
         if deadline is None or not deadline.passed:
             return ()
         found = deadline.eager_outcome()
         if not found and not deadline.between_ops:
             found = self._traced_outcomes(deadline.at_epoch) or deadline.function_outcomes()
         return found
-
-    def _cancelled_nodes(self) -> tuple[InFlight, ...]:
-        """What TensorFlow said it had cancelled when Control-C came."""
-        cause = self._error.__context__ if self._error is not None else None
-        nodes = failing_nodes(cause)[:1] if cause is not None else []
-        return tuple(InFlight(name, "cancelled") for name in nodes)
 
     def _traced_outcomes(self, at: int) -> tuple[InFlight, ...]:
         """The ops of a function that were executing at this time."""

@@ -14,9 +14,9 @@ import tensorflow
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.failures import raise_with
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.runs.cluster import ClusterRun, check_config, is_cluster
-from stepscope.adapters.tensorflow.runs.function import raise_with
 from stepscope.adapters.tensorflow.runs.session_run import GRACE_S, SessionRun
 from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
 from stepscope.adapters.tensorflow.support import check

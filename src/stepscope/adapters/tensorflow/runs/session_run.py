@@ -45,6 +45,7 @@ from stepscope.adapters.tensorflow.failures import (
     nodes_missing,
     status_of,
 )
+from stepscope.adapters.tensorflow.memory.held_memory import InSession
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.report import is_out_of_memory
 from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
@@ -120,12 +121,15 @@ class SessionRun:
         self._asked = asked
         self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
         self.step_id = next(step_ids)
-        self.memory = RunMemory(self._options, self.step_id, self)
+        session = InSession(graph, native_run)
+        self.memory = RunMemory(self._options, self.step_id, session)
         self._timeout_ms = self._options.timeout_in_ms or shared.timeout_ms
         self._kind = shared.kind_of(fetches, feed_dict)
         self.capture = self._new_capture(log_alone=log_alone)
-        self._find_outcomes: Callable[[], tuple[InFlight, ...]] = tuple
-        """What was in flight, worked out when somebody looks."""
+        self._stopped = False
+        """Whether its time was up, or it was cancelled."""
+        self._left_inside: list[str] | None = None
+        """Of a run that was left to itself, the ops of it that are Python and were going on."""
 
     @cached_property
     def told(self) -> ToldByTensorFlow:
@@ -199,7 +203,7 @@ class SessionRun:
         finally:
             look.cancel()
         if self.capture.ended - self.capture.started > timeout_ms * 1_000_000:
-            self._find_outcomes = self._at_deadline
+            self._stopped = True
             raise self.timed_out()
         return result
 
@@ -211,7 +215,7 @@ class SessionRun:
         try:
             return self._execute()
         except _STOPPED:
-            self._find_outcomes = self._at_deadline
+            self._stopped = True
             raise
 
     def _execute(self) -> Any:
@@ -301,7 +305,8 @@ class SessionRun:
                 with graph.as_default():
                     box.append((self._execute(), None))
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                box.append((None, error))
+                if not self.capture.abandoned:  # else nobody takes it out of the box again
+                    box.append((None, error))
             begun.set()
             over.set()
             shared.threads.discard(thread)
@@ -332,12 +337,14 @@ class SessionRun:
             if shared.closed:
                 raise new_error("CancelledError", "The session was closed while the run was going.")
             raise self.timed_out()
-        result, error = box[0]
-        if error is not None:
-            if isinstance(error, _STOPPED):
-                self._find_outcomes = self._at_deadline
+        result, error = box.pop()
+        if error is None:
+            return result
+        self._stopped = isinstance(error, _STOPPED)
+        try:
             raise error
-        return result
+        finally:
+            del error  # it has this frame in its traceback
 
     # -- what was in flight --------------------------------------------------------------------
 
@@ -355,8 +362,7 @@ class SessionRun:
         """Leave the run to itself: what TensorFlow could cancel it did, the rest goes on."""
         self.capture.out_of_time = True
         self.capture.abandon()
-        inside = self._inside_python()
-        self._find_outcomes = lambda: self._left_behind(inside)
+        self._left_inside = self._inside_python()
 
     def _left_behind(self, inside: list[str]) -> tuple[InFlight, ...]:
         """What a run that was left to itself was doing; `inside` are its ops that are Python."""
@@ -426,7 +432,6 @@ class SessionRun:
         """The run as it ended, or what makes that when somebody looks: its caller has no time."""
         if not self.capture.level or not self.capture.out_of_time:
             return self.recording(error)
-        # Not the error itself: it holds the frames it came through, and all that is in them.
         return functools.partial(self._ended_with, status_of(error))
 
     def succeeded(self) -> Recording | Callable[[], Recording]:
@@ -449,7 +454,10 @@ class SessionRun:
 
     @cached_property
     def _outcomes(self) -> tuple[InFlight, ...]:
-        return self._find_outcomes()
+        """What was in flight, worked out when somebody looks."""
+        if self._left_inside is not None:
+            return self._left_behind(self._left_inside)
+        return self._at_deadline() if self._stopped else ()
 
     def _ended_with(self, status: Status) -> Recording:
         capture = self.capture

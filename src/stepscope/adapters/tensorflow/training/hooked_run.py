@@ -24,9 +24,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from stepscope.adapters.tensorflow.failures import inside_python_unknown, status_of
+from stepscope.adapters.tensorflow.failures import (
+    inside_python_unknown,
+    raise_with,
+    status_of,
+)
 from stepscope.adapters.tensorflow.runs.cluster import ClusterRun, is_cluster
-from stepscope.adapters.tensorflow.runs.function import raise_with
 from stepscope.adapters.tensorflow.runs.session_run import SessionRun
 from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
 from stepscope.adapters.tensorflow.support import SESSION
