@@ -7,7 +7,9 @@ random: untraced, traced at each level, failing, and past a deadline. Each run i
 spot: its value, its status, the op that was to blame, the ops that were recorded. A thread that
 makes no progress for two minutes is a hang: where every thread stands is printed, and the program
 ends with 1. At the end come two tables: how late control came back after a deadline (and how long
-it took from then to see what had been in flight), and what the process held as time went on.
+it took from then to see what had been in flight), and what the process held as time went on. The
+second is followed by a verdict, flat or not, and the rule that it goes by (`growth`): not flat is
+wrong, too.
 """
 
 from __future__ import annotations
@@ -23,18 +25,19 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 DEADLINE_MS = 100
 STUCK_AFTER_S = 120
 ALLOWED_GROWTH = 0.10
-"""How much more memory the last fifth of the time may show than the second."""
-SLACK_BYTES = 48 << 20
-"""What an allocator may keep; a leak of one run's metadata passes it within a minute."""
+"""By how much of its mean a figure may grow in the second half of the time, and still be flat."""
+SLACK = {"resident bytes": 48 << 20, "open files": 8}
+"""What it may grow by in any case: an allocator keeps some; a leak of one run's metadata passes it
+within a minute."""
 
 TRACED = ", traced"
 """How the kinds of run end whose untraced one is called the same without it."""
@@ -138,17 +141,44 @@ class Soak:
         return found
 
     def _growth(self) -> list[str]:
-        fifth = len(self.held) // 5
-        if fifth < 4:
-            return []
-        early, late = self.held[fifth : 2 * fifth], self.held[-fifth:]
+        """Say of what the process held whether it was flat; what was not."""
+        times = [row[0] for row in self.held]
         found = []
-        for column, name, slack in ((1, "resident bytes", SLACK_BYTES), (3, "open files", 8)):
-            before = float(np.median([row[column] for row in early]))
-            after = float(np.median([row[column] for row in late]))
-            if after > before * (1 + ALLOWED_GROWTH) + slack:
-                found.append(f"{name} grew from {before:,.0f} to {after:,.0f}")
+        for column, name in ((1, "resident bytes"), (3, "open files")):
+            grown = growth(times, [row[column] for row in self.held], SLACK[name])
+            if grown is None:
+                continue
+            flat = grown.by <= grown.allowed
+            said = (
+                f"{name} {'flat' if flat else 'NOT FLAT'}: by least squares {grown.by:+,.0f} in "
+                f"the second half of the time, {grown.allowed:,.0f} allowed "
+                f"({ALLOWED_GROWTH:.0%} of the mean, {SLACK[name]:,} at least)"
+            )
+            print(f"  {said}")
+            found += [] if flat else [said]
         return found
+
+
+class Growth(NamedTuple):
+    """By how much something grew in the second half of the time, and may have."""
+
+    by: float
+    allowed: float
+
+
+def growth(times: Sequence[float], values: Sequence[float], slack: float) -> Growth | None:
+    """The slope of the least squares through the second half, times its length; None of too few.
+
+    >>> growth([0, 1, 2, 3, 4, 5, 6, 7], [9, 9, 5, 5, 6, 7, 8, 9], slack=1)
+    Growth(by=3.0, allowed=1)
+    """
+    half = slice(len(times) // 2, None)
+    time_s, value = np.array(times[half], float), np.array(values[half], float)
+    if len(value) < 4:
+        return None
+    slope = float(np.polyfit(time_s, value, 1)[0])
+    by = round(slope * float(time_s[-1] - time_s[0]), 6)
+    return Growth(by, max(slack, ALLOWED_GROWTH * float(value.mean())))
 
 
 def resident_bytes() -> int:
