@@ -138,9 +138,12 @@ def _asked_of(question: str, engine: str) -> list[str]:
 
 
 def stepscope(place: Path, *arguments: object) -> None:
-    """Run a command there, to its end."""
+    """Run a command there, to its end; as one that is installed, its modules are compiled once."""
     command = [sys.executable, "-m", "stepscope", *map(str, arguments)]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    compiled = {"PYTHONPYCACHEPREFIX": str(place / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+    done = subprocess.run(
+        command, cwd=place, env=os.environ | compiled, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 

@@ -43,6 +43,10 @@ PICTURES = {
     "parallelism": "parallelism recorded/towers",
     "diff": "diff recorded/base recorded/new --limit 5",
     "network": "network recorded/cluster --limit 8",
+    "input": "input recorded/feed",
+    "advise": "advise recorded/base",
+    "why": "why 21 recorded/base",
+    "growth": "memory --growth recorded/history",
 }
 RESULTS = DOCS.parent / "benchmarks" / "results.json"
 HOW_FAST = {

@@ -19,6 +19,8 @@ from stepscope.metadata import RunMetadata
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
 STEPSCOPE = [sys.executable, "-m", "stepscope"]
+KEPT_AT = Path("/tmp/train")
+"""Where programs lie whose store is kept: their lines are named so in what commands print."""
 ROUNDS, RUNS_PER_ROUND = 5, 6
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",  # its threads wait for each other where the machine is busy
@@ -39,6 +41,8 @@ def main():
         record(work, "batches", "embedded", fails=True)
         record(work, "optimised", "tensorflow")
         record_cluster(work)
+        record_store("feed", "tensorflow")
+        record_store("history", "embedded")
         sides = {"base": "2", "new": "4"}
         # In turns: what else the machine does changes from minute to minute, and must not fall on
         # one side only.
@@ -66,6 +70,17 @@ def record(work, name, engine, fails=False):
     graphs = {path.read_bytes() for path in (work / name).glob("run_*/graph.pb")}
     assert len(graphs) == 1, f"{name}: {len(graphs)} graphs"
     (RECORDED / name / "graph.pb").write_bytes(*graphs)
+
+
+def record_store(name, engine):
+    """Record a program; keep its store, for what only that has: notes of the whole program."""
+    shutil.rmtree(KEPT_AT, ignore_errors=True)
+    KEPT_AT.mkdir()
+    shutil.copy(HERE / "programs" / f"{name}.py", KEPT_AT)
+    run(KEPT_AT, "run", "--engine", engine, "--out", name, f"{name}.py")
+    (store,) = (KEPT_AT / name).glob("*.stepscope")
+    (RECORDED / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy(store, RECORDED / name / "runs-1-1.stepscope")
 
 
 def record_cluster(work):

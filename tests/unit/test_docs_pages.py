@@ -24,7 +24,7 @@ def test_no_page_is_stale(pages):
 
 def test_each_question_shows_what_a_command_prints(pages):
     questions = [page for page in pages.PAGES if page.parent.name == "questions"]
-    assert len(questions) == 6
+    assert len(questions) == 10
     for page in questions:
         blocks = pages._BLOCK.findall(page.read_text(encoding="utf-8"))
         assert blocks, page
