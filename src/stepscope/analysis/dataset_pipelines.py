@@ -3,6 +3,9 @@
 Counts grow from one moment to the next; what grew, over the elements put out meanwhile, is what an
 element took. Iterators over datasets that were made in the same lines (one per epoch) are one
 pipeline. What came before the second moment is the first element's: filling buffers.
+
+Elements that a graph takes (a session's iterator, a dataset inside of a function) are not counted:
+there the stages are known, and how long runs waited in the ops that take them.
 """
 
 from __future__ import annotations
@@ -49,7 +52,41 @@ def dataset_pipelines(notes: Iterable[Note], waits: Sequence[Wait]) -> list[Pipe
     alike: defaultdict[Any, list[Note]] = defaultdict(list)
     for note in last.values():
         alike[_signature(note)].append(note)
-    return [_pipeline(number, group, waits) for number, group in enumerate(alike.values())]
+    in_graphs = [group for group in alike.values() if group[0].details.get("in_graph")]
+    found = []
+    for number, group in enumerate(alike.values()):
+        if group[0].details.get("in_graph"):
+            # Which of several a run takes from, no record says.
+            mine = _not_counted(waits, alike.values()) if len(in_graphs) == 1 else []
+            found.append(_in_graph(number, group, mine))
+        else:
+            found.append(_pipeline(number, group, waits))
+    return found
+
+
+def _not_counted(waits: Sequence[Wait], groups: Iterable[list[Note]]) -> list[Wait]:
+    """What runs waited for that takes from no iterator with counts."""
+    known = {
+        name for notes in groups for note in notes for name in note.details.get("taken_by", ())
+    }
+    return [wait for wait in waits if wait.what not in known]
+
+
+def _in_graph(number: int, notes: list[Note], waits: Sequence[Wait]) -> Pipeline:
+    """A pipeline whose elements a graph takes, by what runs waited for."""
+    details = notes[0].details
+    known = details.get("stages", [])
+    shown = list(range(len(known)))[::-1]
+    starts = sorted(wait.start_ns for wait in waits)
+    period = float(np.median(np.diff(starts))) if len(starts) > 1 else 0.0
+    rest = [wait.ns for wait in waits[1:]]
+    return Pipeline(
+        number, DATASET, f"dataset {number}", notes[0].where,
+        tuple(sorted({wait.what for wait in waits})), len(notes), len(waits), period,
+        min(period, float(np.mean(rest))) if rest else 0.0, waits[0].ns if waits else 0, -1,
+        tuple(_stage(number, known[at], shown) for at in shown), -1, (), 0.0,
+        f"what its stages took is not known: {details['problem']}",
+    )  # fmt: skip
 
 
 def _signature(note: Note) -> Any:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata import RunMetadata
 
-__all__ = ["PROCESS", "GrowthRow", "GrowthSums", "MemoryGrowth", "memory_growth"]
+__all__ = ["NOT_RECORDED", "PROCESS", "GrowthRow", "GrowthSums", "MemoryGrowth", "memory_growth"]
 
 PROCESS: Final = "process"
 """The kind of the row that is of the whole process."""
@@ -51,7 +51,7 @@ _LEAST_OF_PROCESS: Final = 16 * 2**20
 """By less in all a process grows without leaking: caches fill, and recording itself keeps runs."""
 _STUDENT: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """By the degrees of freedom, from 1 on."""
-_RECORD: Final = (
+NOT_RECORDED: Final = (
     "what is held from step to step is recorded by the embedded engine (`stepscope run`, or "
     "trace_level=RunOptions.FULL_TRACE) and on TensorFlow by `stepscope run --memory`"
 )
@@ -188,7 +188,7 @@ class GrowthSums:
         looked = tuple(w for w, kind in self._kinds.items() if len(kind.numbers) > _FEWEST)
         lacking = ""
         if not known:
-            lacking = _RECORD if looked or process else _FEW
+            lacking = NOT_RECORDED if looked or process else _FEW
         elif not set(known) & set(looked):
             lacking = _FEW
         return MemoryGrowth((*rows, *process), known, lacking)

@@ -68,6 +68,7 @@ class Result:
         from stepscope.analysis import (  # noqa: F401 - they register their views
             notebook_causes,
             notebook_cluster,
+            notebook_memory,
             notebook_program,
         )
         from stepscope.analysis.notebook import view

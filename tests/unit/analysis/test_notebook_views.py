@@ -46,10 +46,28 @@ def graph():
     return message
 
 
+def growing():
+    """An owner with a hostile name that holds a kilobyte more each time that the run begins."""
+    held = [
+        run_of(
+            ("b", "Relu", [], 2, 0, 0, 1_000_000),
+            allocations=lambda size=size: AllocationColumns.build(
+                name=[HOSTILE], device=[CPU], time_ns=[T0], bytes=[size], event=["held"],
+                kind=["queue"],
+            ),
+        )
+        for size in range(2048, 2048 * 12, 2048)
+    ]  # fmt: skip
+    found = analysis.memory_growth([("run_000001 train", one) for one in held])
+    assert [row.bytes for row in found.rows] == [2048]
+    return found
+
+
 VIEWS = {
     "run": lambda run: run,
     "op_profile": lambda run: analysis.op_profile(run, "name"),
     "memory_profile": analysis.memory_profile,
+    "memory_growth": lambda run: growing(),
     "critical_path": analysis.critical_path,
     "parallelism": analysis.parallelism,
     "placement": analysis.placement,
@@ -87,6 +105,12 @@ def test_names_are_text(name, run):
     tree = parsed({**VIEWS, **CAUSES}[name](run))
     assert not list(tree.iter("script"))
     assert any(HOSTILE[-25:] in text for text in texts(tree))
+
+
+def test_who_held_memory_at_an_instant_is_a_table_of_scopes(run):
+    shown = analysis.memory_flame(run)._repr_html_()
+    assert "3.42 KiB" in shown or "3.91 KiB" in shown
+    assert "<script>" not in shown
 
 
 @pytest.mark.parametrize("name", VIEWS)

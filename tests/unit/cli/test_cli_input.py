@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 PLANTED = """\
 import time
 import tensorflow as tf
@@ -68,6 +70,78 @@ with tf.Session() as session:
         session.run(total)
     thread.join()
 """
+
+
+IN_SESSION = """import time
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+def slow(number):
+    time.sleep(0.01)
+    return number
+def decoded(number):
+    return tf.numpy_function(slow, [number], tf.int64)
+data = tf.data.Dataset.range(24).map(decoded).batch(2)
+{iterator}
+total = tf.reduce_sum(iterator.get_next(), name="total")
+with tf.Session() as session:
+    {first}
+    for _ in range(12):
+        session.run(total)
+"""
+IN_FUNCTION = """import tensorflow as tf
+data = tf.data.Dataset.range(24)
+data = data.map(lambda n: n * 2)
+@tf.function
+def epoch():
+    total = tf.constant(0, tf.int64)
+    for n in data:
+        total += n
+    return total
+for _ in range(3):
+    epoch()
+"""
+
+
+@pytest.mark.parametrize(
+    ("iterator", "first"),
+    [
+        ("iterator = tf.data.make_one_shot_iterator(data)", "pass"),
+        ("iterator = data.make_initializable_iterator()", "session.run(iterator.initializer)"),
+    ],
+)
+def test_the_stages_of_a_sessions_iterator_appear_and_what_lacks_is_said(
+    stepscope, script, iterator, first
+):
+    program = IN_SESSION.format(iterator=iterator, first=first)
+    done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(program))
+    assert done.returncode == 0, done.stderr
+    [found] = json.loads(stepscope("input", "out", "--json").stdout)["pipelines"]
+    stages = [
+        (one["stage"], one["line"].rpartition(":")[2], one["function"]) for one in found["stages"]
+    ]
+    assert stages == [("range", "9", ""), ("map", "9", "decoded"), ("batch", "9", "")]
+    assert found["where"].endswith("program.py:10")
+    # The profiler may name runs by ops of the pipeline that it saw in them, too.
+    assert found["taken_by"]
+    assert all(name.startswith("Session.run(") for name in found["taken_by"])
+    assert 0 < found["elements"] <= 12
+    assert found["wait_ns"] > 0
+    said = " ".join(stepscope("input", "out", columns=200).stdout.split())
+    assert "elements taken by Session.run(" in said
+    assert "which stage limits is not known" in said
+    assert "its iterator is in the graph of a Session" in said
+    assert "under `stepscope run` to have them" in said
+
+
+def test_a_dataset_that_a_function_iterates_over_inside_says_what_to_do(stepscope, script):
+    done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(IN_FUNCTION))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(stepscope("input", "out", "--json").stdout)["pipelines"]
+    lines = {stage["line"].rpartition(":")[2] for one in found for stage in one["stages"]}
+    assert {"2", "3"} <= lines
+    said = " ".join(stepscope("input", "out", columns=200).stdout.split())
+    assert "a tf.function iterates over it inside" in said
+    assert "hand the function an iterator" in said
 
 
 def test_each_planted_stage_of_a_dataset_is_named_with_its_line(stepscope, script):

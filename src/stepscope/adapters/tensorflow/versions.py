@@ -648,6 +648,20 @@ def dataset_class() -> Any:
     return kind if hasattr(kind, "_inputs") and hasattr(kind, "_functions") else None
 
 
+def iterating_in_graphs() -> list[tuple[Any, str, str]]:
+    """Methods of datasets after which a graph takes their elements: class, name, and what graph."""
+    try:
+        from tensorflow.python.data.ops import dataset_ops
+    except ImportError:
+        return []
+    found = [
+        (getattr(dataset_ops, "DatasetV1", None), "_make_one_shot_iterator", "session"),
+        (getattr(dataset_ops, "DatasetV1", None), "_make_initializable_iterator", "session"),
+        (getattr(dataset_ops, "DatasetV2", None), "reduce", "function"),
+    ]
+    return [(kind, name, what) for kind, name, what in found if hasattr(kind, name)]
+
+
 def iterator_model(resource: Any) -> bytes:
     """What tf.data counts of the stages of an iterator: its model, which `model_nodes` reads.
 

@@ -28,6 +28,11 @@ from typing import Any
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.script.names import function_name
+from stepscope.adapters.tensorflow.script.pipelines import (
+    IN_FUNCTION,
+    IN_SESSION,
+    PipelineNotes,
+)
 from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
 from stepscope.own_code import files_of, is_own_module
 
@@ -357,9 +362,32 @@ def _patch_datasets(recorder: ScriptRecorder, iterator: Any) -> None:
         result = native_create(self, dataset)
         if recorder.active and executing_eagerly():
             notes.iterator_made(self, dataset)
+        elif recorder.active:
+            notes.iterated_in_graph(dataset, IN_FUNCTION)
         return result
 
     iterator._create_iterator = create
+    _patch_iterating_in_graphs(recorder, notes, executing_eagerly)
+
+
+def _patch_iterating_in_graphs(
+    recorder: ScriptRecorder, notes: PipelineNotes, executing_eagerly: Callable[[], bool]
+) -> None:
+    """Have datasets noted of which a session or a function takes the elements."""
+    for kind, name, why in versions.iterating_in_graphs():
+        problem = IN_SESSION if why == "session" else IN_FUNCTION
+        native = getattr(kind, name)
+
+        @functools.wraps(native)
+        def iterated(
+            self: Any, *args: Any, native: Any = native, problem: str = problem, **kwargs: Any
+        ) -> Any:
+            result = native(self, *args, **kwargs)
+            if recorder.active and not executing_eagerly():
+                notes.iterated_in_graph(self, problem)
+            return result
+
+        setattr(kind, name, iterated)
 
 
 def _patch_servers(recorder: ScriptRecorder) -> None:

@@ -10,6 +10,9 @@ Which lines made the stages is known from the datasets: each keeps the line that
 pipeline that runs is another one, as TensorFlow fuses stages and adds some; the two are laid beside
 each other by what their stages are.
 
+An iterator in the graph of a session, and a dataset that a function iterates over inside, cannot be
+asked for counts: of these the stages and their lines are noted, and why there are no counts.
+
 What is noted (`stepscope.metadata.program_notes`, kind "input"; it lasts from the iterator's making
 to the last counts):
 
@@ -23,7 +26,8 @@ to the last counts):
              many elements of its input make one; 0 where that differs), `nested` (made anew
              for each element of the stage that it is an input of); then columns over time:
              `moments`, `cpu_ns` (of the whole process), and, by stage, `elements`, `own_ns`,
-             `buffered`; `cores`: of the machine; `problem`: why there are no counts
+             `buffered`; `cores`: of the machine; `problem`: why there are no counts;
+             `in_graph`: who takes the elements is told by runs alone
 """
 
 from __future__ import annotations
@@ -88,6 +92,15 @@ _FUSED: Final = {
 }
 
 
+IN_SESSION: Final = (
+    "its iterator is in the graph of a Session, which TensorFlow gives no counts of: iterate over "
+    "the same dataset in eager code (`for element in dataset`) under `stepscope run` to have them"
+)
+IN_FUNCTION: Final = (
+    "a tf.function iterates over it inside, where TensorFlow gives no counts: iterate over it "
+    "outside (`for element in dataset: step(element)`), or hand the function an iterator, to have "
+    "them"
+)
 _PYTHON: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 
@@ -136,12 +149,23 @@ class PipelineNotes:
             iterator._stepscope_pipeline = pipeline
             weakref.finalize(iterator, self._gone, pipeline).atexit = False
 
+    def iterated_in_graph(self, dataset: Any, problem: str) -> None:
+        """Note the stages of a dataset whose elements are taken in a graph."""
+        with self._cost.ours(), suppress(Exception):
+            where = innermost_of_user(versions.lines_of_stack())
+            pipeline = _Pipeline(next(self._numbers), where, self._stages(dataset), problem)
+            with self._lock:
+                self._alive[pipeline.number] = pipeline
+            self._write(pipeline)  # again at the end, for how long it was there
+
     def _stages(self, dataset: Any) -> list[_Made]:
         """The stages that the program made, the last of the pipeline first."""
         found: list[_Made] = []
         waiting = [dataset]
         while waiting:
             stage = waiting.pop()
+            if type(stage).__name__ == "DatasetV1Adapter":
+                stage = stage._dataset  # TensorFlow 1's datasets are another's in its clothes
             made = self._made(stage)
             if made.kind:
                 found.append(made)
@@ -198,7 +222,7 @@ class PipelineNotes:
                 self._write(pipeline)
 
     def _write(self, pipeline: _Pipeline) -> None:
-        if not pipeline.taken_by:
+        if not pipeline.taken_by and not pipeline.in_graph:
             return
         try:
             details = pipeline.details()
@@ -215,8 +239,10 @@ class PipelineNotes:
 class _Pipeline:
     """What is known of an iterator; it does not keep it alive."""
 
-    def __init__(self, number: int, where: str, made: list[_Made]) -> None:
+    def __init__(self, number: int, where: str, made: list[_Made], problem: str = "") -> None:
+        """`problem` says of one in a graph why it cannot be looked at."""
         self.number = number
+        self.in_graph = bool(problem)
         self.where = where
         self.made_ns = time.time_ns()
         self.due_ns = 0
@@ -226,7 +252,7 @@ class _Pipeline:
         self.waited_ns = 0
         self.first_waited_ns = 0
         self._made = made
-        self._problem = ""
+        self._problem = problem
         self._every_ns = _EVERY_NS
         self._models: list[tuple[int, int, bytes]] = []
 
@@ -260,6 +286,8 @@ class _Pipeline:
         }
         if self._problem:
             found["problem"] = self._problem
+        if self.in_graph:
+            found["in_graph"] = True
         counts = _Counts([(now, versions.model_nodes(model)) for now, _, model in self._models])
         found["cores"] = len(os.sched_getaffinity(0))
         columns = counts.columns(self._made)

@@ -14,7 +14,7 @@ from stepscope.analysis.advice.finding import GROWTH, Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import finding_id
 from stepscope.analysis.edges import input_node
-from stepscope.analysis.memory_growth import PROCESS
+from stepscope.analysis.memory_growth import NOT_RECORDED, PROCESS
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def find(material: Material) -> Iterator[Finding]:
     if material.growth is None:
         return
     steps = {step.key: step for step in material.steps}
+    if material.growth.lacking == NOT_RECORDED and not material.growth.rows:
+        material.lacks(f"whether memory grows from step to step: {NOT_RECORDED}")
     for row in material.growth.leaks:
         if row.kind == PROCESS:
             material.lacks(

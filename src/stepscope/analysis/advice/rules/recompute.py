@@ -127,9 +127,10 @@ def _finding(step: StepMaterial) -> Iterator[Finding]:
         line=line,
         unit=BYTES,
         gain=float(gain),
-        # In which order the ops that are made again run is the engine's choice.
+        # In which order ops run that are made again, and what they need for a moment meanwhile,
+        # is the engine's choice.
         low=0.9 * gain,
-        high=1.02 * gain,
+        high=1.1 * gain,
         share=gain / before,
         total_ns=0.0,
         sentence=f"`{largest}`{more} made again where they are read late would save {size(gain)} "
