@@ -8,6 +8,8 @@ from __future__ import annotations
 GAPS: dict[str, set[str]] = {
     "a cluster tells nothing of the ops of a run that failed or was cut off": {
         "test_a_dequeue_that_waits_is_cancelled",
+        "test_a_step_that_fails_is_named_with_those_before_it",
+        "test_a_step_that_is_out_of_time_is_named",
         "test_a_python_op_is_abandoned_or_waited_for_and_named",
         "test_a_time_out",
         "test_a_time_out_without_a_trace_names_the_dequeue_in_flight_or_says_that_it_cannot",

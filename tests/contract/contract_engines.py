@@ -130,6 +130,8 @@ class Engine:
     """Whether an error has `op` and `node_def`, as those of sessions have."""
     names_a_dequeue_without_a_trace = True
     """Whether a run that timed out knows that a dequeue waited though nothing was traced."""
+    names_a_step_in_flight = True
+    """Whether an op in flight is named that has executed before, in an earlier iteration."""
     counts_losses = True
     """Whether the nodes that an early end kept from running are counted."""
     knows_sources = True

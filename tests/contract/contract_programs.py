@@ -54,3 +54,53 @@ def on_three_devices(ops):
     with ops.device("/cpu:2"):
         z = ops.multiply(y, y, name="z")
     return {"x": x, "y": y, "z": z}
+
+
+SEQUENCES = {"x": np.sin(np.arange(24, dtype=np.float32)).reshape(2, 4, 3)}
+"""The feeds of `recurrent`: two sequences of four steps."""
+
+
+def recurrent(function: Callable[[Any, Any], Any]) -> Callable[[Any], dict[str, Any]]:
+    """A recurrent network in a loop, and its gradients.
+
+    In each step `function(number of the step, state)` looks at the state, which it gives back.
+    """
+
+    def build(ops: Any) -> dict[str, Any]:
+        x = ops.placeholder(ops.float32, [2, 4, 3], name="x")
+        kernel = ops.constant(np.cos(np.arange(15, dtype=np.float32)).reshape(5, 3) * 0.5)
+        steps = ops.TensorArray(ops.float32, 4).unstack(ops.transpose(x, [1, 0, 2]))
+
+        def step(i: Any, state: Any, made: Any) -> Any:
+            seen = ops.py_func(function, [i, state], ops.float32, name="inside")
+            with ops.control_dependencies([seen]):
+                joined = ops.concat([steps.read(i), state[:, :2]], 1)
+            state = ops.tanh(ops.matmul(joined, kernel, name="product"))
+            return i + 1, state, made.write(i, state)
+
+        start = (ops.constant(0), ops.zeros([2, 3]), ops.TensorArray(ops.float32, 4))
+        _, state, made = ops.while_loop(lambda i, *_: i < 4, step, start)
+        loss = ops.add(ops.reduce_sum(made.stack()), ops.reduce_sum(ops.square(state)), name="loss")
+        return {"x": x, "loss": loss, "slope": ops.gradients(loss, x)[0]}
+
+    return build
+
+
+def recurrent_slope(x: Any) -> tuple[float, Any]:
+    """What `recurrent` gives for `loss` and, by small differences, for `slope`."""
+    kernel = np.cos(np.arange(15, dtype=np.float32)).reshape(5, 3).astype(np.float64) * 0.5
+
+    def loss(x: Any) -> float:
+        state, total = np.zeros((2, 3)), 0.0
+        for i in range(4):
+            state = np.tanh(np.concatenate([x[:, i], state[:, :2]], 1) @ kernel)
+            total += state.sum()
+        return float(total + (state**2).sum())
+
+    x = x.astype(np.float64)
+    slope = np.zeros_like(x)
+    for at in np.ndindex(*x.shape):
+        shift = np.zeros_like(x)
+        shift[at] = 1e-5
+        slope[at] = (loss(x + shift) - loss(x - shift)) / 2e-5
+    return loss(x), slope

@@ -97,6 +97,7 @@ class TensorFlowSession(OnTensorFlow, SessionEngine):
     """`stepscope.adapters.tensorflow.Session`."""
 
     name = "tensorflow session"
+    names_a_step_in_flight = False
     stops_between_ops = False
     names_a_dequeue_without_a_trace = False
     lost_of_times = frozenset({"threads"})  # TensorFlow's own step stats tell of later runs
@@ -171,6 +172,7 @@ class PreparedSession(Prepared, TensorFlowSession):
     """Sessions whose runs are logged."""
 
     key = "prepared tensorflow session"
+    names_a_step_in_flight = True
     lost_of_times = frozenset()
 
 
@@ -267,6 +269,14 @@ class TensorFlowEager(OnTensorFlow):
     """The same programs op by op, inside `stepscope.run`."""
 
     name = "tensorflow eager"
+    gaps = {
+        "op by op, a loop is one op, and there is no graph to differentiate": {
+            "test_a_step_that_fails_is_named_with_those_before_it",
+            "test_a_step_that_is_out_of_time_is_named",
+            "test_every_step_has_its_row",
+            "test_values_and_gradients",
+        }
+    }
     always_lost = OnTensorFlow.always_lost | {KERNEL_TIMES}
     python_op_at_deadline = "waited_for"
     parallel = False
