@@ -11,18 +11,23 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.analysis import advise, op_profile, verdict
+from stepscope.analysis import op_profile
+from stepscope.analysis.advice import AdviceSums, program_at
 from stepscope.analysis.verdict import notes_for_verdict
 from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
-from stepscope.cli.recorded_runs import REPORT_FILE, TIMELINE_FILE, write_page
+from stepscope.cli.recorded_runs import REPORT_FILE, TIMELINE_FILE, TIMELINE_OPS, write_page
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
-from stepscope.metadata import iter_runs
+from stepscope.metadata import Recording, RunMetadata, iter_runs
 from stepscope.metadata.readers.store_file import SUFFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import RenderableType
+
     from stepscope.cli.outside import Ended, Notes
-    from stepscope.metadata import RunMetadata
+    from stepscope.metadata import LoadedRun
 
 _MEANINGS = {
     signal.SIGKILL: "by somebody, or by the kernel because memory ran out",
@@ -69,24 +74,28 @@ def _how(ended: Ended) -> str:
 def _show_recorded(
     how: str, script: str, directory: Path, trace: str, top: int, *, report: bool
 ) -> None:
+    ended = _Endings()
+    sums = AdviceSums()
     problem = None
     try:
-        runs = [(run.name, run.metadata) for run in iter_runs(directory)]
+        table = op_profile(sums.passing(ended.passing(iter_runs(directory))))
     except UnreadableFileError:
-        runs = []  # there is none
+        table = op_profile([])  # there is none
     except (OSError, StepscopeError) as error:
-        runs, problem = [], f"what was recorded cannot be read: {error}"
+        problem = f"what was recorded cannot be read: {error}"
+        ended, table = _Endings(), op_profile([])
+    runs = ended.runs
     console = terminal.console(stderr=True)
-    table = op_profile(runs)
-    said = []
+    said: list[RenderableType] = []
     if runs:
-        limits = verdict(runs, notes_for_verdict(directory))
-        advice = advise(directory)
+        limits = sums.limits.verdict(notes_for_verdict(directory))
+        advice = sums.advice(program_at(directory))
         said = program_verdict.parts(limits, advice, directory, directory, console.width)
     timeline = None
-    if runs:
+    too_long = table.calls > TIMELINE_OPS
+    if runs and not too_long:
         try:
-            timeline = chrome(runs, directory / TIMELINE_FILE)
+            timeline = chrome(directory, directory / TIMELINE_FILE)
         except (OSError, StepscopeError) as error:
             problem = f"{TIMELINE_FILE} could not be written: {error}"
     pages = []
@@ -104,13 +113,39 @@ def _show_recorded(
             run_report.failures(runs),
             run_report.ends_of_input(runs, console.width),
             run_report.losses(runs, [], console.width),
-            run_report.notes(_remarks(runs, directory), console.width),
+            run_report.notes(_remarks(runs, directory, without_timeline=too_long), console.width),
             run_report.files(next(directory.glob(f"*{SUFFIX}")), timeline, pages) if runs else None,
         ],
         console,
     )
     if problem is not None:
         terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
+
+
+class _Endings:
+    """How each run ended: what is kept of runs that are read one after the other.
+
+    A store of hundreds of megabytes takes ten times that in memory if all its runs are there.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, RunMetadata]] = []
+
+    def passing(self, runs: Iterable[LoadedRun]) -> Iterator[tuple[str, RunMetadata]]:
+        """The runs as they come, each noted on its way."""
+        for run in runs:
+            whole, ending = run.metadata, RunMetadata()
+            ending.record(
+                Recording(
+                    engine=whole.engine,
+                    status=whole.status,
+                    completeness=whole.completeness,
+                    out_of_memory=whole.out_of_memory,
+                )
+            )
+            self.runs.append((run.name, ending))
+            yield run.name, whole
+            del run, whole  # the next one is read without this one in memory
 
 
 def _in_flight(runs: list[tuple[str, RunMetadata]]) -> list[str]:
@@ -123,9 +158,14 @@ def _in_flight(runs: list[tuple[str, RunMetadata]]) -> list[str]:
     ]
 
 
-def _remarks(runs: list[tuple[str, RunMetadata]], directory: Path) -> list[str]:
+def _remarks(
+    runs: list[tuple[str, RunMetadata]], directory: Path, *, without_timeline: bool
+) -> list[str]:
     if not runs:
         return ["no run was recorded: the script died before one had ended and was written"]
+    found, place = [], shlex.quote(str(directory))
     if any(run.out_of_memory is not None for _, run in runs):
-        return [f"who held the memory: stepscope oom {shlex.quote(str(directory))}"]
-    return []
+        found.append(f"who held the memory: stepscope oom {place}")
+    if without_timeline:
+        found.append(f"as a Chrome trace: stepscope timeline {place}")
+    return found
