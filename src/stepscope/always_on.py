@@ -13,9 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import sys
 import threading
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -25,11 +23,11 @@ from typing import TYPE_CHECKING, Final, Self
 from stepscope.errors import StepscopeError
 from stepscope.recorder.kept_runs import KeptRuns, given_up
 from stepscope.recorder.terms import Terms
-from stepscope.recorder.triggers import FileTrigger, MemoryTrigger, SignalTrigger
+from stepscope.recorder.triggers import FileTrigger, MemoryTrigger, Retracing, SignalTrigger
 from stepscope.store import LiveRuns, Store
 
 if TYPE_CHECKING:
-    from stepscope.metadata import RunMetadata
+    from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
     from stepscope.metadata.readers.kept_file import StepsRecording
     from stepscope.metadata.stored_run import StoredRun
     from stepscope.recorder.keeping import Keep
@@ -37,14 +35,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder"]
 
+_FULL_TRACE: Final = 3
 _LOOK_S: Final = 1.0
 """So often is looked for the files of triggers."""
 
 
-class Recorder:
-    """Records the runs of this process on the embedded engine.
+def tensorflow_is_possible() -> bool:
+    """Whether the program has TensorFlow, or could import it; nothing is imported to find out."""
+    import importlib.util
+    import sys
 
-    Runs on TensorFlow it does not see; a program that made only such is warned at its end.
+    return "tensorflow" in sys.modules or importlib.util.find_spec("tensorflow") is not None
+
+
+class Recorder:
+    """Records the runs of this process: on the embedded engine, and on TensorFlow.
+
+    On TensorFlow these are calls of functions (a step of Keras is one), runs of sessions, and
+    gradient tapes outside of both with the eager code after them. Sessions that were made before it
+    was entered are seen by TensorFlow's profiler alone, of which there is less for the same budget.
 
     Guarantees:
 
@@ -89,9 +98,12 @@ class Recorder:
             ) from error
         self._live = LiveRuns(store.path)
         runs = self._runs = KeptRuns(store, self._terms.controller(), self._let_go)
-        for last in (self._live.close, runs.over, store.close, runs.close):
+        self._on_tensorflow: ScriptRecorder | None = None
+        for last in (self._live.close, self._close_logs, runs.over, store.close, runs.close):
             self._stack.callback(last)
         self._watch_embedded(runs)
+        if tensorflow_is_possible():
+            self._watch_tensorflow(runs)
         self._watch_triggers()
         self._is_open = True
         return self
@@ -108,17 +120,8 @@ class Recorder:
 
     def close(self) -> None:
         """Record no more, and write what is to be kept. Twice is fine."""
-        was_open, runs = self._is_open, self._runs
         self._is_open = False
         self._stack.close()
-        saw_none = was_open and runs is not None and not runs.control.budget.kinds
-        if saw_none and "tensorflow" in sys.modules:
-            warnings.warn(
-                "the Recorder saw no run: it records those of the embedded engine, and the program "
-                "imported TensorFlow; `stepscope run` records these",
-                RuntimeWarning,
-                stacklevel=3,
-            )
 
     def keep(self, why: str) -> None:
         """Keep the runs of the seconds before now; `why` is shown with them."""
@@ -164,11 +167,28 @@ class Recorder:
         )
         self._stack.enter_context(recording(None, 0, choose=choose))
 
-    def _let_go(self, runs: Sequence[RunMetadata | StoredRun]) -> None:
-        self._live.stored([run.step_id for run in runs if run.engine == "embedded"])
+    def _watch_tensorflow(self, runs: KeptRuns) -> None:
+        from stepscope.adapters.tensorflow.script.budgeted import Budgeted
+        from stepscope.adapters.tensorflow.script.watching import watching
+
+        wants = {type(one) for one in self._terms.triggers}
+        budgeted = Budgeted(
+            runs, lambda _graph: None, _FULL_TRACE, wants_peaks=MemoryTrigger in wants
+        )
+        retraced = self.keep if Retracing in wants else None
+        self._on_tensorflow = self._stack.enter_context(watching(budgeted, self.file, retraced))
+
+    def _close_logs(self) -> None:
+        if self._on_tensorflow is not None:
+            self._on_tensorflow.close()
+
+    def _let_go(self, runs: Sequence[tuple[str, int]]) -> None:
+        self._live.stored([step_id for engine, step_id in runs if engine == "embedded"])
+        if self._on_tensorflow is not None:
+            self._on_tensorflow.stored([step for engine, step in runs if engine != "embedded"])
 
     def _committed(self, runs: Sequence[StoredRun]) -> None:
-        self._let_go(runs)
+        self._let_go([(run.engine, run.step_id) for run in runs])
         if self._runs is not None:
             self._runs.committed(runs)
 

@@ -16,7 +16,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -53,6 +53,19 @@ class QuantileSketch:
         self.count += 1
         self.total += value
         self.most = max(value, self.most)
+
+    def add_all(self, values: Sequence[int]) -> None:
+        """Many numbers at once."""
+        if not values:
+            return
+        numbers = np.maximum(np.asarray(values, np.int64), 1)
+        buckets = np.ceil(np.log(numbers) * _PER_LOG).astype(np.int64)
+        for bucket, count in zip(*np.unique(buckets, return_counts=True), strict=True):
+            place = int(bucket)
+            self.counts[place] = self.counts.get(place, 0) + int(count)
+        self.count += len(values)
+        self.total += sum(values)
+        self.most = max(self.most, *values)
 
     def merge(self, other: QuantileSketch) -> None:
         """All that the other holds, too."""

@@ -19,6 +19,12 @@ How it decides:
   time: samples do not fall into step with a program that does something every n-th run.
 - Length and status are noted of every run as long as that takes at most half of what the time
   between runs earns, also in debt; else of those for which there is credit, and others are counted.
+- Deciding costs more than noting a length. Where there is no credit for more there is a **lull**:
+  how long the answer stays the same follows from the credit that is missing, and nobody has to ask
+  until then. What ran in the meantime is told at once (`passed`).
+- With `whole`, the first so many runs of a kind are recorded in detail until `WHOLE_NS` are spent,
+  and all others where that fits the budget: what a program of few runs costs is little, and its
+  user wants all of it.
 - Credit beyond all claims is bounded by what `BURST_STEPS` runs of late earned: an hour of waiting
   is no licence to slow down the hour after it.
 
@@ -35,7 +41,7 @@ How it decides:
 ...     now += 1_000_000 + costs[level.name]
 ...     levels += level.name[0]
 >>> levels                                   # L: length, T: op times, D: detail
-'LLLLLLLLLLLLLLLLDLLLLLLLLDLLLLLTTLLLLDTTTTTTTTTTTLTTLLLLLLLL'
+'LLLLLLLLLLDLLLLLLLLLLLLLLDLLLLLTTLLLLDTTTTTTTTTTTLTTLLLLLLLL'
 >>> f"{budget.overhead:.3f}"                 # of the program's own 61 ms
 '0.042'
 """
@@ -49,9 +55,22 @@ from typing import Final
 
 from stepscope.metadata.step_summaries import Level
 
-__all__ = ["BURST_STEPS", "DETAIL_GAP", "MOST_KINDS", "OTHERS", "Budget", "KindSpending", "Level"]
+__all__ = [
+    "BURST_STEPS",
+    "DETAIL_GAP",
+    "LULL_NS",
+    "MOST_KINDS",
+    "OTHERS",
+    "WHOLE_NS",
+    "Budget",
+    "KindSpending",
+    "Level",
+]
 
 BURST_STEPS: Final = 8
+WHOLE_NS: Final = 500_000_000
+LULL_NS: Final = 250_000_000
+"""The longest lull."""
 DETAIL_GAP: Final = 1024
 MOST_KINDS: Final = 256
 """Kinds beyond these are judged together, as `OTHERS`: a program that makes a new kind with every
@@ -60,6 +79,9 @@ OTHERS: Final = "other steps"
 
 _GUESS_NS: Final = 2_000
 """What noting a length is taken to cost until one was noted."""
+_DONE_ONCE: Final = 4
+_COUNTING: Final = 0.3
+"""What counting a run costs, of what noting its length does."""
 _SHARE_OF_LENGTHS: Final = 0.5
 _PACE: Final = 1 / 16
 _OUTLIER: Final = 8.0
@@ -95,9 +117,15 @@ class KindSpending:
         return _GUESS_NS
 
     def learn(self, level: Level, ns: float) -> None:
-        """Recording a run at a level cost so much. One outlier changes little, two are believed."""
+        """Recording a run at a level cost so much. One outlier changes little, two are believed.
+
+        Much of what the very first costs is done once.
+        """
         known = self.expected[level]
-        if known is None:
+        if self.runs <= 1 and level >= Level.TIMES:
+            self.expected[level] = ns / _DONE_ONCE
+            return
+        if known is None or self.at[level] == 2:
             self.expected[level] = float(ns)
             return
         seen = min(float(ns), max(_OUTLIER * known, _GUESS_NS))
@@ -107,11 +135,15 @@ class KindSpending:
 class Budget:
     """See the module's text. Not for several threads at once."""
 
-    def __init__(self, share: float, *, seed: int = 0) -> None:
-        """`share` of the program's own time is what recording may cost; infinite: no bound."""
+    def __init__(self, share: float, *, whole: int = 0, seed: int = 0) -> None:
+        """`share` of the program's own time is what recording may cost; infinite: no bound.
+
+        `whole` is as the module's text has it.
+        """
         if not share > 0:
             raise ValueError(f"a budget is a share of the time above 0; it was {share}")
         self.share = share
+        self.whole = whole
         self.credit = 0.0
         """What may be spent now, in nanoseconds; negative in debt."""
         self.own_ns = 0
@@ -152,6 +184,51 @@ class Budget:
         known.at[level] += 1
         return level
 
+    def takes(self, kind: str, now: int) -> None:
+        """A run of a kind is about to begin that is recorded in detail, whatever it costs."""
+        self._pass(now)
+        self._note_pace()
+        known = self.kinds.setdefault(self.kind_of(kind), KindSpending())
+        known.runs += 1
+        known.at[Level.DETAIL] += 1
+
+    def lull_ns(self, kind: str) -> int:
+        """How long the program runs until there can be credit for more than the least of a kind.
+
+        To be asked where `begins` gave no more than that.
+        """
+        known = self.kinds[self.kind_of(kind)]
+        missing = known.claim - self.credit
+        for one in self._claimants.values():
+            if one is known:
+                break
+            missing += one.claim
+        return max(0, min(LULL_NS, int(missing / self.share)))
+
+    def least(self, kind: str) -> Level:
+        """What is noted of runs of a kind in a lull."""
+        known = self.kinds[self.kind_of(kind)]
+        noting = known.expects(Level.LENGTH)
+        worth = noting <= _SHARE_OF_LENGTHS * self.share * self.between_ns
+        return Level.LENGTH if worth else Level.COUNT
+
+    @property
+    def between_ns(self) -> float:
+        """The program's own time from run to run, of late."""
+        return self._between or 0.0
+
+    def passed(self, kind: str, noted: int, counted: int, cost_ns: float, now: int) -> None:
+        """So many runs of a kind passed in a lull; noting one length cost so much."""
+        known = self.kinds[self.kind_of(kind)]
+        self.spent(int(cost_ns * (noted + _COUNTING * counted)))
+        self._pass(now)
+        known.expected[Level.LENGTH] = cost_ns
+        if noted + counted:
+            self._note_pace(noted + counted)
+            known.runs += noted + counted
+            known.at[Level.LENGTH] += noted
+            known.at[Level.COUNT] += counted
+
     def spent(self, ns: int, kind: str = "", level: Level | None = None) -> None:
         """The program waited so long because of us, for such a run if that is said."""
         self.spent_ns += ns
@@ -179,9 +256,11 @@ class Budget:
     # -- deciding ------------------------------------------------------------------------------
 
     def _choose(self, kind: KindSpending) -> Level:
-        if self.share == math.inf or kind.runs == 1:
+        first = self.whole if self.spent_ns < WHOLE_NS else 1
+        if self.share == math.inf or kind.runs <= max(1, first):
             return self._detailed(kind)
-        wanted = Level.DETAIL if kind.runs >= kind.detail_due else Level.TIMES
+        fits = self.whole and kind.expects(Level.DETAIL) <= self.share * self.between_ns
+        wanted = Level.DETAIL if fits or kind.runs >= kind.detail_due else Level.TIMES
         price = kind.expects(wanted) * (1 + kind.jitter)
         if self._is_there(price, kind):
             self._claim(kind, 0.0)
@@ -208,8 +287,7 @@ class Budget:
     def _least(self, kind: KindSpending) -> Level:
         """What is noted where there is no credit for more."""
         cost = kind.expects(Level.LENGTH)
-        earned = self.share * (self._between or 0.0)
-        if cost <= _SHARE_OF_LENGTHS * earned:
+        if cost <= _SHARE_OF_LENGTHS * self.share * self.between_ns:
             return Level.LENGTH
         return Level.LENGTH if self.credit - self._claims >= cost else Level.COUNT
 
@@ -243,13 +321,14 @@ class Budget:
         if self.share != math.inf:
             self.credit = min(self.credit + self.share * passed, self.most_credit())
 
-    def _note_pace(self) -> None:
+    def _note_pace(self, runs: int = 1) -> None:
         last, self._last_begin = self._last_begin, self.own_ns
         if last is None:
             return
-        between = self.own_ns - last
+        between = (self.own_ns - last) / runs
         if self._between is None:
-            self._between = float(between)
+            self._between = between
         else:
-            seen = min(float(between), _OUTLIER * self._between)
-            self._between += (seen - self._between) * (_PACE if seen > self._between else 2 * _PACE)
+            seen = min(between, _OUTLIER * self._between)
+            weight = _PACE if seen > self._between else 2 * _PACE
+            self._between += (seen - self._between) * (1 - (1 - weight) ** runs)

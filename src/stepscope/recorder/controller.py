@@ -26,6 +26,8 @@ TIMES took 80 ms, 8.06 times the 9.92 ms that are usual
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -42,7 +44,17 @@ from stepscope.recorder.triggers import (
     Usual,
 )
 
-__all__ = ["Begun", "Budget", "Controller", "Ended", "Keep", "Keeper", "KindLengths", "Slow"]
+__all__ = [
+    "Begun",
+    "Budget",
+    "Controller",
+    "Ended",
+    "Keep",
+    "Keeper",
+    "KindLengths",
+    "Lull",
+    "Slow",
+]
 
 _NOTHING_USUAL: Final = Usual(0, 0.0, 0.0)
 _EVERY: Final = 16
@@ -60,10 +72,26 @@ class Begun(NamedTuple):
     """What passed since the run before on its thread."""
 
 
+class Lull(NamedTuple):
+    """A time in which nothing is recorded of runs of a kind but their length, or their number.
+
+    It lasts for so much of the program's own time, or so many runs if these are only counted. A run
+    that takes longer than `slow_ns`, or with what came before it longer than `late_ns`, is to be
+    told of nevertheless.
+    """
+
+    level: Level
+    length_ns: int
+    runs: int
+    slow_ns: float
+    late_ns: float
+
+
 class Ended(NamedTuple):
     """How a run ended, and what recording it made the program wait for.
 
-    `size` is what it takes in memory to hold it, `failed` how it ended where that was not well.
+    `size` is what it takes in memory to hold it, `failed` how it ended where that was not well,
+    `asked` whether the program itself had it traced.
     """
 
     now: int
@@ -71,6 +99,7 @@ class Ended(NamedTuple):
     size: int = 0
     failed: str = ""
     peak_bytes: int = 0
+    asked: bool = False
 
 
 @dataclass(slots=True)
@@ -83,8 +112,18 @@ class KindLengths:
     usual: Usual = _NOTHING_USUAL
 
     def add(self, length_ns: int, period_ns: int) -> None:
+        """One more run."""
         self.lengths.add(length_ns)
         self.periods.add(period_ns)
+        self._look()
+
+    def add_all(self, lengths_ns: Sequence[int], periods_ns: Sequence[int]) -> None:
+        """Many of them."""
+        self.lengths.add_all(lengths_ns)
+        self.periods.add_all(periods_ns)
+        self._look()
+
+    def _look(self) -> None:
         known = self.usual.runs
         if self.lengths.count >= known + max(_EVERY, known // 10) or self.lengths.count <= _EVERY:
             self.usual = Usual(
@@ -102,17 +141,57 @@ class Controller:
         self._conditions = [
             one for one in triggers if isinstance(one, Slow | MemoryTrigger | ErrorTrigger)
         ]
-        self._number = 0
+        self.numbers = itertools.count(1)
+        """Those that runs get. In a lull runs take them by themselves."""
 
     def begins(self, kind: str, now: int, wait_ns: int = 0) -> Begun:
         """A run is about to begin."""
         level = self.budget.begins(kind, now)
-        self._number += 1
-        return Begun(self._number, self.budget.kind_of(kind), level, now, wait_ns)
+        return Begun(next(self.numbers), self.budget.kind_of(kind), level, now, wait_ns)
+
+    def takes(self, kind: str, now: int) -> Begun:
+        """A run that is recorded in detail whatever it costs: the program itself asked for it."""
+        self.budget.takes(kind, now)
+        return Begun(next(self.numbers), self.budget.kind_of(kind), Level.DETAIL, now)
+
+    def lull(self, run: Begun) -> Lull:
+        """How long runs like one of which no more than the least is noted need not ask."""
+        budget = self.budget
+        length_ns = budget.lull_ns(run.kind)
+        slow_ns, late_ns = math.inf, math.inf
+        for one in self._conditions:
+            if isinstance(one, Slow):
+                slow, late = one.limits(self.usual(run.kind))
+                slow_ns, late_ns = min(slow_ns, slow), min(late_ns, late)
+        slow_ns = min(slow_ns, self.keeper.slowest_ns(run.kind))
+        level = budget.least(run.kind)
+        runs = int(length_ns / budget.between_ns) if budget.between_ns else 0
+        return Lull(level, length_ns, runs, slow_ns, late_ns)
+
+    def passed(
+        self, kind: str, noted: Sequence[tuple[int, int]], counted: int, cost_ns: float, now: int
+    ) -> None:
+        """What ran in a lull: length and period of those that were noted, how many were not.
+
+        Noting one cost so much.
+        """
+        self.budget.passed(kind, len(noted), counted, cost_ns, now)
+        self.keeper.passed(kind, len(noted) + counted)
+        if noted:
+            lengths, periods = zip(*noted, strict=True)
+            self.lengths.setdefault(kind, KindLengths()).add_all(lengths, periods)
+
+    def remarkable(self, kind: str, began_ns: int, wait_ns: int) -> Begun:
+        """A run of a lull after all, by its number: it is slow, or it failed."""
+        self.budget.kinds[kind].runs += 1
+        self.budget.kinds[kind].at[Level.LENGTH] += 1
+        return Begun(next(self.numbers), kind, Level.LENGTH, began_ns, wait_ns)
 
     def ended(self, run: Begun, how: Ended) -> Changes:
         """It ended. One of which only that it ran is noted is not kept, unless it failed."""
-        self.budget.spent(how.cost_ns, run.kind, run.level)
+        # What a length costs is known from lulls: this one had to ask.
+        learns = run.level >= Level.TIMES
+        self.budget.spent(how.cost_ns, run.kind, run.level if learns else None)
         if run.level is Level.COUNT and not how.failed:
             return Changes()
         length = max(0, how.now - run.began_ns - how.cost_ns)
@@ -123,7 +202,8 @@ class Controller:
         known.add(length, length + run.wait_ns)
         noted = Noted(
             run.number, run.kind, how.now, length, how.size,
-            failed=bool(how.failed), sampled=run.level >= Level.TIMES, why="; ".join(whys),
+            failed=bool(how.failed), sampled=run.level >= Level.TIMES and not how.asked,
+            why="; ".join(whys), asked=how.asked,
         )  # fmt: skip
         return self.keeper.ended(noted)
 

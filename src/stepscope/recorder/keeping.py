@@ -7,6 +7,7 @@ Runs are kept for **reasons**, and as long as they have one:
 
     failed      it did not end well
     trigger     something happened in it that the user wants to know of (`Kept.why` says what)
+    asked       the program itself had it traced
     before      its op times were noted in the seconds before such a run, or before somebody asked
     slowest     one of the slowest of its kind
     first       one of the first of its kind
@@ -65,9 +66,10 @@ from stepscope.errors import InvalidArgumentError
 
 __all__ = ["REASONS", "Changes", "Keep", "Keeper", "Kept", "Noted", "as_keep"]
 
-REASONS: Final = ("failed", "trigger", "before", "slowest", "first", "latest", "sample")
+REASONS: Final = ("failed", "trigger", "asked", "before", "slowest", "first", "latest", "sample")
 """The most interesting first."""
 _QUIET: Final = 6
+_NEVER: Final = 1 << 62
 _WHYS: Final = 5
 """So many triggers are named with a run that several ask for."""
 _RANK: Final = {reason: place for place, reason in enumerate(REASONS)}
@@ -88,6 +90,7 @@ class Keep:
     latest: int = 5
     sample: int = 20
     before_s: float = 10.0
+    asked: int = 1000
 
 
 def as_keep(given: Keep | Mapping[str, float] | None) -> Keep:
@@ -128,6 +131,7 @@ class Noted(NamedTuple):
     sampled: bool = True
     why: str = ""
     """What triggered with this run; "" where nothing did."""
+    asked: bool = False
 
 
 class Kept(NamedTuple):
@@ -171,6 +175,7 @@ class _Kind:
     sampled: int = 0
     failed: deque[int] = field(default_factory=deque)
     trigger: deque[int] = field(default_factory=deque)
+    asked: deque[int] = field(default_factory=deque)
     slowest: list[tuple[int, int]] = field(default_factory=list)
     latest: deque[int] = field(default_factory=deque)
     sample: list[int] = field(default_factory=list)
@@ -218,6 +223,19 @@ class Keeper:
                 self._quiet_until = run.ended_ns + int(_QUIET * self.keep.before_s * 1e9)
                 self._keep_before(run.why, run.ended_ns, run.number)
         return self._changes()
+
+    def passed(self, kind: str, runs: int) -> None:
+        """So many runs of a kind ended of which nothing is to be kept."""
+        self._kinds.setdefault(kind, _Kind()).seen += runs
+
+    def slowest_ns(self, kind: str) -> int:
+        """What a run of a kind must take longer than, to be one of the slowest; -1 for any."""
+        known = self._kinds.get(kind)
+        if not self.keep.slowest:
+            return _NEVER
+        if known is None or len(known.slowest) < self.keep.slowest:
+            return -1
+        return known.slowest[0][0]
 
     def trigger(self, why: str, now: int) -> Changes:
         """Somebody asks for what was before now."""
@@ -296,7 +314,7 @@ class Keeper:
         assert self.held_bytes <= self.memory, "more is held than the bound of memory"
         for name, kind in self._kinds.items():
             for reason, numbers in (
-                ("failed", kind.failed), ("trigger", kind.trigger),
+                ("failed", kind.failed), ("trigger", kind.trigger), ("asked", kind.asked),
                 ("slowest", [n for _, n in kind.slowest]),
                 ("latest", kind.latest), ("sample", kind.sample),
             ):  # fmt: skip
@@ -310,6 +328,7 @@ class Keeper:
             self._give(number, "first")
         for reason, is_so, numbers in (
             ("failed", run.failed, kind.failed), ("trigger", bool(run.why), kind.trigger),
+            ("asked", run.asked, kind.asked),
         ):  # fmt: skip
             most = getattr(keep, reason)
             if not is_so or not most:
@@ -429,7 +448,7 @@ class Keeper:
         if run.is_written:
             self._forget[number] = None
         kind = self._kinds[run.kind]
-        for numbers in (kind.failed, kind.trigger, kind.latest, kind.sample):
+        for numbers in (kind.failed, kind.trigger, kind.asked, kind.latest, kind.sample):
             if number in numbers:
                 numbers.remove(number)
         kind.slowest = [one for one in kind.slowest if one[1] != number]

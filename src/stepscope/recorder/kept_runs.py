@@ -1,7 +1,8 @@
 """`KeptRuns`: carries out what the controller decides, for whoever sees runs go by.
 
-An engine's observer calls `begins` before a run and `ended` after it. Runs that were noted are held
-in memory until the controller has them written or let go.
+An engine's observer asks the `lane` of a run's kind first: in a lull nothing is to be decided. Else
+it calls `begins` before the run and `ended` after it. Runs that were noted are held in memory until
+the controller has them written or let go.
 
 Guarantees:
 
@@ -41,6 +42,7 @@ from stepscope.metadata.quantiles import QuantileSketch
 from stepscope.metadata.readers.kept_file import TABLES
 from stepscope.metadata.step_summaries import Level, StepSummary
 from stepscope.recorder.controller import Begun, Controller, Ended
+from stepscope.recorder.lanes import Lane, Remarkable, ThreadTimes, cost_of_lanes
 
 if TYPE_CHECKING:
     from stepscope.metadata.stored_run import Part, StoredRun
@@ -81,10 +83,10 @@ class _Held:
     to_sum: bool = False
     wanted: bool = True
 
-
-class _Here(threading.local):
-    ended = 0
-    """When the last run of this thread ended."""
+    @property
+    def known(self) -> tuple[str, int]:
+        """By what its engine knows it."""
+        return self.engine, self.metadata.step_id if self.metadata is not None else 0
 
 
 class KeptRuns:
@@ -94,10 +96,10 @@ class KeptRuns:
         self,
         store: Store,
         control: Controller,
-        let_go: Callable[[Sequence[RunMetadata]], None] | None = None,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        let_go: Callable[[Sequence[tuple[str, int]]], None] | None = None,
     ) -> None:
-        self.clock = clock
+        """`let_go` is told of runs that nobody wants any more, by their engines and step ids."""
+        self.clock = time.perf_counter_ns
         self.control = control
         self._store = store
         self._let_go = let_go or (lambda _runs: None)
@@ -108,15 +110,19 @@ class KeptRuns:
         self._run_bytes = _STORED_BYTES
         """What a run takes on disk, by what those take that are there."""
         self._committed: deque[tuple[list[int], int]] = deque()
-        self._here = _Here()
+        self._here = ThreadTimes()
+        self._lanes: dict[str, Lane] = {}
+        self._lane_ns = cost_of_lanes()
         self._held: dict[int, _Held] = {}
+        self._written: dict[int, int] = {}
+        """How long runs took that are written, by their numbers."""
         self._pending: list[tuple[str, int]] = []
         self._summaries: dict[str, StepSummary] = {}
         self._triggered: list[tuple[str, int]] = []
         self._summing_ns = 0
         self._stored_ns = 0
         """What of the store's time was charged."""
-        self._saved_ns = clock()
+        self._saved_ns = self.clock()
         self._offset = time.time_ns() - self._saved_ns
         self._closed = False
         disk = control.keeper.disk
@@ -130,16 +136,60 @@ class KeptRuns:
 
     # -- the program's threads -------------------------------------------------------------------
 
+    def lane(self, kind: str) -> Lane:
+        """Where runs of a kind are noted in a lull."""
+        found = self._lanes.get(kind)
+        if found is None:
+            with self._lock:
+                name = self.control.budget.kind_of(kind)
+                found = self._lanes.get(name)
+                if found is None:
+                    found = Lane(name, self._here, self.control.numbers, self._told, self._is_full)
+                    self._lanes[name] = found
+        return found
+
     def begins(self, kind: str) -> Begun:
         """A run of a kind is about to begin on this thread: how much to record of it."""
         now = self.clock()
         last = self._here.ended
+        control = self.control
         with self._lock:
-            run = self.control.begins(kind, now, now - last if last else 0)
-        if run.level is Level.COUNT:
-            # Nobody is told when it ends: what passes before the next run is not known.
-            self._here.ended = 0
+            lane = self._lanes.get(control.budget.kind_of(kind))
+            if lane is not None:
+                self._settle(lane, now)
+            run = control.begins(kind, now, now - last if last else 0)
+            if lane is not None and run.level <= Level.LENGTH:
+                lane.open(control.lull(run), now)
+            if run.level is Level.COUNT:
+                # Nobody is told when it ends: what passes before the next run is not known.
+                self._here.ended = 0
+            control.spent(self.clock() - now)
         return run
+
+    def takes(self, kind: str) -> Begun:
+        """A run begins that is recorded in detail, whatever it costs."""
+        with self._lock:
+            return self.control.takes(kind, self.clock())
+
+    def _settle(self, lane: Lane, now: int) -> None:
+        """Add up what was noted on a lane."""
+        noted, counted = lane.take()
+        if noted or counted:
+            self.control.passed(lane.kind, noted, counted, self._lane_ns, now)
+
+    def _is_full(self, lane: Lane) -> None:
+        with self._lock:
+            self._settle(lane, self.clock())
+
+    def _told(self, run: Remarkable) -> None:
+        """A run of a lull is slow, late, or failed."""
+        now = self.clock()
+        with self._lock:
+            lane = self._lanes[run.kind]
+            self._settle(lane, now)
+            begun = self.control.remarkable(run.kind, run.began_ns, run.wait_ns)
+            self.ended(begun, failed=run.failed, engine=run.engine, ended_ns=run.ended_ns)
+            lane.open(self.control.lull(begun), now)
 
     def ended(
         self,
@@ -153,14 +203,16 @@ class KeptRuns:
         graph: Part | None = None,
         kept: float = 0,
         peak_bytes: int = 0,
+        ended_ns: int = 0,
+        asked: bool = False,
     ) -> None:
-        """It ended on this thread.
+        """It ended on this thread, at `ended_ns` if that is not now.
 
         Recording it made the program wait for `cost_ns` so far; `failed` is how it ended, where
         that was not well. `metadata` is the run, as far as it was noted; the rest is as `Store.add`
-        has it.
+        has it. One that the program itself had traced was `asked` for.
         """
-        began = self._here.ended = self.clock()
+        began = ended_ns or self.clock()
         ours = time.thread_time_ns()
         with self._lock:
             if self._closed:
@@ -180,7 +232,7 @@ class KeptRuns:
             stored = self._store.busy_ns
             self.control.spent(stored - self._stored_ns)
             self._stored_ns = stored
-            took = Ended(began, cost_ns, size, failed, peak_bytes)
+            took = Ended(began, cost_ns, size, failed, peak_bytes, asked)
             self._carry_out(self.control.ended(run, took))
             self._note_triggers(run)
             self._hear_of_the_store()
@@ -207,6 +259,8 @@ class KeptRuns:
             if self._closed:
                 return
             self._closed = True
+            for lane in self._lanes.values():
+                self._settle(lane, self.clock())
             self._carry_out(self.control.keeper.closes())
             self._sum_up()
             self._save_soon()
@@ -214,8 +268,17 @@ class KeptRuns:
     def over(self) -> None:
         """The store is closed: nothing is held any longer."""
         with self._lock:
-            self._let_go([run.metadata for run in self._held.values() if run.metadata is not None])
+            self._let_go([run.known for run in self._held.values() if run.metadata is not None])
             self._held.clear()
+
+    @property
+    def unwritten_ns(self) -> int:
+        """How long runs took that are not in the store, as far as their length was noted."""
+        with self._lock:
+            for lane in self._lanes.values():
+                self._settle(lane, self.clock())
+            whole = sum(known.lengths.total for known in self.control.lengths.values())
+            return max(0, whole - sum(self._written.values()))
 
     # -- carrying out ----------------------------------------------------------------------------
 
@@ -230,6 +293,7 @@ class KeptRuns:
                 self._sum_up()
             metadata = held.metadata if held.metadata is not None else self._length_alone(held)
             self._store.add(metadata, held.label, held.graph, kept=held.kept, number=number)
+            self._written[number] = held.ended_ns - held.began_ns
             kept = self.control.why(number)
             self._store.do(functools.partial(_save_reasons, kept=kept, level=held.level))
             self._forget(self.control.keeper.written(number, self._run_bytes).forget)
@@ -239,6 +303,8 @@ class KeptRuns:
     def _forget(self, numbers: Sequence[int]) -> None:
         if numbers:
             self._committed_runs.difference_update(numbers)
+            for number in numbers:
+                self._written.pop(number, None)
             self._store.remove(numbers)
             self._store.do(lambda database: _forget_reasons(database, numbers))
 
@@ -257,7 +323,7 @@ class KeptRuns:
                 continue
             del self._held[number]
             if held.metadata is not None and not self.control.keeper.holds(number):
-                unwanted.append(held.metadata)
+                unwanted.append(held.known)
         if unwanted:
             self._let_go(unwanted)
 
@@ -312,7 +378,7 @@ class KeptRuns:
             if not held.wanted:
                 del self._held[number]
                 if held.metadata is not None and not self.control.keeper.holds(number):
-                    unwanted.append(held.metadata)
+                    unwanted.append(held.known)
         if unwanted:
             self._let_go(unwanted)
         keeper = self.control.keeper
@@ -328,6 +394,8 @@ class KeptRuns:
     def _save_soon(self) -> None:
         """Have written what is known of all runs by now, and why runs are kept."""
         control = self.control
+        for lane in self._lanes.values():
+            self._settle(lane, self.clock())
         for kind, summary in self._summaries.items():
             spending, known = control.budget.kinds.get(kind), control.lengths.get(kind)
             if spending is not None:

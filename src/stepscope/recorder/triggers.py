@@ -16,6 +16,7 @@ Slow(times=2.5)
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from collections.abc import Iterable
@@ -91,8 +92,17 @@ class Slow:
             )
         return ""
 
+    def limits(self, usual: Usual) -> tuple[float, float]:
+        """Above which length, or period, a run is slow; infinite where nothing is usual yet."""
+        if usual.runs < _LEAST_RUNS:
+            return math.inf, math.inf
+        return self._limit(usual.length_ns), self._limit(usual.period_ns)
+
+    def _limit(self, usual: float) -> float:
+        return max(self.times * usual, usual + _LEAST_NS)
+
     def _is_slow(self, ns: float, usual: float) -> bool:
-        return ns > self.times * usual and ns - usual > _LEAST_NS
+        return ns > self._limit(usual)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ _clock = time.thread_time_ns
 class DecidesOnRuns(Protocol):
     """How much is recorded of each run, and what becomes of it."""
 
+    def lane(self, kind: str) -> Any:
+        """What notes lengths of runs of a kind while nothing has to be decided."""
+
     def begins(self, kind: str) -> Any:
         """What is about to run; has a `level`."""
 
@@ -59,16 +62,18 @@ def choosing(
     # What one event costs is measured once in a process: now, not in the first run.
     recording_costs()
 
-    def choose(what: str) -> Observer | None:
-        asked = _clock()
+    def choose(what: str) -> Observer | Lulled | None:
+        lane = runs.lane(what)
+        began = lane.begins()
+        if began:
+            return Lulled(lane, began)
         begun = runs.begins(what)
         level: Level = begun.level
-        deciding_ns = _clock() - asked
         if level <= Level.LENGTH:
 
             def ended(error: BaseException | None) -> None:
                 if error is not None or level is Level.LENGTH:
-                    runs.ended(begun, cost_ns=deciding_ns, engine=ENGINE, failed=_code(error))
+                    runs.ended(begun, engine=ENGINE, failed=_code(error))
 
             return Observer(None, 0, ended=ended)
 
@@ -83,7 +88,7 @@ def choosing(
             runs.ended(
                 begun, engine=ENGINE, metadata=metadata, graph=part, kept=share,
                 peak_bytes=peak,
-                failed=_code(error), cost_ns=inside + deciding_ns + _clock() - seen,
+                failed=_code(error), cost_ns=inside + _clock() - seen,
             )  # fmt: skip
 
         return Observer(
@@ -92,6 +97,27 @@ def choosing(
         )  # fmt: skip
 
     return choose
+
+
+class Lulled:
+    """Sees of a run how long it took, in the least time: as an `Observer` that wants no more."""
+
+    __slots__ = ("_began", "_lane")
+    callback = None
+    trace_level = 0
+    live = planned = fed = choose = None
+    losses: tuple[Loss, ...] = ()
+
+    def __init__(self, lane: Any, began: int) -> None:
+        self._lane = lane
+        self._began = began
+
+    def ended(self, error: BaseException | None) -> None:
+        """The run is over."""
+        if error is None:
+            self._lane.ended(self._began, ENGINE)
+        else:
+            self._lane.failed(self._began, _code(error), ENGINE)
 
 
 class _InsideRuns:

@@ -49,7 +49,7 @@ from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.counting import Counting
 from stepscope.runtime.memory.exhausted import Scene
 from stepscope.runtime.memory.run_memory import Request
-from stepscope.runtime.observers import LiveLog, Observer
+from stepscope.runtime.observers import LiveLog, Sees
 from stepscope.runtime.plan.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.report import NOTHING, Recorded
 from stepscope.runtime.settings import SessionSettings
@@ -111,20 +111,20 @@ class Dispatcher:
         feeds: tuple[Array, ...],
         state: RunState,
         options: ResolvedRunOptions,
-        watching: Sequence[Observer],
+        watching: Sequence[Sees],
     ) -> Ended:
         """Run it; `feeds` are in plan order. Raises only where no plan can be made of it."""
         live = next((o.live for o in watching if o.live is not None), None) if watching else None
         run = _Run(self, compiled, compiled.plan_for(feeds), feeds, state, options, live)
         try:
-            results, error = run.outcome(max([o.trace_level for o in watching], default=0))
+            results, error = run.outcome(max([o.trace_level for o in watching]) if watching else 0)
             run.end_live(error)
         finally:
             run.close()
         try:
             recorded = run.recorded(succeeded=error is None)
             if options.trace_level < RunOptions.FULL_TRACE:
-                given_up = tuple(loss for o in watching for loss in o.losses)
+                given_up = [loss for o in watching for loss in o.losses] if watching else ()
                 if given_up:
                     recorded = recorded._replace(losses=(*recorded.losses, *given_up))
             return Ended(results, error, recorded)

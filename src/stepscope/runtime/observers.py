@@ -21,7 +21,7 @@ Planned: TypeAlias = Callable[[int, int], None]
 """Told, on the thread of a run that had to be planned first, for how many nodes and how long."""
 Fed: TypeAlias = Callable[[Iterable[tuple[str, Any]]], None]
 """Told, on the thread of a run that ended well, the names of what was fed and the arrays."""
-Choose: TypeAlias = "Callable[[str], Observer | None]"
+Choose: TypeAlias = "Callable[[str], Sees | None]"
 """Given what is about to run, on its thread: who sees it, None for nobody."""
 
 
@@ -58,6 +58,23 @@ class LiveLog(Protocol):
 
     def end(self, run: Any, clock: int, code: int, *, abandoned: bool) -> None:
         """The run is over, with this code, and is about to be handed to the callback."""
+
+
+class Sees(Protocol):
+    """Who sees one run: an `Observer`, or what is cheaper to make and wants less."""
+
+    @property
+    def callback(self) -> Callback | None: ...
+    @property
+    def trace_level(self) -> int: ...
+    @property
+    def live(self) -> LiveLog | None: ...
+    @property
+    def fed(self) -> Fed | None: ...
+    @property
+    def ended(self) -> Callable[[BaseException | None], None] | None: ...
+    @property
+    def losses(self) -> tuple[Loss, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,49 +125,58 @@ def recording(
         _drop(observer)
 
 
-def watching(what: str) -> tuple[Observer, ...]:
+def watching(what: str) -> Sequence[Sees]:
     """Who sees a run of that which is about to begin."""
     found = current
-    if all(observer.choose is None for observer in found):
-        return found
-    chosen: list[Observer] = []
+    chosen: list[Sees] = []
     for observer in found:
         if observer.choose is None:
             chosen.append(observer)
             continue
-        with _not_the_runs_fault(observer):
+        try:
             seen = observer.choose(what)
+        except Exception as error:  # noqa: BLE001 - whatever an observer does is not the run's fault
+            _at_fault(observer, error)
+        else:
             if seen is not None:
                 chosen.append(seen)
-    return tuple(chosen)
+    return chosen
 
 
-def show(observer: Observer, metadata: RunMetadata, graph: Graph) -> None:
+def want_runs(watching: Sequence[Sees]) -> bool:
+    """Whether any of them wants the run itself, and not only to know that it is over."""
+    for observer in watching:  # noqa: SIM110 - a third of the time, at every run
+        if observer.callback is not None:
+            return True
+    return False
+
+
+def show(observer: Sees, metadata: RunMetadata, graph: Graph) -> None:
     """Hand a run to an observer; one that raises is dropped with a warning, the run goes on."""
     if observer.callback is not None:
-        with _not_the_runs_fault(observer):
+        try:
             observer.callback(metadata, graph)
+        except Exception as error:  # noqa: BLE001 - as above
+            _at_fault(observer, error)
 
 
-def tell_ended(observers: Sequence[Observer], error: BaseException | None) -> None:
+def tell_ended(observers: Sequence[Sees], error: BaseException | None) -> None:
     """A run is over: tell those who want to know no more than that."""
     for observer in observers:
         if observer.ended is not None:
-            with _not_the_runs_fault(observer):
+            try:
                 observer.ended(error)
+            except Exception as fault:  # noqa: BLE001 - as above
+                _at_fault(observer, fault)
 
 
-@contextmanager
-def _not_the_runs_fault(observer: Observer) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever an observer does is not the run's fault
-        _drop(observer)
-        warnings.warn(
-            f"An observer of runs raised {type(error).__name__}: {error}; it sees no more runs.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+def _at_fault(observer: Sees, error: Exception) -> None:
+    _drop(observer)
+    warnings.warn(
+        f"An observer of runs raised {type(error).__name__}: {error}; it sees no more runs.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def planned(nodes: int, ns: int) -> None:
@@ -160,14 +186,14 @@ def planned(nodes: int, ns: int) -> None:
             observer.planned(nodes, ns)
 
 
-def fed(watching: Iterable[Observer], names: Iterable[str], arrays: Iterable[Any]) -> None:
+def fed(watching: Iterable[Sees], names: Iterable[str], arrays: Iterable[Any]) -> None:
     """A run was fed these arrays."""
     for observer in watching:
         if observer.fed is not None:
             observer.fed(zip(names, arrays, strict=True))
 
 
-def _drop(observer: Observer) -> None:
+def _drop(observer: Sees) -> None:
     global current
     with _lock:
         current = tuple(o for o in current if o is not observer)

@@ -190,10 +190,12 @@ class BaseSession:
             raise
         finally:
             self._active.discard(state)
-        if watching and tensors:
-            observers.fed(watching, [tensor.name for tensor in tensors], arrays)
-        if target.asked_for or watching:
+        if target.asked_for or (watching and observers.want_runs(watching)):
+            if tensors and watching:
+                observers.fed(watching, [tensor.name for tensor in tensors], arrays)
             self._deliver(target, RunReport(asked, compiled, recorded, clock()), None, watching)
+        elif watching:
+            observers.tell_ended(watching, None)
         return spec.build(results)
 
     def _run_elsewhere(
@@ -234,7 +236,7 @@ class BaseSession:
         target: RunMetadataTarget,
         report: RunReport,
         error: BaseException | None,
-        watching: Sequence[observers.Observer],
+        watching: Sequence[observers.Sees],
     ) -> RunMetadata:
         """Fill the caller's metadata with what the caller asked for, the observers' with all."""
         metadata = target.deliver(report.handed_over(error))

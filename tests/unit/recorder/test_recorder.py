@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -196,10 +195,15 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
         pass
 
 
-def test_a_program_of_tensorflows_runs_alone_is_told_that_they_are_not_seen(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow", sys)
-    recorder = stepscope.Recorder(tmp_path)
-    recorder.__enter__()
-    with pytest.warns(RuntimeWarning, match="it records those of the embedded engine"):
-        recorder.close()
-    assert list(tmp_path.iterdir()) == []
+def test_in_a_lull_every_run_is_counted_and_what_is_slow_or_fails_is_told(tmp_path, program):
+    with stepscope.Recorder(tmp_path, budget="0.001%", keep={"slowest": 0}) as recorder:
+        for _ in range(3000):
+            program("checked")
+        with pytest.raises(errors.InvalidArgumentError):
+            program("checked", 0.0)
+    found = recorder.summary()
+    (summary,) = found.summaries
+    assert summary.runs == 3001
+    assert sum(summary.at[level] for level in (Level.COUNT, Level.LENGTH)) > 2900
+    (failed,) = [kept for kept in found.kept if "failed" in kept.reasons]
+    assert failed.number == 3001

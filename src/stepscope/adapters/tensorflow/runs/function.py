@@ -276,7 +276,7 @@ class Observed:
         """With `by_log` the run is a call of its function and nothing else, and is logged by our
         executor if that can be. `capture` is what records it, where that is decided already.
         """
-        self._engine = engine
+        self.engine = engine
         self._options = options
         self._asked = asked
         self.graph = graph
@@ -302,7 +302,7 @@ class Observed:
         if log is not None and log.sees_all and not others:
             return LoggedCapture(level, log)
         # What eager code calls is seen without the profiler, but for functions and the allocator.
-        return ProfiledCapture(level, log, later=self._engine == EAGER and not others)
+        return ProfiledCapture(level, log, later=self.engine == EAGER and not others)
 
     def __enter__(self) -> None:
         options = self._options
@@ -328,9 +328,9 @@ class Observed:
         if notes is not None:
             stack.enter_context(notes.noting())
         if options.timeout_in_ms > 0:
-            eager = self._engine == EAGER
+            eager = self.engine == EAGER
             self._deadline = stack.enter_context(Deadline(options.timeout_in_ms, eager=eager))
-        if self.interruptible and self._engine == FUNCTION and interrupts.applies():
+        if self.interruptible and self.engine == FUNCTION and interrupts.applies():
             if self._deadline is None and alone:
                 self._interrupt = stack.enter_context(interrupts.cancelling_function())
                 return
@@ -401,8 +401,8 @@ class Observed:
 
     def numbers(self) -> RunNumbers | None:
         """What is the run's own, should it be like others of its function; see `RunNumbers`."""
-        like = self._engine, self._needs_graphs, versions_of(self._written_graphs())
-        return self.capture.numbers(like, self._engine, self.step_id)
+        like = self.engine, self._needs_graphs, versions_of(self._written_graphs())
+        return self.capture.numbers(like, self.engine, self.step_id)
 
     def recording(self) -> Recording:
         """The run as it ended."""
@@ -443,11 +443,11 @@ class Observed:
         )
         losses = [*capture.losses, *self._missing(status, nodes)]
         wants_graphs = self._options.output_partition_graphs
-        if failure is not None and wants_graphs and self._engine == FUNCTION and not nodes():
+        if failure is not None and wants_graphs and self.engine == FUNCTION and not nodes():
             losses.append(Loss("partition graphs", 0, "TensorFlow gives none of a run that failed"))
 
         return Recording(
-            engine=self._engine,
+            engine=self.engine,
             recorder=capture.recorder() if traced else "",
             step_id=self.step_id,
             status=status,
@@ -563,7 +563,7 @@ class Observed:
         traced = self._options.trace_level > 0
         if traced:
             executed = {name for name, _, _ in self.capture.executed()}
-            whole = set(nodes()) if self._engine == FUNCTION else set()
+            whole = set(nodes()) if self.engine == FUNCTION else set()
             if not whole and self.graph is not None:
                 whole = {op.name for op in self.graph.get_operations()}
             if not whole or whole - executed:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.capture.called_ops import CallSites
@@ -28,7 +28,13 @@ from stepscope.metadata import (
     Status,
 )
 
+if TYPE_CHECKING:
+    from stepscope.adapters.tensorflow.script.budgeted import Budgeted
+    from stepscope.recorder.controller import Begun
+
 EAGER_CODE: Final = "eager code"
+END_OF_INPUT: Final = "OUT_OF_RANGE"
+"""How a loop learns that its data are at an end, which is no failure."""
 _NO_ALLOCATIONS: Final = Loss(
     "allocations",
     0,
@@ -52,11 +58,15 @@ class Add(Protocol):
 class Deliveries:
     """See the module's text."""
 
-    def __init__(self, add: Add, asked: opts.RunOptions, cost: ScriptCost) -> None:
+    def __init__(
+        self, add: Add, asked: opts.RunOptions, cost: ScriptCost, budgeted: Budgeted | None = None
+    ) -> None:
         """`add` is given each run and its name; `asked` is what runs were recorded with.
 
-        `cost` is told by how much runs were slowed down inside.
+        `cost` is told by how much runs were slowed down inside. With `budgeted`, which decides what
+        becomes of runs, they are handed to that.
         """
+        self._budgeted = budgeted
         self._cost = cost
         self.given = 0
         """How many runs were handed over."""
@@ -71,18 +81,29 @@ class Deliveries:
         self._eager_status = Status()
         self._eager_out_of_memory: OutOfMemory | None = None
 
-    def run(self, name: str, observed: Any, *ended: Status, kept: float = 0) -> None:
-        """A run, with how it ended if it did not end well.
+    def run(
+        self, name: str, observed: Any, *ended: Status, kept: float = 0,
+        decided: Decided | None = None,
+    ) -> None:  # fmt: skip
+        """A run, with how it ended if it did not end well, and what was decided on it.
 
         Of one that outlives the process (`kept`) nothing is worked out before it is stored.
         """
-        self._cost.add(observed.capture.slowed_ns(), inside=True)
+        slowed = observed.capture.slowed_ns()
+        self._cost.add(slowed, inside=True)
+        losses = decided.losses if decided is not None else ()
         made: Recording | Callable[[], Recording]
         if kept and not ended:
-            made = KeptRun(observed)
+            made = KeptRun(observed, losses)
         else:
-            made = _ended_with(observed, ended[0] if ended else Status())
-        self._hand_over(made, name, observed.graph, kept)
+            made = _ended_with(observed, ended[0] if ended else Status(), losses)
+        if decided is not None:
+            decided.cost_ns += slowed
+            decided.ended_ns = observed.capture.ended
+            decided.engine = observed.engine
+            if ended and ended[0].code != END_OF_INPUT:
+                decided.failed = ended[0].code
+        self._hand_over(made, name, observed.graph, kept, decided)
 
     def native(self, options: Any, run_metadata: Any, status: Status, graph: Any) -> bool:
         """A run that the script had TensorFlow trace, from its metadata; False if it took none."""
@@ -115,8 +136,7 @@ class Deliveries:
 
     def as_it_is(self, name: str, metadata: RunMetadata, graph: Any) -> bool:
         """A run that was recorded on its own."""
-        self.given += 1
-        self._add(metadata, name, graph)
+        self._give(metadata, name, graph)
         return True
 
     def served(self, recording: Recording) -> None:
@@ -166,18 +186,53 @@ class Deliveries:
 
     def _hand_over(
         self, recording: Recording | Callable[[], Recording], name: str, graph: Any = None,
-        kept: float = 0,
+        kept: float = 0, decided: Decided | None = None,
+    ) -> None:  # fmt: skip
+        self._give(RunMetadata.of(recording), name, graph, kept, decided)
+
+    def _give(
+        self, metadata: RunMetadata, name: str, graph: Any, kept: float = 0,
+        decided: Decided | None = None,
     ) -> None:  # fmt: skip
         self.given += 1
-        self._add(RunMetadata.of(recording), name, graph, kept)
+        budgeted = self._budgeted
+        if budgeted is None:
+            self._add(metadata, name, graph, kept)
+            return
+        asked = decided is None
+        if decided is None:
+            # The program asked for it, or it is what all eager code was.
+            decided = Decided(budgeted.runs.takes(name), engine=metadata.engine)
+            if not metadata.status.ok:
+                decided.failed = metadata.status.code
+        peak = metadata.peak_bytes() if decided.wants_peak else 0
+        budgeted.runs.ended(
+            decided.begun, cost_ns=decided.cost_ns, failed=decided.failed, engine=decided.engine,
+            metadata=metadata, label=name, graph=budgeted.graph_part(graph), kept=kept,
+            peak_bytes=peak, ended_ns=decided.ended_ns, asked=asked,
+        )  # fmt: skip
 
 
-def _ended_with(observed: Any, status: Status) -> Recording:
+@dataclass(slots=True)
+class Decided:
+    """What was decided on a run, what it lacks by that, and what becomes known of it."""
+
+    begun: Begun
+    losses: tuple[Loss, ...] = ()
+    wants_peak: bool = False
+    engine: str = ""
+    cost_ns: int = 0
+    """What the program waited for so far because of it."""
+    ended_ns: int = 0
+    failed: str = ""
+
+
+def _ended_with(observed: Any, status: Status, given_up: tuple[Loss, ...] = ()) -> Recording:
     recording: Recording = observed.recording()
     observed.capture.failed = not status.ok
 
     def completeness() -> Completeness:
-        losses = _losses(recording)
+        losses = (*_losses(recording), *given_up)
         if not status.ok:
             reason = f"the run ended with {status.code}"
             losses = (*losses, Loss("op executions", 0, reason))
@@ -189,17 +244,18 @@ def _ended_with(observed: Any, status: Status) -> Recording:
 class KeptRun(LoggedRecording):
     """A run that went well and outlives the process: nothing is worked out before it is stored."""
 
-    __slots__ = ("_observed",)
+    __slots__ = ("_given_up", "_observed")
 
-    def __init__(self, observed: Any) -> None:
+    def __init__(self, observed: Any, given_up: tuple[Loss, ...] = ()) -> None:
         self._observed = observed
+        self._given_up = given_up
 
     @property
     def step_id(self) -> int:
         return int(self._observed.step_id)
 
     def __call__(self) -> Recording:
-        return _ended_with(self._observed, Status())
+        return _ended_with(self._observed, Status(), self._given_up)
 
     def numbers(self) -> RunNumbers | None:
         found: RunNumbers | None = self._observed.numbers()

@@ -34,6 +34,7 @@ from stepscope.adapters.tensorflow.script.pipelines import (
     PipelineNotes,
 )
 from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
+from stepscope.adapters.tensorflow.support import FUNCTION, SESSION
 from stepscope.own_code import files_of, is_own_module
 
 _NAME = "tensorflow"
@@ -86,6 +87,27 @@ def install(
         recorder.prepared(began)
 
     sys.meta_path.insert(0, _Finder(loaded))
+
+
+def watch(recorder: Any, loaded: Callable[[], None]) -> None:
+    """Have a recorder told of runs, from when TensorFlow is loaded on; it is told of that, too.
+
+    It may come and go: what stands for it has its attributes. Of what `install` does for a whole
+    script, names of TensorFlow 1, servers and input pipelines are left as they are.
+    """
+
+    def put_in_place() -> None:
+        _patch_sessions(recorder)
+        _patch_functions(recorder)
+        _patch_eager(recorder)
+        _patch_profiler(recorder)
+        versions.hide_frames(files_of(adapter))
+        loaded()
+
+    if _NAME in sys.modules:
+        put_in_place()
+    else:
+        sys.meta_path.insert(0, _Finder(put_in_place))
 
 
 def is_library(file: str) -> bool:
@@ -177,6 +199,7 @@ class _ImportingVersion1:
 
 
 def _patch(recorder: ScriptRecorder) -> None:
+    _patch_options()
     _patch_sessions(recorder)
     _patch_functions(recorder)
     _patch_eager(recorder)
@@ -187,14 +210,19 @@ def _patch(recorder: ScriptRecorder) -> None:
     recorder.loaded()
 
 
-def _patch_sessions(recorder: ScriptRecorder) -> None:
+def _patch_options() -> None:
     # Not before there is TensorFlow.
-    from stepscope.adapters.tensorflow.runs.session import logging_config
-    from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
     from stepscope.adapters.tensorflow.script.reports import naming_ours
 
     v1 = versions.tensorflow().compat.v1
     v1.RunOptions = naming_ours(v1.RunOptions)
+
+
+def _patch_sessions(recorder: ScriptRecorder) -> None:
+    # Not before there is TensorFlow.
+    from stepscope.adapters.tensorflow.runs.session import logging_config
+    from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
+
     base = versions.session_class()
     native = base.run
     here = recorder.here
@@ -206,6 +234,10 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
     ) -> Any:  # fmt: skip
         if here.depth or not recorder.active:
             return native(self, fetches, feed_dict, options, run_metadata)
+        lane = recorder.lane_of_fetches(fetches) if options is None else None
+        if lane is not None and (began := lane.begins()):
+            arguments = (self, fetches, feed_dict, options, run_metadata)
+            return recorder.in_lull(lane, began, SESSION, native, *arguments)
         return recorder.session_run(self, native, fetches, feed_dict, options, run_metadata)
 
     base.run = run
@@ -261,6 +293,11 @@ def _patch_functions(recorder: ScriptRecorder) -> None:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if here.depth or not recorder.active or not executing_eagerly():
                 return native(self, *args, **kwargs)
+            lane = recorder.lane_of(self, name_of)
+            if lane is not None and (began := lane.begins()):
+                if recorder.pipelines is not None:
+                    recorder.elements_taken(args, lambda: name_of(self))
+                return recorder.in_lull(lane, began, FUNCTION, native, self, *args, **kwargs)
             return recorder.function(
                 self, lambda: name_of(self), lambda: graph_of(self),
                 lambda: native(self, *args, **kwargs), args,

@@ -9,6 +9,9 @@ code".
 Which are recorded. Runs are numbered from 0 in the order in which they begin, and the schedule is
 asked about the number. Eager code between runs goes with the run before it.
 
+Under a budget (`budgeted`) it is asked of each run how much is recorded of it: all, op times, its
+length alone. While that cannot be more than the length, nothing else is done here (`in_lull`).
+
 How. Our executor logs the runs of functions and sessions, where there is a library of it for this
 TensorFlow (`node_log`), and each is handed over as it ends. Elsewhere the profiler is open for many
 of them at once (`windows`). Eager code has the profiler alone: tapes always, code before the first
@@ -34,7 +37,8 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -51,8 +55,14 @@ from stepscope.adapters.tensorflow.node_log.function_log import sees_calls_of
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.node_log.mapped_logs import MappedLogs
 from stepscope.adapters.tensorflow.runs.function import Observed
+from stepscope.adapters.tensorflow.script.budgeted import (
+    Budgeted,
+    How,
+    code_of,
+    is_the_programs,
+)
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
-from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Deliveries
+from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Decided, Deliveries
 from stepscope.adapters.tensorflow.script.pipelines import PipelineNotes
 from stepscope.adapters.tensorflow.script.served import serve
 from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
@@ -61,6 +71,8 @@ from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
 from stepscope.metadata import Note, Recording, Status
 from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import RECORDING, STOPPED
+from stepscope.metadata.step_summaries import Level
+from stepscope.recorder.lanes import Lane
 from stepscope.scheduling import Action, Schedule
 
 TAPE: Final = "gradient tape"
@@ -68,12 +80,25 @@ _BUDGET: Final = 0.01
 """The share of the time since the first logged run that the profiler may cost between such runs."""
 Prepared = tuple[Any, Callable[[], Any]]
 """What observes a run, and the call to make inside it."""
+Prepare = Callable[[How], Prepared]
 
 
 class _Here(threading.local):
     depth = 0
     """How many runs this thread is in: only the outermost one is a run."""
     tapes = 0
+    is_the_programs: bool | None = None
+    """Whether it is a thread of the program; None where nobody looked yet."""
+
+
+HERE: Final = _Here()
+"""Where threads are for recorders that take turns."""
+
+
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    found = method()
+    if found is not None:
+        found()
 
 
 class ScriptRecorder:
@@ -84,6 +109,7 @@ class ScriptRecorder:
         limit: int | None = None, *, memory: bool = False,
         say: Callable[[str], None] | None = None, store: Path | None = None,
         note: Callable[[Note], None] | None = None, profiler: SharedProfiler = process_profiler,
+        budgeted: Budgeted | None = None, here: _Here | None = None, whole_script: bool = True,
     ) -> None:  # fmt: skip
         """`add` is given each recorded run and its name; after `limit` runs there are no more.
 
@@ -91,8 +117,13 @@ class ScriptRecorder:
         line if our executor has to be compiled first, or cannot be; without it, one that is there
         is used. Beside `store` lies what is known of runs until they are stored, should the process
         die; `stored` and `close` are to be called then. `note` is given what is noted beside runs.
-        `profiler` is the recorder's from now on.
+        `profiler` is the recorder's from now on. With `budgeted`, that decides how much is recorded
+        of which runs, and is given them in the place of `add`. Without `whole_script` the program
+        is more than what is recorded: eager code outside of runs is no part of that. Recorders that
+        take turns share `here`.
         """
+        self._whole_script = whole_script
+        self.budgeted = budgeted
         self._note = note
         self.fed = FedValues()
         """What sessions were fed in the runs that were recorded."""
@@ -119,16 +150,17 @@ class ScriptRecorder:
         self.runs = 0
         """How many runs the script made, recorded or not, while the schedule had more."""
         self.windows = Windows(profiler)
-        self.here = _Here()
+        self.here = here or _Here()
         self._schedule = schedule
         self._limit = limit
-        self._asked = opts.RunOptions(trace_level=trace_level)
-        self._options = self._asked.resolve()
+        self._how = How(trace_level)
+        self._asked, self._options = self._how.asked, self._how.options
         self._numbers = itertools.count()
         self._main = threading.main_thread()
         self._segment: _Segment | None = None
+        self._tape: _Tape | None = None
         self._iterator_class: Any = None
-        self._deliveries = Deliveries(add, self._asked, self.cost)
+        self._deliveries = Deliveries(add, self._asked, self.cost, budgeted)
         self.logs_nodes = False
         """Whether functions and sessions are executed by our executor."""
         self._logged_since = 0
@@ -139,8 +171,9 @@ class ScriptRecorder:
         self._plain_ns: dict[str, int] = {}
         """By name, how long a run took that was last made without recording it."""
         self._last_wanted = self._wants(0)
-        self._ready = False
-        os.register_at_fork(after_in_child=self._after_fork)
+        self._ready = not whole_script
+        forked = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: _call(forked))
 
     @property
     def problems(self) -> list[str]:
@@ -155,7 +188,7 @@ class ScriptRecorder:
         if threading.current_thread() is not self._main:
             return
         with self.cost.ours():
-            self._end_segment()
+            self._end_eager()
             self.windows.close()
             self._deliveries.eager_code()
             if self.pipelines is not None:
@@ -186,7 +219,7 @@ class ScriptRecorder:
 
     def _after_fork(self) -> None:
         self.active = False
-        self._segment = None
+        self._segment = self._tape = None
         self.windows.after_fork()
 
     # -- runs ----------------------------------------------------------------------------------
@@ -197,16 +230,16 @@ class ScriptRecorder:
     ) -> Any:  # fmt: skip
         """An outermost call of a function with these arguments."""
 
-        def prepare() -> Prepared:
+        def prepare(how: How) -> Prepared:
             logged = self._logs() and sees_calls_of(function)
             observed = Observed(
-                FUNCTION, self._options, self._asked, graph(), function,
-                capture=self._log_alone() if logged else None,
+                FUNCTION, how.options, how.asked, graph(), function,
+                capture=_log_alone(how) if logged else None,
             )  # fmt: skip
             return observed, call
 
         taken = functools.partial(self.elements_taken, arguments, name)
-        return self._run(name, prepare, call, taken)
+        return self._run(name, prepare, call, FUNCTION, taken)
 
     def session_run(
         self, session: Any, native: Callable[..., Any], fetches: Any, feed_dict: Any, options: Any,
@@ -240,39 +273,81 @@ class ScriptRecorder:
                     ),
                 )
 
-        def prepare() -> Prepared:
+        def prepare(how: How) -> Prepared:
             # Not before there is TensorFlow.
             from stepscope.adapters.tensorflow.script.session_calls import SessionCall
 
             if feed_dict:
                 self.fed.add((str(getattr(key, "name", key)), v) for key, v in feed_dict.items())
             made = SessionCall(
-                session, native, fetches, feed_dict, options, run_metadata, self._asked
+                session, native, fetches, feed_dict, options, run_metadata, how.asked
             )
             return made, made.call
 
-        return self._run(lambda: "Session.run", prepare, call)
+        def kind() -> str:
+            return "" if self.budgeted is None else self.budgeted.kind_of_fetches(fetches)
+
+        return self._run(lambda: "Session.run", prepare, call, SESSION, kind=kind)
 
     def session_callable(self, session: Any, call: Callable[[], Any]) -> Any:
         """An outermost call of what `Session.make_callable` gave."""
 
-        def prepare() -> Prepared:
+        def prepare(how: How) -> Prepared:
             # Not before there is TensorFlow.
             from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
 
             logged = self._logs() and shared_by_runs_of(session).logs_nodes
             graph = session.graph if logged else None
             observed = Observed(
-                SESSION, self._options, self._asked, graph,
-                capture=self._log_alone() if logged else None,
+                SESSION, how.options, how.asked, graph,
+                capture=_log_alone(how) if logged else None,
             )  # fmt: skip
             return observed, call
 
-        return self._run(lambda: "Session callable", prepare, call)
+        return self._run(lambda: "Session callable", prepare, call, SESSION)
+
+    def in_lull(
+        self, lane: Any, began: int, engine: str, call: Callable[..., Any], /, *args: Any,
+        **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """An outermost run in a lull of its kind: called, and no more than its length noted."""
+        here = self.here
+        here.depth += 1
+        if self._segment is not None or self._tape is not None:
+            self._end_eager_of_main()
+        try:
+            result = call(*args, **kwargs)
+        except BaseException as error:
+            lane.failed(began, code_of(error), engine)
+            raise
+        finally:
+            here.depth -= 1
+        lane.ended(began, engine)
+        return result
+
+    def _end_eager_of_main(self) -> None:
+        if threading.current_thread() is self._main:
+            with self.cost.ours():
+                self._end_eager()
+
+    def lane_of(self, function: Any, name: Callable[[Any], str]) -> Lane | None:
+        """Where a call of a function is noted in a lull; None where none can be."""
+        here = self.here
+        if here.is_the_programs is None:
+            here.is_the_programs = is_the_programs(threading.current_thread())
+        if self.budgeted is None or not here.is_the_programs:
+            return None
+        return self.budgeted.lane_of_function(function, name)
+
+    def lane_of_fetches(self, fetches: Any) -> Lane | None:
+        """The same of a run of a session."""
+        if self.budgeted is None:
+            return None
+        return self.budgeted.runs.lane(self.budgeted.kind_of_fetches(fetches))
 
     def _run(
-        self, name: Callable[[], str], prepare: Callable[[], Prepared], call: Callable[[], Any],
-        after: Callable[[], None] = lambda: None,
+        self, name: Callable[[], str], prepare: Prepare, call: Callable[[], Any], engine: str,
+        after: Callable[[], None] = lambda: None, kind: Callable[[], str] | None = None,
     ) -> Any:  # fmt: skip
         here = self.here
         thread = threading.current_thread()
@@ -283,9 +358,11 @@ class ScriptRecorder:
         with self.cost.ours():
             try:
                 if main:
-                    self._end_segment()
+                    self._end_eager()
+                if self.budgeted is not None:
+                    return self._decided((kind or name)(), name, prepare, call, engine)
                 if self._next_wanted():
-                    return self._observed(name(), prepare, call)
+                    return self._observed(name(), prepare, call, self._how)
                 return self._unrecorded(name, call)
             finally:
                 after()
@@ -297,10 +374,37 @@ class ScriptRecorder:
                 if main:
                     self._begin_segment(EAGER_CODE)
 
-    def _observed(self, name: str, prepare: Callable[[], Prepared], call: Callable[[], Any]) -> Any:
+    def _decided(
+        self, kind: str, name: Callable[[], str], prepare: Prepare, call: Callable[[], Any],
+        engine: str,
+    ) -> Any:  # fmt: skip
+        """A run of which as much is recorded as is decided by its kind."""
+        assert self.budgeted is not None
+        self._next_wanted()
+        decided = self.budgeted.begins(kind)
+        if decided.begun.level >= Level.TIMES:
+            how = self.budgeted.how[decided.begun.level]
+            return self._observed(name(), prepare, call, how, decided)
+        self.windows.read_if_due(idle_only=True)
+        error: BaseException | None = None
         try:
-            observed, recorded_call = prepare()
-            traced = self._options.trace_level > 0 and not observed.needs_no_profiler
+            with self.cost.theirs():
+                return call()
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self.budgeted.length_alone(decided, error, engine)
+            del error
+
+    def _observed(
+        self, name: str, prepare: Prepare, call: Callable[[], Any], how: How,
+        decided: Decided | None = None,
+    ) -> Any:  # fmt: skip
+        entered = clock()
+        try:
+            observed, recorded_call = prepare(how)
+            traced = how.options.trace_level > 0 and not observed.needs_no_profiler
             status: list[Status] = []
             kept = None
             if observed.capture.logs_alone:
@@ -312,9 +416,9 @@ class ScriptRecorder:
                     kept = capture.log
                     kept.stay(observed.step_id, name)
             else:
-                capture = WindowCapture(self._options.trace_level if traced else 0, self.windows)
+                capture = WindowCapture(how.options.trace_level if traced else 0, self.windows)
                 observed.capture, deliver_now = capture, not traced
-                capture.on_ended = lambda: self._deliveries.run(name, observed, *status)
+                capture.on_ended = lambda: self._deliver_read(name, observed, status, decided)
             observed.__enter__()
         except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
             self.windows.note_problem(error)
@@ -336,11 +440,23 @@ class ScriptRecorder:
             share = 0.0
             if kept is not None and self._mapped is not None:
                 share = self._mapped.ended(observed.step_id, kept)
+            if decided is not None:
+                decided.cost_ns = clock() - entered - (capture.ended - capture.started)
             if deliver_now:
                 self.windows.hand_over(
-                    lambda: self._deliveries.run(name, observed, *status, kept=share)
+                    lambda: self._deliveries.run(
+                        name, observed, *status, kept=share, decided=decided
+                    )
                 )
                 capture.over()
+
+    def _deliver_read(
+        self, name: str, observed: Any, status: Sequence[Status], decided: Decided | None
+    ) -> None:
+        """A run whose window was read."""
+        if decided is not None:
+            decided.cost_ns = observed.capture.waited_ns()
+        self._deliveries.run(name, observed, *status, decided=decided)
 
     def _unrecorded(self, name: Callable[[], str], call: Callable[[], Any]) -> Any:
         """A run that is not recorded.
@@ -371,7 +487,7 @@ class ScriptRecorder:
         with self.cost.ours():
             try:
                 if main:
-                    self._end_segment()
+                    self._end_eager()
                 wanted = self._next_wanted()
                 self.windows.lend()
                 try:
@@ -393,7 +509,7 @@ class ScriptRecorder:
         """The script waits for its server: on the main thread, what that executes is recorded."""
         if threading.current_thread() is not self._main or not self._options.trace_level:
             return join()
-        self._end_segment()
+        self._end_eager()
         return serve(join, self.windows, self._served, lambda: self.active)
 
     def _served(self, recording: Recording) -> None:
@@ -453,14 +569,43 @@ class ScriptRecorder:
             if here.depth == 0:
                 if not versions.tensorflow().executing_eagerly():
                     return
-                self._end_segment()
-                self.windows.read_if_due()
-                self._next_wanted()
-                self._begin_segment(TAPE)
+                self._end_eager()
+                self._tape_begins()
             elif not here.tapes:
                 return
             here.tapes += 1
             here.depth += 1
+
+    def _tape_begins(self) -> None:
+        if self.budgeted is None:
+            self.windows.read_if_due()
+            self._next_wanted()
+            self._begin_segment(TAPE, self._how)
+            return
+        lane = self.budgeted.runs.lane(TAPE)
+        began = lane.begins()
+        if began:
+            self._tape = _Tape(lane=lane, began=began)
+            return
+        self._next_wanted()
+        self.windows.read_if_due(idle_only=True)
+        decided = self.budgeted.begins(TAPE)
+        if decided.begun.level >= Level.TIMES:
+            self._begin_segment(TAPE, self.budgeted.how[decided.begun.level], decided)
+        else:
+            self._tape = _Tape(decided=decided)
+
+    def _end_eager(self, error: BaseException | None = None) -> None:
+        """What the main thread did outside of functions and sessions so far is over."""
+        tape, self._tape = self._tape, None
+        if tape is not None and self.budgeted is not None:
+            if tape.decided is not None:
+                self.budgeted.length_alone(tape.decided, error, EAGER)
+            elif error is not None:
+                tape.lane.failed(tape.began, code_of(error), EAGER)
+            else:
+                tape.lane.ended(tape.began, EAGER)
+        self._end_segment(error)
 
     def tape_left(self) -> None:
         """The tape closes; what follows (gradients, the optimizer) is still of its step."""
@@ -476,7 +621,8 @@ class ScriptRecorder:
             self._sees_building = TraceNotes(self._note, self.cost).watch()
         # What stays for good is not looked through again and again. When a full collection comes
         # depends on all that is loaded, ours with it: it is not to come in the script's first step.
-        gc.freeze()
+        if self._whole_script:
+            gc.freeze()
         if self._memory:
             self.windows.keep_open()
         elif self._options.trace_level:
@@ -494,11 +640,6 @@ class ScriptRecorder:
         if self._note is not None:
             now, thread = time.time_ns(), threading.get_native_id()
             self._note(Note(RECORDING, since_ns, now, thread, "making TensorFlow ready"))
-
-    def _log_alone(self) -> LoggedCapture:
-        """For a run that our executor executes: what it does not see is declared."""
-        level = self._options.trace_level
-        return LoggedCapture(level, NodeLog(outputs=level >= opts.RunOptions.FULL_TRACE))
 
     def _logs(self) -> bool:
         """Whether a log is all that is needed: accelerators are seen by the profiler alone."""
@@ -522,7 +663,7 @@ class ScriptRecorder:
         """The script starts the profiler: it is free when this returns."""
         with self.cost.ours():
             if threading.current_thread() is self._main:
-                self._end_segment()
+                self._end_eager()
             self.windows.lend()
 
     def profiler_stopped(self) -> None:
@@ -532,10 +673,12 @@ class ScriptRecorder:
             if threading.current_thread() is self._main and not self.here.depth:
                 self._begin_segment(EAGER_CODE)
 
-    def _begin_segment(self, name: str) -> None:
+    def _begin_segment(
+        self, name: str, how: How | None = None, decided: Decided | None = None
+    ) -> None:
         if not (self.active and self._ready and self._last_wanted and self._options.trace_level):
             return
-        if self._segment is not None:
+        if self._segment is not None or (name != TAPE and not self._whole_script):
             return
         if not versions.tensorflow().executing_eagerly():
             return
@@ -543,12 +686,13 @@ class ScriptRecorder:
             self._gaps_left_out += 1
             return
         began = clock()
-        capture = WindowCapture(self._options.trace_level, self.windows)
-        observed = Observed(EAGER, self._options, self._asked, None, capture=capture)
+        how = how or self._how
+        capture = WindowCapture(how.options.trace_level, self.windows)
+        observed = Observed(EAGER, how.options, how.asked, None, capture=capture)
         if name == EAGER_CODE:
             observed.sites = self._deliveries.eager_sites
         observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
-        self._segment = _Segment(name, observed)
+        self._segment = _Segment(name, observed, decided)
         observed.__enter__()
         self._profiling_ns += clock() - began
 
@@ -577,7 +721,9 @@ class ScriptRecorder:
         status = status_of(error)
         observed.memory.failed(error, changes_error=False)
         if segment.name == TAPE:
-            capture.on_ended = lambda: self._deliveries.run(TAPE, observed, status)
+            ended = [] if status.ok else [status]
+            decided = segment.decided
+            capture.on_ended = lambda: self._deliver_read(TAPE, observed, ended, decided)
         else:
             capture.on_ended = lambda: self._deliveries.keep_eager(observed, status)
         began = clock()
@@ -593,7 +739,13 @@ class ScriptRecorder:
     def failed(self, error: BaseException) -> None:
         """The script ended with an error: if it was in eager code, that code ended so."""
         if threading.current_thread() is self._main and not _came_from_a_run(error):
-            self._end_segment(error)
+            self._end_eager(error)
+
+
+def _log_alone(how: How) -> LoggedCapture:
+    """For a run that our executor executes: what it does not see is declared."""
+    level = how.options.trace_level
+    return LoggedCapture(level, NodeLog(outputs=level >= opts.RunOptions.FULL_TRACE))
 
 
 def _came_from_a_run(error: BaseException) -> bool:
@@ -609,6 +761,16 @@ def _came_from_a_run(error: BaseException) -> bool:
 class _Segment:
     """A stretch of eager code that is being recorded."""
 
-    def __init__(self, name: str, observed: Any) -> None:
+    def __init__(self, name: str, observed: Any, decided: Decided | None) -> None:
         self.name = name
         self.observed = observed
+        self.decided = decided
+
+
+class _Tape:
+    """A gradient tape and what follows it, of which the length alone is noted: in a lull or not."""
+
+    def __init__(self, lane: Any = None, began: int = 0, decided: Decided | None = None) -> None:
+        self.lane = lane
+        self.began = began
+        self.decided = decided

@@ -53,6 +53,11 @@ class SessionCall:
         return self._run.step_id
 
     @property
+    def engine(self) -> str:
+        """What executes it, as recordings say it."""
+        return self._run.engine
+
+    @property
     def graph(self) -> Any:
         """The session's graph."""
         return self._run.graph

@@ -1,0 +1,123 @@
+"""The runs of a script under a budget: of what kind each is, and what is done in a lull.
+
+Runs of one kind are judged together: calls of functions of one name, runs of a session by what they
+fetch, gradient tapes. While a lull lasts (`stepscope.recorder.lanes`) a run is called and its
+length noted, and that is all: some two microseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from stepscope import options as opts
+from stepscope.adapters.tensorflow.failures import status_of
+from stepscope.adapters.tensorflow.script.deliveries import END_OF_INPUT, Decided
+from stepscope.metadata.step_summaries import Level
+from stepscope.recorder.kept_runs import given_up
+
+if TYPE_CHECKING:
+    from stepscope.metadata import Loss
+    from stepscope.metadata.stored_run import Part
+    from stepscope.recorder.kept_runs import KeptRuns
+    from stepscope.recorder.lanes import Lane
+
+__all__ = ["Budgeted", "How", "code_of"]
+
+_NAMED: Final = 3
+_MOST_FETCHES: Final = 512
+
+
+class How:
+    """With what options a run is recorded."""
+
+    __slots__ = ("asked", "options")
+
+    def __init__(self, trace_level: int) -> None:
+        self.asked = opts.RunOptions(trace_level=trace_level)
+        self.options = self.asked.resolve()
+
+
+class Budgeted:
+    """What decides on the runs of a script, and knows their kinds. For any thread."""
+
+    def __init__(
+        self, runs: KeptRuns, graph_part: Callable[[Any], Part | None], trace_level: int, *,
+        wants_peaks: bool,
+    ) -> None:  # fmt: skip
+        """`graph_part` gives a user's graph as stores have it; no run is traced further than that.
+
+        With `wants_peaks` it is told what memory runs took that were recorded in detail.
+        """
+        self.runs = runs
+        self.graph_part = graph_part
+        self._wants_peaks = wants_peaks
+        share = runs.control.budget.share
+        self._losses: dict[Level, tuple[Loss, ...]] = {
+            level: given_up(level, share) for level in Level
+        }
+        self.how = {Level.TIMES: How(min(1, trace_level)), Level.DETAIL: How(trace_level)}
+        self._lanes: dict[int, Lane] = {}
+        """By function."""
+        self._fetches: dict[Any, tuple[str, Any]] = {}
+        """By what was fetched, its kind, and what must live for that."""
+
+    def begins(self, kind: str) -> Decided:
+        """A run begins outside of lulls: what is recorded of it."""
+        begun = self.runs.begins(kind)
+        peak = self._wants_peaks and begun.level is Level.DETAIL
+        return Decided(begun, self._losses[begun.level], peak)
+
+    def length_alone(self, decided: Decided, error: BaseException | None, engine: str) -> None:
+        """A run ended that no more was to be recorded of."""
+        if error is not None or decided.begun.level is Level.LENGTH:
+            self.runs.ended(decided.begun, failed=code_of(error), engine=engine)
+
+    def lane_of_function(self, function: Any, name: Callable[[Any], str]) -> Lane:
+        """Where calls of a function are noted in a lull."""
+        known = self._lanes.get(id(function))
+        if known is None:
+            known = self._lanes[id(function)] = self.runs.lane(name(function))
+            weakref.finalize(function, self._lanes.pop, id(function), None)
+        return known
+
+    def kind_of_fetches(self, fetches: Any) -> str:
+        """The kind of a run of a session, by what it fetches."""
+        key = _key(fetches)
+        known = self._fetches.get(key)
+        if known is None:
+            # Not before there is TensorFlow.
+            from stepscope.adapters.tensorflow.runs.session_graph import leaves
+
+            found = list(leaves(fetches))
+            names = [str(getattr(one, "name", one)).removesuffix(":0") for one in found]
+            more = ", ..." if len(names) > _NAMED else ""
+            kind = f"Session.run({', '.join(dict.fromkeys(names[:_NAMED]))}{more})"
+            if len(self._fetches) >= _MOST_FETCHES:
+                self._fetches.clear()
+            known = self._fetches[key] = kind, found
+        return known[0]
+
+
+def code_of(error: BaseException | None) -> str:
+    """How a run failed; "" where it did not, or found no more input."""
+    if error is None:
+        return ""
+    code = status_of(error).code
+    return "" if code == END_OF_INPUT else code
+
+
+def _key(fetches: Any) -> Any:
+    """The same for fetches of the same tensors and operations."""
+    if isinstance(fetches, (list, tuple)):
+        return tuple(map(_key, fetches))
+    if isinstance(fetches, Mapping):
+        return tuple(map(_key, fetches.values()))
+    return fetches if isinstance(fetches, str) else id(fetches)
+
+
+def is_the_programs(thread: threading.Thread) -> bool:
+    """Whether a thread is one of the program's; else it is in an op, inside of a run."""
+    return not isinstance(thread, threading._DummyThread)
