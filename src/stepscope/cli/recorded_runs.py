@@ -39,7 +39,9 @@ from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
 from stepscope.metadata.program_notes import STOPPED, Note
 from stepscope.metadata.readers.store_file import SUFFIX, stored_runs
-from stepscope.metadata.stored_run import decoded_run
+from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored_run import StoredRun, decoded_run
+from stepscope.recorder.kept_runs import KeptRuns
 from stepscope.store import LiveRuns, Store, add_note_to
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from stepscope.metadata import RunMetadata
-    from stepscope.metadata.stored_run import StoredRun
+    from stepscope.metadata.stored_run import Part
+    from stepscope.recorder.terms import Terms
 
 TIMELINE_FILE = "timeline.json"
 REPORT_FILE = "report.html"
@@ -92,8 +95,12 @@ class RecordedRuns:
         pb: bool = False,
         tensorboard: Path | None = None,
         report: bool = False,
+        terms: Terms | None = None,
     ) -> None:
         """Make the directory ready; what an earlier recording wrote there is removed.
+
+        With `terms` engines hand runs to `kept`, which decides what becomes of them, and not to
+        `add`.
 
         At the end runs are also written as `run_metadata.pb` each (`pb`), for TensorBoard, and as a
         page (`report`).
@@ -130,6 +137,9 @@ class RecordedRuns:
             self._kept_elsewhere: list[KeptElsewhere] = []
             self._store = Store(absolute, self._stored)
             self.live = LiveRuns(self._store.path)
+            self.kept: KeptRuns | None = None
+            if terms is not None:
+                self.kept = KeptRuns(self._store, terms.controller(), self._let_go)
         except OSError as error:
             raise StepscopeError(
                 f"the output directory {directory} cannot be used: {error.strerror or error}; "
@@ -153,7 +163,11 @@ class RecordedRuns:
             self.note(last())
         self._last_notes.clear()
         beside, began = self._store.busy_ns, time.perf_counter_ns()
+        if self.kept is not None:
+            self.kept.close()
         self._store.close()
+        if self.kept is not None:
+            self.kept.over()
         self.storing_ns = self.storing_ns or beside + time.perf_counter_ns() - began
         self.live.close()
         for others in self._kept_elsewhere:
@@ -248,9 +262,39 @@ class RecordedRuns:
             self.unrecorded_ns += recording.call.ended_ns - recording.call.started_ns
         self._stored([metadata])
 
+    def part_of(self, graph: Any) -> Part | None:
+        """A user's graph as the store has it, of a run that is handed to `kept`."""
+        if self.kept is not None:
+            self._memory.look(self.kept.made)
+        return self._graphs.part_of(graph)
+
+    def given_up(self) -> list[str]:
+        """What the budget left out, in words; nothing where every run is there in full."""
+        if self.kept is None or not self.kept.made:
+            return []
+        budget, made, there = self.kept.control.budget, self.kept.made, len(self.runs)
+        at = [sum(kind.at[level] for kind in budget.kinds.values()) for level in Level]
+        if at[Level.DETAIL] == made == there:
+            return []
+        parts = (
+            (Level.DETAIL, "in detail"), (Level.TIMES, "with op times"),
+            (Level.LENGTH, "by their length"), (Level.COUNT, "by their number"),
+        )  # fmt: skip
+        noted = ", ".join(f"{at[level]:,} {how}" for level, how in parts if at[level])
+        return [
+            f"to keep to a budget of {100 * budget.share:g}% of the program's time, {made:,} runs "
+            f"were noted {noted}; {there:,} of them are here: the first, the slowest, the latest, "
+            "those that failed or were slow, and a random sample (--budget off records all)"
+        ]
+
     def _stored(self, runs: Sequence[RunMetadata | StoredRun]) -> None:
-        self.live.stored([run.step_id for run in runs if run.engine == "embedded"])
-        steps = [run.step_id for run in runs if run.engine != "embedded"]
+        self._let_go([(run.engine, run.step_id) for run in runs])
+        if self.kept is not None:
+            self.kept.committed([run for run in runs if isinstance(run, StoredRun)])
+
+    def _let_go(self, runs: Sequence[tuple[str, int]]) -> None:
+        self.live.stored([step_id for engine, step_id in runs if engine == "embedded"])
+        steps = [step_id for engine, step_id in runs if engine != "embedded"]
         for others in self._kept_elsewhere if steps else ():
             others.stored(steps)
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from stepscope.cli.recorded_runs import RecordedRuns
     from stepscope.cli.script_engines import ScriptEngine
     from stepscope.metadata.program_notes import Note
+    from stepscope.recorder.terms import Terms
 
 TRACE_LEVELS = {"none": 0, "software": 1, "hardware": 2, "full": 3}
 DEFAULT_TOP = 20
+_DEFAULT_BUDGET = "5%"
 
 
 @click.command(
@@ -45,6 +47,15 @@ DEFAULT_TOP = 20
     "is_module",
     is_flag=True,
     help="SCRIPT is the name of a module (package.module), found and run as python -m does.",
+)
+@click.option(
+    "--budget",
+    metavar="SHARE",
+    help="What recording may cost, of the program's own time: 1%, 5%, or off to record every run "
+    "in full whatever it costs. The first runs of each kind are recorded in full; where all would "
+    "cost more, others with op times or by their length alone, and kept is what matters: failed, "
+    "slow, first and latest ones, and a random sample.  [default: 5%; off with --steps, --every, "
+    "--limit and --memory]",
 )
 @click.option(
     "--steps",
@@ -136,6 +147,7 @@ def command(
     own_process: bool,
     engine: str | None,
     is_module: bool,
+    budget: str | None,
     steps: str | None,
     every_n: int | None,
     limit: int | None,
@@ -155,10 +167,11 @@ def command(
     """Run a TensorFlow script, unchanged, and show where its time went.
 
     Each outermost Session.run, function call and Keras step is a run, and so is each gradient tape
-    outside of functions with the eager code after it; all other eager code is one last run. All are
-    written to one file, DIR/*.stepscope, as they come, which every other command reads; those of a
-    short recording also to DIR/timeline.json, a Chrome trace. What an earlier recording left in DIR
-    is replaced.
+    outside of functions with the eager code after it; all other eager code is one last run. They
+    are written to one file, DIR/*.stepscope, as they come, which every other command reads; those
+    of a short recording also to DIR/timeline.json, a Chrome trace. What an earlier recording left
+    in DIR is replaced. Of a program that makes few runs all are recorded in full; of one that makes
+    many, as much as --budget allows.
 
     Everything after SCRIPT belongs to the script. So do its output and its exit code: the table
     goes to stderr, and the runs of a script that fails are written all the same. The script has a
@@ -187,7 +200,12 @@ def command(
     schedule = _schedule(steps, every_n)
     found = Module(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
-    runs = RecordedRuns(directory, limit, pb=pb, tensorboard=tensorboard, report=report)
+    choices = {"--steps": steps, "--every": every_n, "--limit": limit, "--memory": memory or None}
+    terms = _terms(budget, [name for name, given in choices.items() if given is not None])
+    runs = RecordedRuns(
+        directory, limit, pb=pb, tensorboard=tensorboard, report=report,
+        terms=terms if trace != "none" else None,
+    )  # fmt: skip
     if memory or memory_limit is not None:
         chosen.follow_memory(memory_limit)
     course = ProgramCourse(runs, chosen, shown, began, forked=notes is not None)
@@ -254,6 +272,23 @@ def _schedule(steps: str | None, every_n: int | None) -> Schedule | None:
     if steps is not None:
         return parse_steps(steps)
     return None if every_n is None else every(every_n)
+
+
+def _terms(budget: str | None, chosen: list[str]) -> Terms | None:
+    """What recording may cost; None where all is recorded that was `chosen` by other options."""
+    from stepscope.recorder.terms import Terms
+
+    if budget is None and chosen:
+        return None
+    terms = Terms.of_script(_DEFAULT_BUDGET if budget is None else budget)
+    if terms.budget == float("inf"):
+        return None
+    if chosen:
+        raise StepscopeError(
+            f"--budget and {chosen[0]}: a budget chooses by itself what is recorded of which runs; "
+            "give one of them, or --budget off"
+        )
+    return terms
 
 
 def _threads_left() -> bool:
@@ -336,7 +371,7 @@ def _finish(
             run_report.failures(runs.runs, ends_too=not went_on),
             run_report.ends_of_input(runs.runs, console.width) if went_on else None,
             run_report.cost(costs, now - waiting.began) if runs.runs else None,
-            run_report.losses(runs.runs, engine.losses(), console.width),
+            run_report.losses(runs.runs, [*runs.given_up(), *engine.losses()], console.width),
             run_report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
             run_report.files(runs.store, timeline, others) if runs.runs else None,
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stepscope.cli.program import Program
     from stepscope.cli.recorded_runs import Add, RecordedRuns
     from stepscope.metadata import RunMetadata
+    from stepscope.recorder.kept_runs import KeptRuns
     from stepscope.scheduling import Schedule
 
 NONE = "none was used"
@@ -140,6 +142,7 @@ class Embedded(ScriptEngine):
     def __init__(self, *, in_tensorflows_place: bool = True) -> None:
         """With `in_tensorflows_place`, `import tensorflow` gives this engine, too."""
         self._in_tensorflows_place = in_tensorflows_place
+        self._budgeted: KeptRuns | None = None
         self._made = 0
         self._counting = threading.Lock()
 
@@ -182,7 +185,18 @@ class Embedded(ScriptEngine):
 
         fed = FedValues()
         runs.note_at_the_end(fed.note)
-        return recording(maybe, level, runs.live, planned, fed.add)
+        if runs.kept is None:
+            return recording(maybe, level, runs.live, planned, fed.add)
+        from stepscope.recorder.kept_runs import given_up
+        from stepscope.runtime.budgeted_runs import choosing
+
+        lacks = functools.partial(given_up, budget=runs.kept.control.budget.share)
+        self._budgeted = runs.kept
+        choose = choosing(
+            runs.kept, lacks, runs.live, lambda metadata: runs.live.kept(metadata.step_id),
+            runs.part_of, trace_level=level, fed=fed.add,
+        )  # fmt: skip
+        return recording(None, 0, planned=planned, choose=choose)
 
     def _next(self) -> int:
         """Runs are numbered in the order in which they ended."""
@@ -198,7 +212,20 @@ class Embedded(ScriptEngine):
         """The run that failed has said so itself."""
 
     def made(self) -> int:
+        if self._budgeted is not None:
+            return self._budgeted.seen("embedded")
         return self._made
+
+    def cost_ns(self, runs: RecordedRuns) -> int:
+        if runs.kept is not None:
+            return runs.kept.control.budget.spent_ns
+        return super().cost_ns(runs)
+
+    def costs(self, runs: RecordedRuns) -> dict[str, int]:
+        if runs.kept is None:
+            return super().costs(runs)
+        around = runs.kept.control.budget.spent_ns
+        return {"around_ns": around, "inside_ns": 0, "unrecorded_ns": runs.kept.unwritten_ns}
 
 
 def _say(line: str) -> None:
@@ -232,13 +259,17 @@ class TensorFlow(ScriptEngine):
 
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
         from stepscope.adapters.tensorflow.script import patches
+        from stepscope.adapters.tensorflow.script.budgeted import Budgeted
         from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
 
         @contextmanager
         def source(add: Any) -> Iterator[None]:
+            budgeted = None
+            if runs.kept is not None:
+                budgeted = Budgeted(runs.kept, runs.part_of, level, wants_peaks=False)
             recorder = ScriptRecorder(
                 add, level, schedule, runs.limit, memory=self._memory, say=_say,
-                store=runs.file, note=runs.note,
+                store=runs.file, note=runs.note, budgeted=budgeted,
             )  # fmt: skip
             self._recorder = recorder
             runs.note_at_the_end(recorder.fed.note)
@@ -278,7 +309,11 @@ class TensorFlow(ScriptEngine):
             self._recorder.failed(error)
 
     def made(self) -> int:
-        return self._recorder.runs if self._recorder is not None else 0
+        recorder = self._recorder
+        if recorder is None:
+            return 0
+        budgeted = recorder.budgeted
+        return recorder.runs if budgeted is None else budgeted.runs.seen("tensorflow")
 
     def cost_ns(self, runs: RecordedRuns) -> int:
         del runs  # writing them is part of what the recorder measured
@@ -288,13 +323,13 @@ class TensorFlow(ScriptEngine):
         recorder = self._recorder
         if recorder is None:
             return super().costs(runs)
-        cost = recorder.cost
+        cost, kept = recorder.cost, runs.kept
         return {
             "around_ns": cost.main_ns - cost.inside_ns,
             "before_ns": recorder.cost_before_ns,
             "after_ns": cost.main_ns - recorder.cost_until_last_ns,
             "inside_ns": cost.inside_ns,
-            "unrecorded_ns": recorder.unrecorded_ns,
+            "unrecorded_ns": recorder.unrecorded_ns if kept is None else kept.unwritten_ns,
             "input_ns": recorder.input_ns,
         }
 

@@ -272,6 +272,20 @@ class KeptRuns:
             self._held.clear()
 
     @property
+    def made(self) -> int:
+        """How many runs there were so far, but for those of lulls that are not over."""
+        return sum(kind.runs for kind in list(self.control.budget.kinds.values()))
+
+    def seen(self, engine: str) -> int:
+        """How many runs an engine made so far; of TensorFlow's all that its name begins with."""
+        with self._lock:
+            kinds = self.control.budget.kinds
+            of = [
+                kind for kind, found in self._summaries.items() if found.engine.startswith(engine)
+            ]
+            return sum(kinds[kind].runs for kind in of if kind in kinds)
+
+    @property
     def unwritten_ns(self) -> int:
         """How long runs took that are not in the store, as far as their length was noted."""
         with self._lock:

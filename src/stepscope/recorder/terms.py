@@ -27,6 +27,8 @@ class Terms:
     disk: int
     keep: Keep = field(default_factory=Keep)
     triggers: tuple[Trigger, ...] = ()
+    whole: int = 0
+    """So many runs of each kind are recorded in detail first, see `Budget`."""
 
     @classmethod
     def of(
@@ -43,7 +45,14 @@ class Terms:
             parse_triggers(triggers),
         )  # fmt: skip
 
+    @classmethod
+    def of_script(cls, budget: str | float | None) -> Terms:
+        """Those that a script is recorded on: of one that makes few runs all are kept."""
+        keep = Keep(slowest=10, first=500, latest=10, sample=100)
+        triggers = parse_triggers(["slow 3x", "error"])
+        return cls(parse_share(budget), parse_size("64 MB"), parse_size("1 GB"), keep, triggers, 50)
+
     def controller(self, seed: int = 0) -> Controller:
         """What decides by them."""
         keeper = Keeper(self.keep, memory=self.memory, disk=self.disk, seed=seed)
-        return Controller(Budget(self.budget, seed=seed), keeper, self.triggers)
+        return Controller(Budget(self.budget, whole=self.whole, seed=seed), keeper, self.triggers)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepscope.errors import OpError, code_name
 from stepscope.metadata.step_summaries import Level
 from stepscope.runtime.execute.recording_costs import recording_costs
-from stepscope.runtime.observers import Choose, LiveLog, Observer
+from stepscope.runtime.observers import Choose, Fed, LiveLog, Observer
 from stepscope.runtime.report import ENGINE
 
 if TYPE_CHECKING:
@@ -50,12 +50,15 @@ def choosing(
     graph_part: Callable[[Graph], Any] = lambda _graph: None,
     *,
     wants_peaks: bool = False,
+    trace_level: int = 3,
+    fed: Fed | None = None,
 ) -> Choose:
     """Who sees a run, by what `runs` decides on it.
 
     `given_up` says what a run lacks that is recorded at a level; `kept` which share a run that
     ended takes of the place where it outlives the process, `graph_part` its user's graph as stores
-    have it. With `wants_peaks` it is told what memory runs took that were recorded in detail.
+    have it. With `wants_peaks` it is told what memory runs took that were recorded in detail. None
+    is traced further than `trace_level`. `fed` is told what noted runs were fed.
     """
     losses = {level: given_up(level) for level in Level}
     inside_ns = _InsideRuns()
@@ -92,7 +95,7 @@ def choosing(
             )  # fmt: skip
 
         return Observer(
-            lambda *run: noted.append(run), _TRACE_LEVELS[level], live,
+            lambda *run: noted.append(run), min(trace_level, _TRACE_LEVELS[level]), live, fed=fed,
             ended=ended_noted, losses=losses[level],
         )  # fmt: skip
 
