@@ -10,6 +10,7 @@ What there is to know of it stands in docs/recorder.md; what it decides by in `s
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import signal
@@ -106,6 +107,8 @@ class Recorder:
             self._watch_tensorflow(runs)
         self._watch_triggers()
         self._is_open = True
+        # A loop that a hook opened it for may end without telling.
+        atexit.register(self.close)
         return self
 
     def __exit__(
@@ -121,12 +124,18 @@ class Recorder:
     def close(self) -> None:
         """Record no more, and write what is to be kept. Twice is fine."""
         self._is_open = False
+        atexit.unregister(self.close)
         self._stack.close()
 
     def keep(self, why: str) -> None:
         """Keep the runs of the seconds before now; `why` is shown with them."""
         if self._runs is not None:
             self._runs.keep(why)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it records."""
+        return self._is_open
 
     @property
     def problem(self) -> str | None:

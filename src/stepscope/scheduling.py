@@ -100,6 +100,11 @@ def every(n: int, active: int = 1) -> Schedule:
     return _Every(n, active)
 
 
+def never() -> Schedule:
+    """Record no step."""
+    return _Steps(())
+
+
 def parse_steps(text: str) -> Schedule:
     """The steps a text names, as `--steps` takes it.
 

@@ -17,12 +17,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from stepscope.export.tensorboard.writers import TensorBoardWriter
 from stepscope.metadata import RunMetadata
 from stepscope.options import ResolvedRunOptions, RunOptions, as_run_options
-from stepscope.scheduling import Action, Schedule, as_schedule
+from stepscope.scheduling import Action, Schedule, as_schedule, never
 
 SUFFIX = ".stepscope"
 """What the names of our event files end with."""
@@ -118,21 +118,60 @@ class LoopLog:
                 _warn(f"The event file {self.path} may not be on the disk whole: {error}")
 
 
+class KeepsRuns(Protocol):
+    """A `stepscope.Recorder`, which records while it is open."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it records."""
+
+    def __enter__(self) -> Any: ...
+
+    def close(self) -> None:
+        """Record no more."""
+
+
 class RecordedLoop:
-    """What hooks and callbacks have in common: a schedule, options, and a log to look at."""
+    """What hooks and callbacks have in common: a schedule, options, and a log to look at.
+
+    With `recorder`, a `stepscope.Recorder`, the loop is recorded by that as well, within its
+    budget: it is opened when the loop begins, and closed when it ends, unless it was open before.
+    Then there need not be a schedule.
+    """
+
+    _opened = False
 
     def __init__(
         self,
-        schedule: Schedule | Callable[[int], Action | bool] | str,
+        schedule: Schedule | Callable[[int], Action | bool] | str | None = None,
         logdir: str | os.PathLike[str] | None = None,
         options: Any = None,
         callback: Callable[[int, RunMetadata], object] | None = None,
+        recorder: KeepsRuns | None = None,
     ) -> None:
         super().__init__()
-        self._schedule = as_schedule(schedule)
+        if schedule is None and recorder is None:
+            raise TypeError(
+                'a schedule says which steps are recorded: "10:15", stepscope.every(100); or give '
+                "recorder=stepscope.Recorder(...), which decides by its budget"
+            )
+        self._recorder = recorder
+        self._schedule = never() if schedule is None else as_schedule(schedule)
         self._options = as_run_options(options) or RunOptions(trace_level=RunOptions.SOFTWARE_TRACE)
         self._check(self._options.resolve())
         self._log = LoopLog(logdir, callback)
+
+    def _loop_begins(self) -> None:
+        """Have the recorder, if there is one, record from now on."""
+        if self._recorder is not None and not self._recorder.is_open:
+            self._recorder.__enter__()
+            self._opened = True
+
+    def _loop_ends(self) -> None:
+        """Close what this opened."""
+        if self._opened and self._recorder is not None:
+            self._opened = False
+            self._recorder.close()
 
     def _check(self, options: ResolvedRunOptions) -> None:
         """Refuse what the loop's engine cannot do; the embedded engine does everything."""

@@ -39,6 +39,8 @@ class TraceHook(RecordedLoop, SessionRunHook):
     - `options`: what to record; without it SOFTWARE_TRACE. It is merged with what the caller and
       other hooks ask for.
     - `callback`: called with (step, run_metadata) after each recorded step.
+    - `recorder`: a `stepscope.Recorder`, which records the loop from its beginning to its end
+      within its budget; there need not be a schedule then.
 
     Without `logdir` and `callback` all recorded steps are kept in `steps`; `last` is always there.
     A step that fails is not among them: its exception has the metadata (`error.run_metadata`).
@@ -52,10 +54,16 @@ class TraceHook(RecordedLoop, SessionRunHook):
     _step: int | None = None
     """The step that the run now under way is recorded as."""
 
+    def begin(self) -> None:
+        """A session is about to be made."""
+        self._loop_begins()
+
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for what a scheduled step needs; of any other, nothing."""
         session = run_context.session
         self._step = None
+        if self._schedule.ended(0):
+            return None
         if session is not self._session:
             self._session = session
             self._counter = _step_counter(session)
@@ -79,6 +87,7 @@ class TraceHook(RecordedLoop, SessionRunHook):
         del session
         self._session = self._counter = None
         self._log.close()
+        self._loop_ends()
 
 
 def run_metadata_hook(steps: int, writer: FileWriter) -> TraceHook:

@@ -207,3 +207,23 @@ def test_in_a_lull_every_run_is_counted_and_what_is_slow_or_fails_is_told(tmp_pa
     assert sum(summary.at[level] for level in (Level.COUNT, Level.LENGTH)) > 2900
     (failed,) = [kept for kept in found.kept if "failed" in kept.reasons]
     assert failed.number == 3001
+
+
+def test_a_hook_opens_a_recorder_with_its_loop_and_closes_it(tmp_path):
+    recorder = stepscope.Recorder(tmp_path)
+    with tf.Graph().as_default():
+        tf.multiply(2.0, 3.0, name="product")
+        from stepscope.programs.trace_hook import TraceHook
+
+        with tf.train.MonitoredSession(hooks=[TraceHook(recorder=recorder)]) as session:
+            assert recorder.is_open
+            for _ in range(7):
+                session.run("product:0")
+    assert not recorder.is_open
+    steps = {summary.kind: summary.runs for summary in recorder.summary().summaries}
+    assert steps["Session.run(product)"] == 7
+
+
+def test_a_hook_without_a_schedule_or_a_recorder_is_refused():
+    with pytest.raises(TypeError, match=r"recorder=stepscope\.Recorder"):
+        stepscope.TraceHook()

@@ -125,3 +125,30 @@ def test_a_run_that_the_program_has_traced_itself_is_kept(tmp_path):
     assert metadata.step_stats.dev_stats
     (kept,) = recorder.summary().kept
     assert "asked" in kept.reasons
+
+
+def test_a_keras_callback_records_the_loop_within_the_budget(tmp_path):
+    from stepscope.adapters.tensorflow.keras import TraceCallback
+
+    model = tf.keras.Sequential([tf.keras.layers.Input([4]), tf.keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    recorder = stepscope.Recorder(tmp_path)
+    model.fit(
+        np.ones([32, 4], np.float32), np.ones([32, 2], np.float32), batch_size=8, verbose=0,
+        callbacks=[TraceCallback(recorder=recorder)],
+    )  # fmt: skip
+    assert not recorder.is_open
+    assert kinds(recorder)["train_step"] >= 4
+
+
+def test_a_hook_records_a_monitored_session_within_the_budget(tmp_path):
+    recorder = stepscope.Recorder(tmp_path)
+    with tf.Graph().as_default():
+        total = tf.reduce_sum(tf.ones([3]), name="total")
+        hook = stepscope.TraceHook(recorder=recorder)
+        with v1.train.MonitoredSession(hooks=[hook]) as session:
+            assert recorder.is_open
+            for _ in range(7):
+                session.run(total)
+    assert not recorder.is_open
+    assert kinds(recorder)["Session.run(total)"] == 7

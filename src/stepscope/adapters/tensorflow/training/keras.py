@@ -49,6 +49,8 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
       it the directory Keras writes to (`logs/train`) to see both as one run of TensorBoard.
     - `options`: what to record; without it SOFTWARE_TRACE.
     - `callback`: called with (step, run_metadata) after each recorded step, failed ones included.
+    - `recorder`: a `stepscope.Recorder`, which records the loop from its beginning to its end
+      within its budget; there need not be a schedule then.
 
     Without `logdir` and `callback` all recorded steps are kept in `steps`; `last` is always there.
     """
@@ -87,6 +89,7 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
     def on_train_begin(self, logs: Any = None) -> None:
         """A fit begins."""
         del logs
+        self._loop_begins()
         self._in_fit = True
         self._disarm()
 
@@ -99,6 +102,7 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
     def on_test_begin(self, logs: Any = None) -> None:
         """An evaluation begins."""
         del logs
+        self._loop_begins()
         self._disarm()
 
     def on_test_end(self, logs: Any = None) -> None:
@@ -109,6 +113,7 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
     def on_predict_begin(self, logs: Any = None) -> None:
         """A prediction begins."""
         del logs
+        self._loop_begins()
         self._disarm()
 
     def on_predict_end(self, logs: Any = None) -> None:
@@ -168,6 +173,7 @@ class TraceCallback(RecordedLoop, tf.keras.callbacks.Callback):  # type: ignore[
         self._disarm()
         if not self._in_fit:
             self._log.close()
+            self._loop_ends()
 
     def _arm(self, mode: str, step: int, action: Action) -> None:
         """Stand in for the model's function of this mode, for one call."""

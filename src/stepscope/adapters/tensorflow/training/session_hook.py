@@ -41,6 +41,8 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
     - `options`: what to record; without it SOFTWARE_TRACE. All that is asked for besides the trace
       level is merged with what the caller and other hooks ask for.
     - `callback`: called with (step, run_metadata) after each recorded step, failed ones included.
+    - `recorder`: a `stepscope.Recorder`, which records the loop from its beginning to its end
+      within its budget; there need not be a schedule then.
 
     Without `logdir` and `callback` all recorded steps are kept in `steps`; `last` is always there.
     """
@@ -54,10 +56,16 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
 
     # -- what the session calls ----------------------------------------------------------------
 
+    def begin(self) -> None:
+        """A session is about to be made."""
+        self._loop_begins()
+
     def before_run(self, run_context: Any) -> Any:
         """Ask for what a scheduled step needs; of any other, nothing."""
         session = run_context.session
         self._forget()
+        if self._schedule.ended(0):
+            return None
         if session is not self._session:
             # The first, the next of Estimator's, or one after a recovery.
             self._session = session
@@ -91,6 +99,7 @@ class TraceHook(RecordedLoop, tf.compat.v1.train.SessionRunHook):  # type: ignor
         self._forget()
         self._session = self._counter = None
         self._log.close()
+        self._loop_ends()
 
     # -- one step ------------------------------------------------------------------------------
 
