@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.analysis.op_profile import GROUPINGS, OLDER
-from stepscope.cli.saved_runs import each_run, every_run_option, runs_argument
+from stepscope.cli.saved_runs import each_run, every_run_option, named_runs, runs_argument
 from stepscope.cli.tables import ROWS_SHOWN, table_options
 from stepscope.errors import StepscopeError
 
@@ -72,8 +72,12 @@ def command(
     backward ops, and those of the optimizer that update its variables. Ops outside of any are
     known by the line that made them. A line, file or function is of the program, where an op was
     made.
+
+    Of a recording with a budget, in which few steps are there of many, what is shown is estimated
+    for all of them (not by layer): each run is weighed by how many steps it stands for.
     """
     from stepscope.analysis import layer_profile, op_profile
+    from stepscope.analysis.sampled_runs import sampled_profile, weights_at
     from stepscope.cli import tables
 
     if work:
@@ -91,10 +95,22 @@ def command(
         return
     if depth is not None or apart:
         raise StepscopeError("--depth and --apart are for --by layer")
-    profile = op_profile(each_run(path, number), by)
+    weights = weights_at(path) if number is None else None
     columns = _columns(by)
+    if weights is not None:
+        estimated = sampled_profile(named_runs(path), weights, by)
+        columns.append(tables.Column("share_within", "±", _points, right=True))
+        if not tables.write_for_programs(estimated, estimated.rows, columns, choice):
+            _show(estimated, estimated.rows, columns, choice, _ROWS.get(by, by))
+        return
+    profile = op_profile(each_run(path, number), by)
     if not tables.write_for_programs(profile, profile.rows, columns, choice):
         _show(profile, profile.rows, columns, choice, _ROWS.get(by, by))
+
+
+def _points(within: float) -> str:
+    """How far a share may be off, in points."""
+    return f"{100 * within:.1f}"
 
 
 def _show(
@@ -103,10 +119,17 @@ def _show(
     from stepscope.cli import tables, terminal, wording
 
     ran, ops = wording.number(profile.runs, "run"), wording.number(profile.calls, "op")
+    steps = getattr(profile, "steps", 0)
     times = f"{wording.time(profile.self_ns)} of work in {wording.time(profile.covered_ns)}"
     at_once = f" ({profile.parallelism:.2f} at once)" if profile.covered_ns else ""
     screen = terminal.console()
-    screen.print(f"{ran} · {ops} · {times}{at_once}")
+    if steps:
+        screen.print(
+            f"{wording.number(steps, 'step')}, estimated from {ran} that were kept with op times, "
+            "each weighed by how many it stands for; a share is within ± points of that of all "
+            "steps, 19 times of 20"
+        )
+    screen.print(f"{ran if not steps else f'{steps:,} steps'} · {ops} · {times}{at_once}")
     for ending, count in profile.not_ok.items():
         which = "" if profile.runs == 1 else f"{count:,} of {ran}: "
         screen.print(f"{which}status {ending}; not every op may be here", style="yellow")
