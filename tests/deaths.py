@@ -206,7 +206,7 @@ def die(death: Death, folder: Path, run: Run = new_process) -> Left:
     surroundings["COLUMNS"] = "200"
     done = run(
         [sys.executable, "-m", "stepscope", "run", "--engine", engine, "--out", "out",
-         "program.py", death.how, *moment],
+         "--budget", "off", "program.py", death.how, *moment],
         cwd=folder, env=surroundings, timeout=patient(240),
     )  # fmt: skip
     records = list(struct.iter_unpack("qq", (folder / "acknowledged").read_bytes()))

@@ -137,7 +137,7 @@ def masked(text):
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_demo(tmp_path, width):
     (tmp_path / "demo.py").write_text(DEMO.read_text())
-    options = ["--top", "50", "--out", "out"]
+    options = ["--top", "50", "--out", "out", "--budget", "off"]
     done = started_python.run(
         [sys.executable, "-m", "stepscope", "run", "--engine", "embedded", *options, "demo.py"],
         cwd=tmp_path,

@@ -26,6 +26,7 @@ def shown(recording: StepsRecording) -> RenderableType:
     """All of it, from the summaries; no run is looked at."""
     parts: list[RenderableType] = [_heading(recording), Text(), _kinds(recording)]
     happened = [run for run in recording.kept if set(run.reasons) & set(_SAID)]
+    happened.sort(key=lambda run: "failed" not in run.reasons)
     if happened:
         parts += [Text(), Text("kept because of what happened in them:"), _happened(happened)]
     asked = [why for why, _ in recording.triggered if not why.startswith("run ")]

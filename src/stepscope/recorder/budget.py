@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 BURST_STEPS: Final = 8
-WHOLE_NS: Final = 500_000_000
+WHOLE_NS: Final = 1_000_000_000
 LULL_NS: Final = 250_000_000
 """The longest lull."""
 DETAIL_GAP: Final = 1024

@@ -54,6 +54,8 @@ __all__ = ["SAVED_S", "KeptRuns", "given_up"]
 
 SAVED_S: Final = 5.0
 _SUMS: Final = 0.3
+_AROUND_LANES_NS: Final = 1_000
+"""What engines do around a lane, about."""
 _PENDING: Final = 32
 """So many runs wait at most until their op times are summed up together."""
 _RUN_BYTES: Final = 4_000
@@ -112,7 +114,7 @@ class KeptRuns:
         self._committed: deque[tuple[list[int], int]] = deque()
         self._here = ThreadTimes()
         self._lanes: dict[str, Lane] = {}
-        self._lane_ns = cost_of_lanes()
+        self._lane_ns = cost_of_lanes() + _AROUND_LANES_NS
         self._held: dict[int, _Held] = {}
         self._written: dict[int, int] = {}
         """How long runs took that are written, by their numbers."""

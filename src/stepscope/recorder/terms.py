@@ -50,7 +50,9 @@ class Terms:
         """Those that a script is recorded on: of one that makes few runs all are kept."""
         keep = Keep(slowest=10, first=500, latest=10, sample=100)
         triggers = parse_triggers(["slow 3x", "error"])
-        return cls(parse_share(budget), parse_size("64 MB"), parse_size("1 GB"), keep, triggers, 50)
+        return cls(
+            parse_share(budget), parse_size("64 MB"), parse_size("1 GB"), keep, triggers, 150
+        )
 
     def controller(self, seed: int = 0) -> Controller:
         """What decides by them."""

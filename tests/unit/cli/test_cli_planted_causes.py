@@ -41,7 +41,8 @@ def record(program, engine, out, *arguments, options=()):
     """Record a program; what `stepscope run` said of it."""
     # Tests have the recorder for TensorFlow off, users on.
     surroundings = {k: v for k, v in os.environ.items() if k != "STEPSCOPE_EXECUTOR"}
-    command = [sys.executable, "-m", "stepscope", "run", "--engine", engine, *options, "--out"]
+    command = [sys.executable, "-m", "stepscope", "run", "--budget", "off"]
+    command += ["--engine", engine, *options, "--out"]
     done = started_python.run(
         [*command, str(out), str(PLANTED / f"{program}.py"), *arguments],
         cwd=out.parent, env={**surroundings, "COLUMNS": "400", "PYTHONWARNINGS": "ignore"},
