@@ -173,6 +173,13 @@ class KeptRuns:
         with self._lock:
             return self.control.takes(kind, self.clock())
 
+    def unseen(self, run: Begun) -> None:
+        """Nothing can be recorded of a run that began: it is as if it had not been."""
+        with self._lock:
+            known = self.control.budget.kinds[run.kind]
+            known.runs -= 1
+            known.at[run.level] -= 1
+
     def _settle(self, lane: Lane, now: int) -> None:
         """Add up what was noted on a lane."""
         noted, counted = lane.take()

@@ -425,6 +425,8 @@ class ScriptRecorder:
             return call()
         if traced and not deliver_now and capture.batch is None:
             self.missed += 1
+            if decided is not None and self.budgeted is not None:
+                self.budgeted.runs.unseen(decided.begun)
         try:
             with self.cost.theirs():
                 return recorded_call()
@@ -694,6 +696,8 @@ class ScriptRecorder:
         observed.memory.can_be_last_fit = name == TAPE  # else it is no run, only what is between
         self._segment = _Segment(name, observed, decided)
         observed.__enter__()
+        if decided is not None and capture.batch is None and self.budgeted is not None:
+            self.budgeted.runs.unseen(decided.begun)
         self._profiling_ns += clock() - began
 
     def _may_profile(self) -> bool:
