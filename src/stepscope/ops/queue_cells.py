@@ -16,7 +16,7 @@ What a caller may rely on:
 from __future__ import annotations
 
 import itertools
-import random
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,6 +26,7 @@ from typing import Final
 from stepscope.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.shapes import TensorShape
+from stepscope.ops.philox import Philox, Samples
 from stepscope.ops.resources import HeldBytes, Holding, RunContext, holding, made_now
 
 KIND: Final = "queue"
@@ -282,13 +283,15 @@ class ShuffleQueueCell(QueueCell):
     ) -> None:  # fmt: skip
         super().__init__(name, capacity, dtypes, shapes, shared, device=device, held=held)
         self._keep = min_after_dequeue
-        self._random = random.Random(repr(seeds) if any(seeds) else None)
+        if not any(seeds):
+            seeds = secrets.randbits(64), secrets.randbits(64)
+        self._sample = Samples(Philox(*seeds))
 
     def _has_element(self) -> bool:
         return len(self._elements) > (0 if self._closed else self._keep)
 
     def _take(self) -> _Item:
-        index = self._random.randrange(len(self._elements))
+        index = self._sample() % len(self._elements)
         self._elements[index], self._elements[-1] = self._elements[-1], self._elements[index]
         return self._elements.pop()
 

@@ -5,12 +5,15 @@ it goes on from run to run, and two sessions that run the same seeded graph draw
 With no seed at all (`seed` and `seed2` both 0) the stream starts anywhere. Concurrent runs share a
 node's stream: each draw takes the next stretch of it, whole, and none is handed out twice.
 
-The streams are NumPy's (Philox), so that the numbers differ from TensorFlow's; the distributions
-and the seeds in the graph are the same.
+The streams are TensorFlow's (`philox`), read as its CPU kernels read them: a seeded program draws
+the numbers here that it draws there. Integers, uniform numbers and orders are the same bit for bit;
+normal ones to the last bit or so, as logarithm, sine and cosine come from another library.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,9 +29,12 @@ from stepscope.graph.graph import Graph, name_scope
 from stepscope.graph.operation import Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
 from stepscope.graph.shapes import TensorShape
+from stepscope.ops.philox import Philox
 
 DEFAULT_GRAPH_SEED: Final = 87654321
 _MAX_INT32: Final = 2**31 - 1
+_BLOCKS_PER_OUTPUT: Final = 256
+"""So far apart TensorFlow reads for numbers that may have to be drawn again."""
 
 # -- seeds -------------------------------------------------------------------------------------
 
@@ -67,14 +73,26 @@ def _seed_attrs(op_seed: int | None) -> dict[str, int]:
 
 
 class _Stream:
-    """One node's random numbers. `lock` makes several draws one stretch of the stream."""
+    """One node's random numbers."""
 
-    __slots__ = ("generator", "lock")
+    __slots__ = ("_lock", "_place")
 
     def __init__(self, seed: int, seed2: int) -> None:
-        entropy = None if seed == 0 and seed2 == 0 else (seed % 2**64, seed2 % 2**64)
-        self.generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
-        self.lock = threading.Lock()
+        if seed == 0 and seed2 == 0:
+            seed, seed2 = secrets.randbits(64), secrets.randbits(64)
+        self._place = Philox(seed, seed2)
+        self._lock = threading.Lock()
+
+    def take(self, blocks: int) -> Philox:
+        """So many blocks, for the caller alone."""
+        with self._lock:
+            place = self._place
+            self._place = place.skipped(blocks)
+        return place
+
+    def for_outputs(self, count: int) -> Philox:
+        """A stretch for so many numbers that are drawn: TensorFlow leaves plenty for each."""
+        return self.take(_BLOCKS_PER_OUTPUT * count)
 
 
 def _stream(node: KernelNode) -> _Stream:
@@ -85,6 +103,59 @@ def _stream(node: KernelNode) -> _Stream:
     return stream
 
 
+# -- numbers from the 32-bit words of blocks ---------------------------------------------------
+
+
+def _words(stream: Philox, count: int) -> Any:
+    """At least so many words, one after the other."""
+    return stream.blocks(0, -(-count // 4)).reshape(-1)
+
+
+def _unit_floats(words: Any) -> Any:
+    """In [0, 1): the low bits of each word are the digits of a number in [1, 2)."""
+    bits = (words & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)
+    found = bits.view(np.float32)
+    found -= np.float32(1)
+    return found
+
+
+def _unit_doubles(words: Any) -> Any:
+    """In [0, 1), of two words each."""
+    pairs = words.reshape(-1, 2).astype(np.uint64)
+    high = (pairs[:, 0] & np.uint64(0xFFFFF)) << np.uint64(32)
+    return (high | pairs[:, 1] | np.uint64(1023 << 52)).view(np.float64) - 1.0
+
+
+def _unit_halves(words: Any) -> Any:
+    bits = (words & np.uint32(0x3FF)) | np.uint32(15 << 10)
+    return bits.astype(np.uint16).view(np.float16) - np.float16(1)
+
+
+_TINY: Final = 1e-7
+
+
+def _normal_floats(words: Any) -> Any:
+    """Two normal numbers of two words, by Box and Muller."""
+    pairs = _unit_floats(words).reshape(-1, 2)
+    first = np.maximum(pairs[:, 0], np.float32(_TINY)).astype(np.float64)
+    angle = (2 * np.pi * pairs[:, 1].astype(np.float64)).astype(np.float32).astype(np.float64)
+    radius = np.sqrt(np.float32(-2) * np.log(first).astype(np.float32))
+    found = np.empty(pairs.shape, np.float32)
+    np.multiply(np.sin(angle).astype(np.float32), radius, out=found[:, 0])
+    np.multiply(np.cos(angle).astype(np.float32), radius, out=found[:, 1])
+    return found.reshape(-1)
+
+
+def _normal_doubles(words: Any) -> Any:
+    pairs = _unit_doubles(words).reshape(-1, 2)
+    radius = np.sqrt(-2.0 * np.log(np.maximum(pairs[:, 0], _TINY)))
+    angle = 2 * np.pi * pairs[:, 1]
+    found = np.empty(pairs.shape)
+    np.multiply(np.sin(angle), radius, out=found[:, 0])
+    np.multiply(np.cos(angle), radius, out=found[:, 1])
+    return found.reshape(-1)
+
+
 # -- RandomUniform, RandomStandardNormal, TruncatedNormal --------------------------------------
 
 
@@ -93,69 +164,70 @@ def _shape_argument(c: ShapeContext) -> TensorShape:
     return c.constant_as_shape(0)
 
 
-def _float_kernel(node: KernelNode, draw: Callable[..., Any], ns_per_value: float) -> Kernel:
-    """A kernel around `draw(shape, dtype, out)`, which knows float32 and float64."""
+def _float_kernel(
+    node: KernelNode, draw: Callable[[Philox, int], Any], ns_per_value: float
+) -> Kernel:
+    """A kernel around `draw`, which gives at least so many numbers of a stream."""
+    stream = _stream(node)
     known = node.output_shapes[0].known
     dtype = node.output_dtypes[0].numpy
     count = node.output_shapes[0].num_elements()
     cost = None if count is None else 500 + ns_per_value * count
 
     def call(shape: Any, out: Any = None) -> Any:
-        return draw(known if known is not None else tuple(shape), dtype, out)
+        wanted = known if known is not None else tuple(int(d) for d in shape)
+        size = math.prod(wanted)
+        found = draw(stream.for_outputs(size), size)[:size].reshape(wanted)
+        if out is None:
+            return found.astype(dtype, copy=False)
+        out[...] = found
+        return out
 
     return Kernel(call, out="keyword", cost_ns=cost)
 
 
-def _half(values: Any, out: Any) -> Any:
-    if out is None:
-        return values.astype(np.float16)
-    out[...] = values
-    return out
-
-
 def _uniform_kernel(node: KernelNode) -> Kernel:
-    generator = _stream(node).generator
-    fill = generator.random
-
-    def draw(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Any:
-        if dtype == np.float16:
-            # Rounding 0.9999 to a half would give 1.0, which the range excludes.
-            return _half(generator.integers(0, 1024, shape) / 1024, out)
-        return fill(shape, dtype, out)
-
-    return _float_kernel(node, draw, 3)
+    kind = node.output_dtypes[0].name
+    if kind == "float64":
+        return _float_kernel(node, lambda s, n: _unit_doubles(_words(s, 2 * n)), 12)
+    made = _unit_halves if kind == "float16" else _unit_floats
+    return _float_kernel(node, lambda s, n: made(_words(s, n)), 6)
 
 
 def _normal_kernel(node: KernelNode) -> Kernel:
-    fill = _stream(node).generator.standard_normal
-
-    def draw(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Any:
-        if dtype == np.float16:
-            return _half(fill(shape, np.float32), out)
-        return fill(shape, dtype, out)
-
-    return _float_kernel(node, draw, 8)
+    if node.output_dtypes[0].name == "float64":
+        return _float_kernel(node, lambda s, n: _normal_doubles(_words(s, 2 * n)), 40)
+    return _float_kernel(node, lambda s, n: _normal_floats(_words(s, n)), 30)
 
 
 def _truncated_kernel(node: KernelNode) -> Kernel:
-    stream = _stream(node)
+    if node.output_dtypes[0].name == "float64":
+        return _float_kernel(node, lambda s, n: _truncated(s, n, 2, _normal_doubles), 60)
+    return _float_kernel(node, lambda s, n: _truncated(s, n, 4, _normal_floats), 50)
 
-    def draw(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Any:
-        wide = np.float32 if dtype == np.float16 else dtype
-        with stream.lock:
-            values = np.asarray(stream.generator.standard_normal(shape, wide))
-            outside = np.abs(values) > 2
-            while outside.any():
-                values[outside] = stream.generator.standard_normal(int(outside.sum()), wide)
-                outside = np.abs(values) > 2
-        if dtype == np.float16:
-            return _half(values, out)
-        if out is None:
-            return values
-        out[...] = values
-        return out
 
-    return _float_kernel(node, draw, 20)
+def _truncated(stream: Philox, count: int, together: int, made: Callable[[Any], Any]) -> Any:
+    """The first normal numbers below 2, `together` from each of the stretches of a stream."""
+    groups = -(-count // together)
+    found = np.empty((groups, together), np.float64 if together == 2 else np.float32)
+    full = np.zeros(groups, np.intp)
+    """How many of each group there are already."""
+    apart = _BLOCKS_PER_OUTPUT * together // 4
+    open_ones = np.arange(groups)
+    block, several = 0, 2
+    while len(open_ones):
+        numbers = (open_ones * apart)[:, None] + np.arange(block, block + several)
+        block += several
+        values = made(stream.blocks_at(numbers.reshape(-1).astype(np.uint64)).reshape(-1))
+        values = values.reshape(len(open_ones), -1)
+        good = np.abs(values) < 2
+        place = np.cumsum(good, axis=1) - 1 + full[open_ones][:, None]
+        good &= place < together
+        rows, columns = np.nonzero(good)
+        found[open_ones[rows], place[rows, columns]] = values[rows, columns]
+        full[open_ones] += good.sum(axis=1)
+        open_ones = open_ones[full[open_ones] < together]
+    return found.reshape(-1)
 
 
 for _name, _kernel in (
@@ -178,13 +250,24 @@ for _name, _kernel in (
 
 
 def _uniform_int_kernel(node: KernelNode) -> Kernel:
-    integers = _stream(node).generator.integers
+    stream = _stream(node)
     dtype = node.output_dtypes[0].numpy
 
     def call(shape: Any, low: Any, high: Any) -> Any:
         if low >= high:
             raise InvalidArgumentError.without_op(f"Need minval < maxval, got {low} >= {high}")
-        return integers(low, high, tuple(shape), dtype)
+        wanted = tuple(int(d) for d in shape)
+        size = math.prod(wanted)
+        place = stream.for_outputs(size)
+        if dtype == np.int64:
+            pairs = _words(place, 2 * size)[: 2 * size].reshape(-1, 2).astype(np.uint64)
+            drawn = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
+        else:
+            drawn = _words(place, size)[:size].astype(np.uint64)
+        drawn %= np.uint64(int(high) - int(low))
+        # Numbers below 2**64 that wrap round to those from `low` on.
+        drawn += np.uint64(int(low) % 2**64)
+        return drawn.view(np.int64).astype(dtype).reshape(wanted)
 
     return Kernel(call)
 
@@ -210,7 +293,7 @@ def _multinomial_shape(c: ShapeContext) -> TensorShape:
 
 
 def _multinomial_kernel(node: KernelNode) -> Kernel:
-    generator = _stream(node).generator
+    stream = _stream(node)
     dtype = node.output_dtypes[0].numpy
 
     def call(logits: Any, num_samples: Any) -> Any:
@@ -218,12 +301,15 @@ def _multinomial_kernel(node: KernelNode) -> Kernel:
         rows, classes = logits.shape
         if classes == 0:
             raise InvalidArgumentError.without_op("num_classes should be positive, got 0")
+        count = int(num_samples)
+        place = stream.for_outputs(2 * rows * -(-count // 4) * 4)
+        draws = _unit_doubles(_words(place, 2 * rows * count))[: rows * count]
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         bounds = np.cumsum(weights, axis=1)
-        draws = generator.random((rows, int(num_samples))) * bounds[:, -1:]
-        result = np.empty(draws.shape, dtype=dtype)
+        found = draws.reshape(rows, count) * bounds[:, -1:]
+        result = np.empty(found.shape, dtype=dtype)
         for row in range(rows):
-            result[row] = np.searchsorted(bounds[row], draws[row], side="right")
+            result[row] = np.searchsorted(bounds[row], found[row], side="right")
             # A draw rounded up to the last bound would fall beyond the last likely class.
             np.minimum(result[row], np.flatnonzero(weights[row])[-1], out=result[row])
         return result
@@ -246,10 +332,16 @@ def _shuffle_kernel(node: KernelNode) -> Kernel:
     stream = _stream(node)
 
     def call(x: Any) -> Any:
-        if x.ndim == 0:
+        if x.ndim == 0 or len(x) < 2:
             return np.array(x)
-        with stream.lock:
-            return stream.generator.permutation(x, axis=0)
+        size = len(x)
+        words = _words(stream.take(-(-(size - 1) // 4)), size - 1)[: size - 1]
+        swaps = (words % np.arange(size, 1, -1, dtype=np.uint32)).tolist()
+        order = list(range(size))
+        for i, further in enumerate(swaps):
+            j = i + further
+            order[i], order[j] = order[j], order[i]
+        return x[np.array(order)]
 
     return Kernel(call)
 

@@ -51,8 +51,8 @@ def with_names(tf):
 
 def shuffled(tf):
     q = tf.RandomShuffleQueue(10, 0, [tf.float32], [[2]], seed=3)
-    with tf.control_dependencies([q.enqueue_many([np.ones((3, 2))])]):
-        return q.dequeue_many(3)
+    with tf.control_dependencies([q.enqueue_many([np.arange(16.0).reshape(8, 2)])]):
+        return q.dequeue_many(7)
 
 
 def fed(shape):

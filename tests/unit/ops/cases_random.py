@@ -1,4 +1,4 @@
-"""Random ops: seeds in the graph exactly as TensorFlow's, values by their statistics."""
+"""Random ops: seeds in the graph and seeded values as TensorFlow's, others by their statistics."""
 
 from op_cases import Case
 
@@ -145,3 +145,38 @@ CASES += [
         "multinomial/vector", ("Multinomial",), lambda tf: tf.multinomial([1.0], 2), fails="build"
     ),
 ]
+
+
+def drawn_twice(make):
+    """What a seeded op draws, and what it draws after that in the same run of the graph."""
+    return lambda tf: seeded(tf, lambda tf: [make(tf, None), make(tf, 3)])
+
+
+VALUES = {
+    "uniform": lambda tf, seed: tf.random_uniform([5, 7], seed=seed),
+    "uniform/between": lambda tf, seed: tf.random_uniform([9], -3, 4, seed=seed),
+    "uniform/float64": lambda tf, seed: tf.random_uniform([33], dtype=tf.float64, seed=seed),
+    "uniform/float16": lambda tf, seed: tf.random_uniform([33], dtype=tf.float16, seed=seed),
+    "uniform/none": lambda tf, seed: tf.random_uniform([0, 3], seed=seed),
+    "uniform/large": lambda tf, seed: tf.random_uniform([300, 301], seed=seed),
+    "int32": lambda tf, seed: tf.random_uniform([50], -7, 11, tf.int32, seed=seed),
+    "int64": lambda tf, seed: tf.random_uniform([50], -(10**12), 10**13, tf.int64, seed=seed),
+    "normal": lambda tf, seed: tf.random_normal([1001], seed=seed),
+    "normal/float64": lambda tf, seed: tf.random_normal([101], dtype=tf.float64, seed=seed),
+    "normal/float16": lambda tf, seed: tf.random_normal([101], dtype=tf.float16, seed=seed),
+    "truncated": lambda tf, seed: tf.truncated_normal([40, 50], stddev=0.1, seed=seed),
+    "truncated/float64": lambda tf, seed: tf.truncated_normal([99], dtype=tf.float64, seed=seed),
+    "shuffle": lambda tf, seed: tf.random_shuffle(tf.range(101), seed=seed),
+    "shuffle/rows": lambda tf, seed: tf.random_shuffle([["a", "b"], ["c", "d"]], seed=seed),
+    "multinomial": lambda tf, seed: tf.multinomial([[1.0, 2.0, 0.5], [0.0, 0.0, 3.0]], 7, seed),
+}  # fmt: skip
+CASES += [
+    Case(f"values/{name}", (), drawn_twice(make), grad=False) for name, make in VALUES.items()
+]
+CASES.append(
+    Case(
+        "values/dropout",
+        ("RandomUniform",),
+        lambda tf: seeded(tf, lambda tf: tf.nn.dropout(tf.ones([40]), rate=0.5)),
+    )
+)
