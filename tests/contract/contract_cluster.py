@@ -7,6 +7,7 @@ from __future__ import annotations
 
 GAPS: dict[str, set[str]] = {
     "a cluster tells nothing of the ops of a run that failed or was cut off": {
+        "test_a_deadline_ends_the_wait_for_an_element",
         "test_a_dequeue_that_waits_is_cancelled",
         "test_a_step_that_fails_is_named_with_those_before_it",
         "test_a_step_that_is_out_of_time_is_named",
@@ -18,6 +19,7 @@ GAPS: dict[str, set[str]] = {
         "test_losses_count_what_is_missing",
         "test_of_several_ops_in_flight_each_outcome_is_said",
         "test_run_metadata_of_a_failed_run",
+        "test_the_end_of_a_pipeline_is_an_error_with_metadata",
     },
     "what is fed and fetched is sent to the server and back; sends have no rows": {
         "test_a_traced_node_is_a_node_of_the_partition_graphs",

@@ -104,3 +104,18 @@ def recurrent_slope(x: Any) -> tuple[float, Any]:
         shift[at] = 1e-5
         slope[at] = (loss(x + shift) - loss(x - shift)) / 2e-5
     return loss(x), slope
+
+
+def pipeline(ops, function=None):
+    """take -> after: batches of a dataset, whose elements `function` (in Python) looks at."""
+
+    def looked_at(x):
+        if function is None:
+            return x
+        found = ops.py_func(function, [x], ops.int64)
+        found.set_shape([])
+        return found
+
+    dataset = ops.data.Dataset.range(6).map(lambda x: 10 * looked_at(x)).batch(2).prefetch(1)
+    take = ops.data.make_one_shot_iterator(dataset).get_next("take")
+    return {"take": take, "after": ops.add(take, 1, name="after")}

@@ -11,7 +11,7 @@ there the stages are known, and how long runs waited in the ops that take them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -251,8 +251,15 @@ def _waited(
         return float(np.mean(rest)), max(firsts)
     waited = [int(note.details.get("waited_ns", 0)) for note in notes]
     first = [int(note.details.get("first_waited_ns", 0)) for note in notes]
-    times = sum(int(note.details.get("taken_by", {}).get("", 0)) for note in notes)
+    times = sum(_waits(note.details) for note in notes)
     return max(0, sum(waited) - sum(first)) / max(1, times - len(notes)), max([*first, *firsts])
+
+
+def _waits(details: Mapping[str, Any]) -> int:
+    """For how many elements it was noted how long they were waited for."""
+    if "waits" in details:
+        return int(details["waits"])
+    return int(details.get("taken_by", {}).get("", 0))  # TensorFlow's: by eager code
 
 
 class _Counted:

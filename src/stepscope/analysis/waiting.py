@@ -8,6 +8,7 @@ pipeline's.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -36,6 +37,7 @@ CALLS: Final = frozenset({
     "Case", "StatelessCase", "RemoteCall",
 })  # fmt: skip
 """What these execute has rows of its own."""
+_STAGE: Final = re.compile(r"Dataset(V\d+)?\Z")
 _BEGINS: Final = "_SOURCE"
 _ENDS: Final = "_Retval"
 
@@ -72,8 +74,12 @@ def covered_ns(ops: OpColumns, rows: Mask) -> int:
 
 
 def rows_of_pipelines(ops: OpColumns) -> Mask:
-    """Which rows are of functions that an input pipeline executed, on threads of its own."""
+    """Which rows are of an input pipeline: its stages, and functions that they executed on threads
+    of their own.
+    """
     found = np.zeros(len(ops), bool)
+    if rows_of(ops, INPUT_TYPES).any():
+        found = rows_of(ops, frozenset(t for t in ops.ops.table if _STAGE.search(t)))
     if _BEGINS not in ops.names.table or not rows_of(ops, INPUT_TYPES).any():
         return found
     begins = np.flatnonzero(ops.names.codes == ops.names.table.index(_BEGINS))

@@ -169,6 +169,7 @@ class Embedded(ScriptEngine):
     ) -> AbstractContextManager[None]:
         """Have the engine, which is loaded, hand over its runs."""
         from stepscope.runtime.observers import recording
+        from stepscope.runtime.pipeline_notes import PipelineNotes
 
         def maybe(metadata: RunMetadata, graph: Any) -> None:
             number = self._next()
@@ -185,18 +186,29 @@ class Embedded(ScriptEngine):
 
         fed = FedValues()
         runs.note_at_the_end(fed.note)
-        if runs.kept is None:
-            return recording(maybe, level, runs.live, planned, fed.add)
-        from stepscope.recorder.kept_runs import given_up
-        from stepscope.runtime.budgeted_runs import choosing
+        pipelines = PipelineNotes(runs.note)
+        watch = recording(maybe, level, runs.live, planned, fed.add, pipelines=pipelines)
+        if runs.kept is not None:
+            from stepscope.recorder.kept_runs import given_up
+            from stepscope.runtime.budgeted_runs import choosing
 
-        lacks = functools.partial(given_up, budget=runs.kept.control.budget.share)
-        self._budgeted = runs.kept
-        choose = choosing(
-            runs.kept, lacks, runs.live, lambda metadata: runs.live.kept(metadata.step_id),
-            runs.part_of, trace_level=level, fed=fed.add,
-        )  # fmt: skip
-        return recording(None, 0, planned=planned, choose=choose)
+            lacks = functools.partial(given_up, budget=runs.kept.control.budget.share)
+            self._budgeted = runs.kept
+            choose = choosing(
+                runs.kept, lacks, runs.live, lambda metadata: runs.live.kept(metadata.step_id),
+                runs.part_of, trace_level=level, fed=fed.add, pipelines=pipelines,
+            )  # fmt: skip
+            watch = recording(None, 0, planned=planned, choose=choose)
+
+        @contextmanager
+        def watched() -> Iterator[None]:
+            with watch:
+                try:
+                    yield
+                finally:
+                    pipelines.end()
+
+        return watched()
 
     def _next(self) -> int:
         """Runs are numbered in the order in which they ended."""

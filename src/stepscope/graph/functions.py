@@ -60,7 +60,6 @@ def op_types(graph_def: Any) -> Iterator[str]:
         for node in waiting.pop():
             if not _is_functional(node, library):
                 yield node.op
-                continue
             for name in _called(node, library):
                 if name in library and name not in seen:
                     seen.add(name)
@@ -74,8 +73,7 @@ def _is_functional(node: Any, library: Mapping[str, Any]) -> bool:
 def _called(node: Any, library: Mapping[str, Any]) -> list[str]:
     if node.op in library:
         return [node.op]
-    keys = ("f", "then_branch", "else_branch", "cond", "body")
-    return [node.attr[key].func.name for key in keys if key in node.attr]
+    return [attr.func.name for attr in node.attr.values() if attr.HasField("func")]
 
 
 class _Call:
@@ -222,7 +220,7 @@ class _Call:
             )
         definition = self._library[function]
         prefix = f"{self._name}/{place}"
-        names = _Names(definition, prefix, given)
+        names = FunctionNames(definition, prefix, given)
         for original in definition.node_def:
             node = NodeDef.FromString(original.SerializeToString())
             node.name = prefix + original.name
@@ -249,7 +247,7 @@ def _controls_last(inputs: Sequence[str]) -> list[str]:
     return data + list(dict.fromkeys(i for i in inputs if i.startswith("^")))
 
 
-class _Names:
+class FunctionNames:
     """What the names inside a function's definition are outside of it."""
 
     def __init__(self, definition: Any, prefix: str, given: Sequence[str]) -> None:

@@ -53,6 +53,9 @@ class GraphKeys:
 class Graph(Scoped):
     """A dataflow graph."""
 
+    takes_from_outside = False
+    """Whether ops of it may take tensors of another graph (`function_graph`)."""
+
     def __init__(self) -> None:
         super().__init__()
         self._by_name: dict[str, Operation] = {}
@@ -60,6 +63,7 @@ class Graph(Scoped):
         self._version = 0
         self._finalized = False
         self._unfeedable: set[Tensor] = set()
+        self._functions: dict[str, Any] = {}
         self.seed: int | None = None
 
     # -- what it holds -------------------------------------------------------------------------
@@ -244,6 +248,35 @@ class Graph(Scoped):
         """A context manager that makes this the default graph of the thread."""
         return graph_as_default(self)
 
+    # -- functions -----------------------------------------------------------------------------
+
+    @property
+    def outermost(self) -> Graph:
+        """The graph that this one is a function of, or itself."""
+        return self
+
+    def add_function(self, name: str, function: Any) -> None:
+        """Keep a `FunctionGraph`, or something that makes it when it is called."""
+        kept = self.outermost
+        with kept._lock:
+            kept._functions[name] = function
+
+    def get_function(self, name: str) -> Any:
+        """The `FunctionGraph` of that name; ValueError if there is none."""
+        kept = self.outermost
+        with kept._lock:
+            if name not in kept._functions:
+                raise ValueError(f"The graph has no function {name!r}; it has: {kept.functions}.")
+            found = kept._functions[name]
+            if not isinstance(found, Graph):
+                found = kept._functions[name] = found()
+            return found
+
+    @property
+    def functions(self) -> list[str]:
+        """The names of its functions, in the order they were made."""
+        return list(self.outermost._functions)
+
     # -- collections ---------------------------------------------------------------------------
 
     def add_to_collection(self, name: str, value: Any) -> None:
@@ -364,12 +397,18 @@ def name_scope(
 
 
 def graph_of(values: Iterable[Any]) -> Graph:
-    """The graph the given tensors belong to, else the default graph."""
+    """The graph the given tensors belong to, else the default graph.
+
+    Inside of a function it is the function, which takes tensors from outside.
+    """
+    default = get_default_graph()
+    if default.takes_from_outside:
+        return default
     for value in values:
         graph = getattr(value, "graph", None)
         if isinstance(graph, Graph):
             return graph
-    return get_default_graph()
+    return default
 
 
 def device(device_name_or_function: Any) -> Any:

@@ -57,6 +57,10 @@ def graph_def_of(graph: Graph, from_version: int | None, add_shapes: bool) -> An
             for t in op.values():
                 node.attr["_output_shapes"].list.shape.add().CopyFrom(t.shape.as_proto())
         proto.node.append(node)
+    if graph.functions:
+        from stepscope.graph.function_graph import function_def, used_functions
+
+        proto.library.function.extend(function_def(f) for f in used_functions(graph))
     return proto
 
 
@@ -156,8 +160,9 @@ def import_graph_def(
     if full_name.rpartition(".")[2] != "GraphDef":
         raise TypeError(f"graph_def must be a GraphDef message, not {type(graph_def).__name__}.")
     _refuse_unsupported(graph_def)
-    graph_def = lowered(graph_def)
     graph = get_default_graph()
+    _keep_functions(graph, graph_def.library)
+    graph_def = lowered(graph_def)
     mapped = {_normal_input(k): v for k, v in (input_map or {}).items()}
     prefix = "import" if name is None else name
     scope = graph.name_scope(prefix if prefix else None)
@@ -171,6 +176,19 @@ def import_graph_def(
     if return_elements is None:
         return None
     return [_returned(made, element) for element in return_elements]
+
+
+def _keep_functions(graph: Graph, library: Any) -> None:
+    """Functions that nodes call one by one (those of datasets) are read when they are needed."""
+    from stepscope.graph.function_graph import function_of_def
+
+    known = set(graph.functions)
+    for definition in library.function:
+        name = definition.signature.name
+        if name not in known:
+            graph.add_function(
+                name, lambda d=definition: function_of_def(d, graph.outermost, library)
+            )
 
 
 def _refuse_unsupported(graph_def: Any) -> None:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Cancellation(Protocol):
-    """How a run is told to stop; see `stepscope.runtime.execute.cancellation`."""
+    """How a run is told to stop; see `stepscope.ops.cancellation`."""
 
     @property
     def cancelled(self) -> bool: ...
@@ -57,6 +57,40 @@ class RunContext(Protocol):
     @property
     def memory(self) -> MemoryWatcher | None:
         """Who wants to know what queues take in and give out during this run."""
+        ...
+
+    @property
+    def stages(self) -> StageWatcher | None:
+        """Who wants to know what the stages of input pipelines do during this run."""
+        ...
+
+
+class StageWatcher(Protocol):
+    """Is told what stages of an input pipeline did while a run took elements of it."""
+
+    def took(self, pipeline: Any, iterator: Any, waited_ns: int) -> None:
+        """An element was taken of this `Pipeline`, in that time, or its end was found."""
+        ...
+
+
+class FunctionCall(Protocol):
+    """A function that is ready to be called, by any number of threads at once."""
+
+    def __call__(
+        self, cancellation: Cancellation, step_id: int, inputs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """What it returns; raises what stopped it, an OpError that names the op inside."""
+        ...
+
+
+class Functions(Protocol):
+    """Makes functions of graphs ready to be called; the engine has one for each session."""
+
+    def instantiate(self, function: Any, captured: Sequence[Any]) -> FunctionCall:
+        """The `FunctionGraph`, with the values of what it captured.
+
+        Its random ops begin anew with each instantiation.
+        """
         ...
 
 
@@ -152,6 +186,8 @@ class HeldBytes:
         self._bytes: dict[str, int] = {}
         self.changes = 0
         """Counts every change: the same number means the same holdings."""
+        self.fits: Callable[[str, int], bool] = lambda _device, _size: True
+        """Whether so many more bytes may be held on a device."""
 
     def add(self, device: str, difference: int) -> None:
         """So many bytes more, or fewer, are held on a device."""
@@ -191,6 +227,8 @@ class ResourceStore:
         self._objects: dict[tuple[str, str], Any] = {}
         self._holders: list[Holder] = []
         self.held = HeldBytes()
+        self.functions: Functions | None = None
+        """Calls functions of graphs; the session's engine sets it."""
 
     def get_or_create(self, kind: str, name: str, make: Callable[[], T]) -> T:
         """The object of that kind and name, made by `make` if there is none yet."""
@@ -206,7 +244,32 @@ class ResourceStore:
         """Every tensor that variables and queues hold right now."""
         return [found for holder in self._holders.copy() for found in holder.holdings()]
 
+    def close(self) -> None:
+        """The session ends: stop what works on threads of its own."""
+        with self._lock:
+            objects = list(self._objects.values())
+        for found in objects:
+            stop = getattr(found, "close_for_good", None)
+            if stop is not None:
+                stop()
+
     def of_kind(self, kind: str) -> dict[str, Any]:
         """All objects of a kind, by name."""
         with self._lock:
             return {name: obj for (k, name), obj in self._objects.items() if k == kind}
+
+
+class InstanceResources:
+    """A session's objects as one instance of a function sees them: random streams are its own."""
+
+    def __init__(self, outer: ResourceStore) -> None:
+        self._outer = outer
+        self._own = ResourceStore()
+
+    def get_or_create(self, kind: str, name: str, make: Callable[[], T]) -> T:
+        """As of `ResourceStore`."""
+        store = self._own if kind == "random" else self._outer
+        return store.get_or_create(kind, name, make)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outer, name)

@@ -20,6 +20,7 @@ from stepscope.runtime.report import ENGINE
 if TYPE_CHECKING:
     from stepscope.graph.graph import Graph
     from stepscope.metadata import Loss, RunMetadata
+    from stepscope.runtime.pipeline_notes import PipelineNotes
 
 __all__ = ["DecidesOnRuns", "choosing"]
 
@@ -52,13 +53,15 @@ def choosing(
     wants_peaks: bool = False,
     trace_level: int = 3,
     fed: Fed | None = None,
+    pipelines: PipelineNotes | None = None,
 ) -> Choose:
     """Who sees a run, by what `runs` decides on it.
 
     `given_up` says what a run lacks that is recorded at a level; `kept` which share a run that
     ended takes of the place where it outlives the process, `graph_part` its user's graph as stores
     have it. With `wants_peaks` it is told what memory runs took that were recorded in detail. None
-    is traced further than `trace_level`. `fed` is told what noted runs were fed.
+    is traced further than `trace_level`. `fed` is told what noted runs were fed, `pipelines` what
+    they took of datasets.
     """
     losses = {level: given_up(level) for level in Level}
     inside_ns = _InsideRuns()
@@ -96,7 +99,7 @@ def choosing(
 
         return Observer(
             lambda *run: noted.append(run), min(trace_level, _TRACE_LEVELS[level]), live, fed=fed,
-            ended=ended_noted, losses=losses[level],
+            ended=ended_noted, losses=losses[level], pipelines=pipelines,
         )  # fmt: skip
 
     return choose
@@ -108,7 +111,7 @@ class Lulled:
     __slots__ = ("_began", "_lane")
     callback = None
     trace_level = 0
-    live = planned = fed = choose = None
+    live = planned = fed = choose = pipelines = None
     losses: tuple[Loss, ...] = ()
 
     def __init__(self, lane: Any, began: int) -> None:

@@ -50,9 +50,11 @@ from stepscope.runtime.memory.counting import Counting
 from stepscope.runtime.memory.exhausted import Scene
 from stepscope.runtime.memory.run_memory import Request
 from stepscope.runtime.observers import LiveLog, Sees
+from stepscope.runtime.pipeline_notes import PipelineNotes, kind_of
 from stepscope.runtime.plan.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.report import NOTHING, Recorded
 from stepscope.runtime.settings import SessionSettings
+from stepscope.runtime.stage_trace import TracedStages
 
 _NOTHING_AROUND = nullcontext()
 
@@ -116,6 +118,7 @@ class Dispatcher:
         """Run it; `feeds` are in plan order. Raises only where no plan can be made of it."""
         live = next((o.live for o in watching if o.live is not None), None) if watching else None
         run = _Run(self, compiled, compiled.plan_for(feeds), feeds, state, options, live)
+        run.pipelines = next((o.pipelines for o in watching if o.pipelines is not None), None)
         try:
             results, error = run.outcome(max([o.trace_level for o in watching]) if watching else 0)
             run.end_live(error)
@@ -158,6 +161,8 @@ class _Run:
     _executor: InlineRun | PooledRun | FlowRun | None = None
     _losses: tuple[Loss, ...] = ()
     _around = 0
+    pipelines: PipelineNotes | None = None
+    """Is told of input pipelines."""
     # How it ended early.
     _in_flight: tuple[InFlight, ...] = ()
     _cut_short = False
@@ -226,6 +231,9 @@ class _Run:
             if trace is not None:
                 trace.pauses = self._debugger.paused
         if trace is not None:
+            self._state.stages = TracedStages(
+                trace, kind_of(self._compiled.spec) if self.pipelines else "", self.pipelines
+            )
             self._around += clock() - trace.begin
 
     def _account(self, *, is_inline: bool) -> None:
@@ -371,6 +379,8 @@ class _Run:
     def recorded(self, *, succeeded: bool) -> Recorded:
         """What the run left for its metadata."""
         trace, memory = self._trace, None
+        if self._state.stages is not None:
+            self._losses = (*self._losses, *self._state.stages.losses())
         if succeeded and trace is None and not self._losses:
             return NOTHING
         if self._accounting is not None:

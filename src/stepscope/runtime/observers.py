@@ -15,6 +15,7 @@ from stepscope.metadata import RunMetadata
 
 if TYPE_CHECKING:
     from stepscope.metadata import GraphFacts, Loss
+    from stepscope.runtime.pipeline_notes import PipelineNotes
 
 Callback: TypeAlias = Callable[[RunMetadata, Graph], None]
 Planned: TypeAlias = Callable[[int, int], None]
@@ -75,6 +76,8 @@ class Sees(Protocol):
     def ended(self) -> Callable[[BaseException | None], None] | None: ...
     @property
     def losses(self) -> tuple[Loss, ...]: ...
+    @property
+    def pipelines(self) -> PipelineNotes | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class Observer:
     choose: Choose | None = None
     ended: Callable[[BaseException | None], None] | None = None
     losses: tuple[Loss, ...] = ()
+    pipelines: PipelineNotes | None = None
+    """Is told of input pipelines that runs take elements of."""
 
 
 _lock = threading.Lock()
@@ -107,16 +112,18 @@ current: tuple[Observer, ...] = ()
 def recording(
     callback: Callback | None, trace_level: int, live: LiveLog | None = None,
     planned: Planned | None = None, fed: Fed | None = None, choose: Choose | None = None,
+    pipelines: PipelineNotes | None = None,
 ) -> Iterator[None]:  # fmt: skip
     """While active, every run is traced at least at this level and handed over: its metadata
     and its session's graph.
 
     Failed runs too. The callback runs on the thread of the run, after the run. What runs are
-    executing is written to `live`, `planned` is told of each plan, and `fed` of feeds, if given.
+    executing is written to `live`, `planned` is told of each plan, `fed` of feeds and `pipelines`
+    of what they take of datasets, if given.
     With `choose` it is asked of each run who is to see it, in the place of all that.
     """
     global current
-    observer = Observer(callback, trace_level, live, planned, fed, choose)
+    observer = Observer(callback, trace_level, live, planned, fed, choose, pipelines=pipelines)
     with _lock:
         current = (*current, observer)
     try:

@@ -33,6 +33,7 @@ from stepscope.runtime.fetches import (
     fetch_key,
     flatten_feeds,
 )
+from stepscope.runtime.function_calls import FunctionCalls
 from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.buffers import BufferCache
 from stepscope.runtime.plan.compiled import CompiledRun
@@ -72,6 +73,7 @@ class BaseSession:
             for d in self._devices
         ]
         self._allocator = Allocator(self._resources, limits, BufferCache())
+        self._resources.functions = FunctionCalls(self._placer, self._resources, self._allocator)
         self._dispatcher = Dispatcher(self._settings, self._allocator)
         self._active: set[RunState] = set()
 
@@ -288,6 +290,7 @@ class BaseSession:
             return
         for state in list(self._active):
             state.close(_closed_error)
+        self._resources.close()
         self._dispatcher.release()
         self._compiled.clear()
         self._allocator.give_back()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.export.tensorboard.records import frame
 from stepscope.metadata.checksums import masked_crc
+from stepscope.metadata.records import frame
 
 PAYLOADS = [b"", b"a", b"\x00" * 31, bytes(range(256)) * 4096]
 

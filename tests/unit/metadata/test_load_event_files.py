@@ -10,8 +10,8 @@ from shared_data import ARTEFACTS
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
 from stepscope.export import FileWriter
-from stepscope.export.tensorboard.records import frame
 from stepscope.metadata import RunMetadata, iter_runs, load
+from stepscope.metadata.records import frame
 
 DATA = Path(__file__).parents[2] / "data"
 SHARED = ARTEFACTS / "events_filewriter"

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 import stepscope.ops
+import stepscope.programs.data
+import stepscope.programs.data.experimental
 from stepscope.graph import dtypes
 from stepscope.graph.build import apply_op
 from stepscope.graph.constants import constant_as_shape
@@ -97,8 +99,9 @@ class Names:
         self.name_scope = name_scope
         self.summary = stepscope.ops.summaries
         self.losses = stepscope.ops.losses
+        self.data = stepscope.programs.data
         self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self
-        self.initializers = self.train = self.queue = self.debugging = self
+        self.io = self.initializers = self.train = self.queue = self.debugging = self
 
     def __getattr__(self, name: str) -> Any:
         for family in _families():

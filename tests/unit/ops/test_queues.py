@@ -15,10 +15,10 @@ from stepscope.graph.dtypes import int32
 from stepscope.graph.graph import Graph
 from stepscope.graph.shapes import SCALAR
 from stepscope.ops import queues
+from stepscope.ops.cancellation import CancellationToken
 from stepscope.ops.queue_cells import QueueCell, ShuffleQueueCell
 from stepscope.options import RunOptions
 from stepscope.runtime import Session
-from stepscope.runtime.execute.cancellation import CancellationToken
 
 TIMEOUT = patient(30)
 

@@ -14,16 +14,19 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stepscope.errors import CancelledError, DeadlineExceededError, OpError, ResourceExhaustedError
 from stepscope.metadata import InFlight
-from stepscope.runtime.execute.cancellation import CancellationToken
+from stepscope.ops.cancellation import CancellationToken
 from stepscope.runtime.execute.pools import WorkerPool
 from stepscope.runtime.execute.rendezvous import Rendezvous
 from stepscope.runtime.execute.trace import clock
 from stepscope.runtime.memory.run_memory import RunMemory
 from stepscope.runtime.plan.plan import Step
+
+if TYPE_CHECKING:
+    from stepscope.runtime.stage_trace import TracedStages
 
 GRACE_S: Final = 0.25
 
@@ -36,17 +39,20 @@ class RunState:
     """
 
     __slots__ = (
-        "_wake", "cancellation", "closing", "frame", "memory", "rendezvous", "step_id", "watch",
+        "_wake", "cancellation", "closing", "frame", "memory", "rendezvous", "stages", "step_id",
+        "watch",
     )  # fmt: skip
 
-    def __init__(self, step_id: int) -> None:
+    def __init__(self, step_id: int, cancellation: CancellationToken | None = None) -> None:
+        """`cancellation` is the stop signal where the run is part of another one."""
         self.frame: FrameType | None = None
         self._wake: Callable[[], None] | None = None
         self.closing = False
         self.memory: RunMemory | None = None
         self.watch: Callable[[int, int, Any], None] | None = None
         self.step_id = step_id
-        self.cancellation = CancellationToken()
+        self.cancellation = CancellationToken() if cancellation is None else cancellation
+        self.stages: TracedStages | None = None
         self.rendezvous = Rendezvous()
 
     def close(self, make_error: Callable[[], OpError]) -> None:

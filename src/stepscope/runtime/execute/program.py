@@ -33,10 +33,9 @@ from stepscope.runtime.memory.buffers import (
     MAX_IDLE_BUFFERS,
     assign_buffers,
     fetch_policy,
-    hand_out,
-    own,
     poison,
     poisoning,
+    ways_out,
 )
 from stepscope.runtime.plan.memory_table import MemoryTable
 from stepscope.runtime.plan.plan import Plan, Step, is_pure
@@ -203,8 +202,9 @@ class Program:
     # -- writing the function ------------------------------------------------------------------
 
     def _namespace(self) -> dict[str, Any]:
+        copied, handed_out = ways_out(self.plan)
         names: dict[str, Any] = {
-            "own": own, "hand_out": hand_out, "poison": poison, "shape_of": np.shape,
+            "own": copied, "hand_out": handed_out, "poison": poison, "shape_of": np.shape,
             "current": current,
             "this_frame": sys._getframe,
             "__name__": __name__,

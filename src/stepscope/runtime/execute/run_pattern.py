@@ -95,7 +95,12 @@ class RunPattern:
         """The run as a pattern's; None where it cannot be."""
         if trace is None or trace.program is None or not trace.complete:
             return None
-        if trace.spans or trace.pauses or (memory is not None and not memory.follows_from_plan):
+        if (
+            trace.spans
+            or trace.stages
+            or trace.pauses
+            or (memory is not None and not memory.follows_from_plan)
+        ):
             return None
         return cls(trace, memory)
 

@@ -12,12 +12,12 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from stepscope.metadata import MemoryColumns, OpColumns, StringColumn, TensorColumns
+from stepscope.metadata import MemoryColumns, OpColumns, TensorColumns
 from stepscope.runtime.execute.program import Program
 from stepscope.runtime.observers import LiveRun
 from stepscope.runtime.plan.node_table import UNTIMED, Int64s, PlanTable
@@ -57,7 +57,7 @@ class Trace:
 
     __slots__ = (
         "begin", "complete", "end", "events", "fed_shapes", "level", "live", "marks", "notes",
-        "offset", "pauses", "plan", "program", "spans", "step_id", "table_of", "thread",
+        "offset", "pauses", "plan", "program", "spans", "stages", "step_id", "table_of", "thread",
         "thread_names",
     )  # fmt: skip
 
@@ -94,6 +94,8 @@ class Trace:
         self.complete = False
         self.spans: list[Note] = []
         """The user's own, from inside Python ops."""
+        self.stages: list[tuple[str, str, int, int, int]] = []
+        """What stages of input pipelines did: node, op type, start, end, thread."""
         self.pauses: dict[int, int] = {}
         """Inline: nanoseconds after a step's end that are not the next one's (watched tensors)."""
 
@@ -119,6 +121,7 @@ class Trace:
         frozen = copy.copy(self)
         frozen.marks, frozen.events = list(self.marks), list(self.events)
         frozen.notes, frozen.spans = list(self.notes), list(self.spans)
+        frozen.stages = list(self.stages)
         frozen.thread_names, frozen.pauses = dict(self.thread_names), dict(self.pauses)
         return frozen
 
@@ -207,9 +210,10 @@ class Trace:
             tensors=tensors,
             memory=memory,
         )
-        if not self.spans:
+        if not self.spans and not self.stages:
             return ops
-        return OpColumns.concat([ops, _spans(self.spans, ops, self.offset)])
+        spans = [(name, _ANNOTATION, *times) for name, *times in self.spans]
+        return OpColumns.concat([ops, _spans([*spans, *self.stages], ops, self.offset)])
 
     def _forwarded(self) -> dict[int, tuple[int, int]]:
         return self.program.buffers.forwarded if self.program is not None else {}
@@ -235,20 +239,26 @@ class Trace:
         return shapes | self.noted_shapes()
 
 
-def _spans(notes: list[Note], ops: OpColumns, offset: int) -> OpColumns:
-    """The user's spans, each on the device of the op it lies in."""
-    start = np.array([note[1] for note in notes], dtype=np.int64) + offset
-    end = np.array([note[2] for note in notes], dtype=np.int64) + offset
-    thread = np.array([note[3] for note in notes], dtype=np.int64)
+_ANNOTATION = "Annotation"
+
+
+def _spans(rows: Sequence[Any], ops: OpColumns, offset: int) -> OpColumns:
+    """Rows beside those of nodes, each on the device of the op it lies in.
+
+    A row is name, op type, start, end and thread.
+    """
+    start = np.array([row[2] for row in rows], dtype=np.int64) + offset
+    end = np.array([row[3] for row in rows], dtype=np.int64) + offset
+    thread = np.array([row[4] for row in rows], dtype=np.int64)
     found = []
     for begins, ends, here in zip(start, end, thread, strict=True):
         around = (ops.thread == here) & (ops.start_ns <= begins) & (ops.end_ns >= ends)
         found.append(int(np.flatnonzero(around)[-1]) if around.any() else 0)
     return OpColumns.build(
-        name=[note[0] for note in notes],
-        op=StringColumn.repeated("Annotation", len(notes)),
+        name=[row[0] for row in rows],
+        op=[row[1] for row in rows],
         device=ops.devices[found],
-        label=[f"{note[0]} = Annotation()" for note in notes],
+        label=[f"{row[0]} = {row[1]}()" for row in rows],
         thread=thread,
         scheduled_ns=start,
         start_ns=start,

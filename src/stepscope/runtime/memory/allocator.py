@@ -66,6 +66,7 @@ class Allocator:
         self.cache = cache
         self._resources = resources
         self._held = resources.held
+        self._held.fits = self.has_room
         self._lock = threading.Lock()
         self._used: dict[str, int] = dict.fromkeys(limits, 0)
         self._accounts: set[Account] = set()
@@ -93,6 +94,11 @@ class Allocator:
         """Bytes live on a device that has a limit."""
         with self._lock:
             return self._held.on(device) + self._used.get(device, 0)
+
+    def has_room(self, device: str, size: int) -> bool:
+        """Whether the device's limit, if it has one, has room for so many bytes more."""
+        limit = self.limits.get(device)
+        return limit is None or self.live(device) + size <= limit
 
     def others(self, mine: Account | None) -> list[Account]:
         """The accounts of the other runs under way."""

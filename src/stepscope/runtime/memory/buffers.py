@@ -319,6 +319,26 @@ def hand_out(value: Any) -> Any:
     return value.copy()
 
 
+def own_inside(value: Any) -> Any:
+    """As `own`, for a function's caller inside of the engine: handles stay what they are."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return value.copy() if value.ndim or value.dtype == object else value[()]
+
+
+def hand_out_inside(value: Any) -> Any:
+    """As `hand_out`, for a function's caller inside of the engine: handles stay what they are."""
+    if not isinstance(value, np.ndarray) or value.dtype == object:
+        return own_inside(value)
+    return hand_out(value)
+
+
+def ways_out(plan: Plan) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """How results are copied, and handed out: to the user, or to the engine that called."""
+    inside = any(t.graph.takes_from_outside for t in plan.graph.fetches)
+    return (own_inside, hand_out_inside) if inside else (own, hand_out)
+
+
 def fetch_policy(plan: Plan) -> Sequence[bool]:
     """Per fetched tensor, whether its value must be copied before the user gets it."""
     handed_out: set[int] = set()
@@ -335,11 +355,12 @@ def fetch_policy(plan: Plan) -> Sequence[bool]:
 def fetches_of(plan: Plan) -> list[tuple[int, Callable[[Any], Any]]]:
     """Per fetched tensor, the step that hands it out, and what makes its value the user's."""
     fetches: list[tuple[int, Callable[[Any], Any]]] = []
+    copied, handed_out = ways_out(plan)
     for tensor, copy in zip(plan.graph.fetches, fetch_policy(plan), strict=True):
         retval = plan.graph.retval_of[tensor]
         step = plan.steps[retval.index]
         of_variable = bool(step.late) or any(step.reads)
-        fetches.append((retval.index, own_now if of_variable else own if copy else hand_out))
+        fetches.append((retval.index, own_now if of_variable else copied if copy else handed_out))
     return fetches
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from stepscope.graph import Operation, Tensor, TensorShape
 from stepscope.graph.dtypes import Array
@@ -34,6 +34,9 @@ from stepscope.runtime.plan.pool_gain import PoolGain, pool_gain
 
 MAX_SHAPES: Final = 32
 _NOTHING: Final[Mapping[int, tuple[int, ...]]] = {}
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,8 @@ class CompiledRun:
         """Where the user's code made the ops of the run, and what is fed to it."""
         self.placements = Shared(lambda: list(graph.placements.values()))
         self.partition_graphs = Shared(graph.partition_graphs)
-        self.slots = [FeedSlot(t) for t in feeds]
+        self._slots: list[FeedSlot] | None = None
+        self._feeds = tuple(feeds)
         args = list(self.graph.args)
         self._order = [feeds.index(t) for t in args]
         self._in_order = self._order == list(range(len(args)))
@@ -179,20 +183,32 @@ class CompiledRun:
         self._only: CompiledPlan | None = None
         self.runs = 0
 
+    @property
+    def slots(self) -> list[FeedSlot]:
+        """What each of the fed tensors takes."""
+        if self._slots is None:
+            self._slots = [FeedSlot(t) for t in self._feeds]
+        return self._slots
+
     def op_named(self, name: str) -> Operation | None:
         """The op of that name, if the run has it or it is fed."""
         ops = [*self.graph.placements, *(t.op for t in self.graph.args)]
         return next((op for op in ops if op.name == name), None)
 
-    def in_plan_order(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Fed arrays (in the order of `slots`) as the plan wants them."""
+    def in_plan_order(self, arrays: Sequence[_T]) -> tuple[_T, ...]:
+        """Fed arrays, or what is known of them (in the order of `slots`) as the plan wants it."""
         return tuple(arrays) if self._in_order else tuple(arrays[i] for i in self._order)
 
     def plan_for(self, arrays: Sequence[Array]) -> CompiledPlan:
         """The plan for these fed arrays (in plan order)."""
         if self._only is not None:
             return self._only
-        key = tuple([a.shape for a in arrays])
+        return self.plan_for_shapes(tuple([a.shape for a in arrays]))
+
+    def plan_for_shapes(self, key: tuple[tuple[int, ...], ...]) -> CompiledPlan:
+        """The plan for fed arrays (in plan order) of these shapes."""
+        if self._only is not None:
+            return self._only
         plan = self._plans.get(key)
         return plan if plan is not None else self._compile(key)
 

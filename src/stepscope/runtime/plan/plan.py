@@ -77,6 +77,8 @@ class Step:
         if not self.kernel.opaque:
             return False
         source, slot = self.node.inputs[position]
+        if not source.output_dtypes[slot].is_numpy_compatible:
+            return False
         return plan.memories[plan.steps[source.index].groups[slot]].fed
 
     def input_groups(self, steps: Sequence[Step]) -> list[int]:

@@ -6,8 +6,8 @@ to the same TensorFlow graph and session, so variables keep their values. What w
 change any more; a program that changes it is told so. One engine may be used by any number of
 threads. Source lines, in metadata and in errors, are those of the program.
 
-The graph is known by what it does, not by its class: `get_operations()`, `change_count`, and of
-each operation `name`, `node_def` and `source`.
+The graph is known by what it does, not by its class: `get_operations()`, `change_count`,
+`functions`, `as_graph_def()`, and of each operation `name`, `node_def` and `source`.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class EmbeddedGraph:
         self._exported: dict[str, bytes] = {}
         self._changes = graph.change_count
         self._functions: list[Callable[..., Any]] = []
+        self._function_count = 0
 
     def run(
         self,
@@ -107,6 +108,7 @@ class EmbeddedGraph:
             for op in operations[len(self._exported) :]
         ]
         self._refuse_unknown(new)
+        self._add_functions()
         back = _ways_back(new)
         for node in _inputs_first(new, back):
             exported = node.SerializeToString(deterministic=True)
@@ -115,6 +117,21 @@ class EmbeddedGraph:
         for name, text in back:
             merge = self._graph.get_operation_by_name(name)
             merge._update_input(1, self._tensor(text))
+
+    def _add_functions(self) -> None:
+        """The functions that nodes call: those of datasets."""
+        names = self._source.functions
+        if len(names) == self._function_count:
+            return
+        self._function_count = len(names)
+        library = v1.GraphDef.FromString(self._source.as_graph_def().SerializeToString()).library
+        for function in library.function:
+            for node in function.node_def:
+                if node.op in _PYTHON_OPS:
+                    node.attr["token"].s = self._token(node).encode()
+        message = v1.GraphDef(library=library)
+        with self._graph.as_default():
+            v1.import_graph_def(message, name="")
 
     def _refuse_changes(self, operations: Iterable[Any]) -> None:
         for op in operations:

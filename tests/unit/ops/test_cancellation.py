@@ -6,7 +6,7 @@ import pytest
 
 from patience import patient
 from stepscope.errors import CancelledError, DeadlineExceededError
-from stepscope.runtime.execute.cancellation import CancellationToken
+from stepscope.ops.cancellation import CancellationToken
 
 
 def late():
