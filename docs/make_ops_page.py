@@ -21,6 +21,7 @@ from op_coverage import coverage, has_gradient, public_op_types  # noqa: E402
 
 import stepscope.tf1  # noqa: E402
 from stepscope.tf1._absent import public_name, public_names  # noqa: E402
+from stepscope.tf1.paths import modules  # noqa: E402
 
 _COLUMNS = 100
 _INTRODUCTION = """\
@@ -54,7 +55,13 @@ def page() -> str:
         gradient = "yes" if has_gradient(op_type) else "ends" if op_type.gradient else "-"
         dtypes = " ".join(sorted(covered.dtypes, key=_ORDER.index))
         lines.append(f"| `{op_type.name}` | {gradient} | {covered.rows} | {dtypes} |\n")
-    return f"{_INTRODUCTION}{''.join(lines)}\n## Names\n{''.join(_names(stepscope.tf1))}"
+    return f"{_INTRODUCTION}{''.join(lines)}\n## Names\n{''.join(_names(stepscope.tf1))}{_paths()}"
+
+
+def _paths() -> str:
+    """The module paths that give names which are public elsewhere."""
+    listed = [f"`tensorflow.{path}`" for path in modules()]
+    return f"\n### Module paths\n\n{_wrapped(listed)}\n"
 
 
 def _names(module: ModuleType) -> list[str]:
@@ -64,7 +71,8 @@ def _names(module: ModuleType) -> list[str]:
     for name in public_names(module):
         value = getattr(module, name)
         if isinstance(value, ModuleType):
-            if value.__name__.startswith(f"{module.__name__}.") and name != "core":
+            is_below = value.__name__.startswith(f"{module.__name__}.")
+            if is_below and name not in ("core", "examples", "python", "tfprof"):
                 parts += _names(value)
         else:
             plain.append(f"`{name}`")

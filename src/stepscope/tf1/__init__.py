@@ -4,6 +4,8 @@ Names only. Each is what TensorFlow 1 calls it, and is defined in the room it be
 that is not here is an `AttributeError` that lists what is close.
 """
 
+from importlib import import_module
+
 from stepscope._messages import (
     AttrValue,
     Event,
@@ -55,13 +57,11 @@ from stepscope.tf1 import (
     app,
     compat,
     contrib,
-    core,
     data,
     debugging,
     dtypes,
     errors,
     estimator,
-    examples,
     flags,
     gfile,
     initializers,
@@ -74,8 +74,8 @@ from stepscope.tf1 import (
     metrics,
     nn,
     operations,
+    paths,
     profiler,
-    python,
     queue,
     random,
     summary,
@@ -116,6 +116,11 @@ from stepscope.tf1.modes import (
     executing_eagerly,
 )
 from stepscope.tf1.operations import *  # noqa: F403
+
+paths.install()
+core, examples, python = (
+    import_module(f"{__name__}.{name}") for name in ("core", "examples", "python")
+)
 
 newaxis = None
 
