@@ -119,6 +119,7 @@ class FunctionGraph(Graph):
 def copied_into(function: FunctionGraph, tensor: Tensor) -> Tensor:
     """The tensor with all that it follows from, made again inside of the function.
 
+    As in TensorFlow, what it only waits for stays outside.
     ValueError where that cannot be: a placeholder is fed to the outer graph, a variable is its own.
     """
     done: dict[Operation, Operation] = {}
@@ -126,7 +127,6 @@ def copied_into(function: FunctionGraph, tensor: Tensor) -> Tensor:
     while stack:
         op = stack[-1]
         waiting = [t.op for t in op.inputs if t.op not in done]
-        waiting += [c for c in op.control_inputs if c not in done]
         if op in done:
             stack.pop()
         elif waiting:
@@ -135,7 +135,7 @@ def copied_into(function: FunctionGraph, tensor: Tensor) -> Tensor:
             _refuse_outer_state(op)
             inputs = [done[t.op].values()[t.value_index] for t in op.inputs]
             done[op] = function.create_op(
-                op.type, inputs, op.attrs, f"{op.name}/", [done[c] for c in op.control_inputs],
+                op.type, inputs, op.attrs, f"{op.name}/",
                 output_shapes=[t.shape for t in op.values()],
             )  # fmt: skip
             stack.pop()
@@ -165,9 +165,12 @@ def function_def(function: FunctionGraph) -> Any:
         arg.name, arg.type = tensor.op.name, tensor.dtype.base_dtype.as_datatype_enum
         names[tensor] = tensor.op.name
     own = {t.op for t in function.inputs}
+    # A loop goes back: all names before any node.
     for op in function.get_operations():
         if op not in own:
             names.update(zip(op.values(), _output_names(op), strict=True))
+    for op in function.get_operations():
+        if op not in own:
             node = NodeDef.FromString(node_def_of(op).SerializeToString())
             controls = [text for text in node.input if text.startswith("^")]
             del node.input[:]

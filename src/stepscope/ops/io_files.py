@@ -60,7 +60,6 @@ register(
     outputs=["contents: string"],
     shape=lambda _c: SCALAR,
     kernel=_read_kernel,
-    stateful=True,
 )
 
 
@@ -129,7 +128,6 @@ register(
     outputs=["filenames: string"],
     shape=lambda _c: TensorShape([None]),
     kernel=_matching_kernel,
-    stateful=True,
 )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from op_cases import Case
 
 FOLDER = tempfile.TemporaryDirectory()
+for _name in ("five.txt", "four.txt", "six.txt"):
+    (Path(FOLDER.name) / _name).write_text(_name)
 
 
 def written(tf, name, text):
@@ -20,13 +22,8 @@ def there_and_back(tf):
 
 
 def found(tf):
-    path, write = written(tf, "found/one.txt", "1")
-    other = written(tf, "found/two.txt", "2")[1]
-    pattern = path.replace("one", "*")
-    with tf.control_dependencies([write, other]):
-        one = tf.io.matching_files(tf.identity(pattern))
-        several = tf.io.matching_files(tf.identity([pattern, path]))
-    return [one, several]
+    pattern = str(Path(FOLDER.name) / "f*.txt")
+    return [tf.io.matching_files(pattern), tf.io.matching_files([pattern, "/no/such/*"])]
 
 
 CASES = [

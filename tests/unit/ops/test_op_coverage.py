@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from stepscope.graph.registry import OpType
 PAGE = Path(__file__).parents[3] / "docs" / "make_ops_page.py"
 HANDLES = ("FIFOQueue", "Queue", "RandomShuffleQueue", "Stack", "TensorArray")
 """Op types of containers: tensors go in and come out as they are, whatever type and shape."""
+
+_OF_DATASETS = re.compile(r"Dataset(V\d)?$|^MakeIterator$|Iterator")
 
 ONE_DTYPE = {
     "CollectiveReduce": "can be built here, not run",
@@ -30,8 +33,10 @@ ONE_SHAPE = {
     "CountUpTo": "scalars alone",
     "PrintV2": "a line of text",
     "ResourceCountUpTo": "scalars alone",
+    "ReadFile": "scalars alone",
     "ShardedFilename": "scalars alone",
     "VarIsInitializedOp": "a handle in, a truth value out",
+    "WriteFile": "scalars alone",
     "VariableShape": "a handle in; our rule does not know the shape behind it",
 }
 
@@ -48,7 +53,9 @@ def looked_at() -> list[OpType]:
     return [
         t
         for t in types
-        if not t.name.startswith(HANDLES) and t.name.removeprefix("Ref") not in names - {t.name}
+        if not t.name.startswith(HANDLES)
+        and not _OF_DATASETS.search(t.name)
+        and t.name.removeprefix("Ref") not in names - {t.name}
     ]
 
 

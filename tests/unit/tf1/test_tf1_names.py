@@ -79,7 +79,7 @@ def test_all_is_there_and_sorted_out():
     for name in tf1.__all__:
         assert hasattr(tf1, name), name
     public = {n for n, v in vars(tf1).items() if not n.startswith("_")}
-    helpers = {"absent", "modes", "operations", "shim"}
+    helpers = {"absent", "import_module", "modes", "operations", "paths", "shim"}
     assert public - set(tf1.__all__) <= helpers
     assert isinstance(tf1.nn, ModuleType)
 

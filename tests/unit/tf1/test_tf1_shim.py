@@ -69,7 +69,6 @@ class TestInstalled:
             ("function", r"run it in a tf\.Session"),
             ("GradientTape", r"use tf\.gradients"),
             ("keras", r"use tf\.layers"),
-            ("data", r"tf\.train\.batch"),
         ],
     )
     def test_names_of_tensorflow_2_say_what_to_use(self, name, instead):

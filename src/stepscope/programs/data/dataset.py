@@ -79,19 +79,7 @@ class Dataset:
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """The rows of tensors that have as many rows."""
-        structure, components = _normalized(tensors)
-        rows: Any = TensorShape([None])
-        for tensor in components:
-            if tensor.shape.rank == 0:
-                raise ValueError(
-                    "Unbatching a tensor is only supported for rank >= 1: "
-                    f"{tensor.name} is a scalar."
-                )
-            rows = rows.merge_with(tensor.shape[:1])
-        shapes = [t.shape[1:] for t in components]
-        op = apply_op("TensorSliceDataset", components, output_shapes=shapes, name=name)
-        return _of(op, nested.mapped(lambda t: t.dtype.base_dtype, structure),
-                   nested.packed(structure, shapes))  # fmt: skip
+        return slices(tensors, name)
 
     @staticmethod
     def range(*args: Any, **kwargs: Any) -> Dataset:
@@ -161,7 +149,7 @@ class Dataset:
             assertion = Assert(some, [text], summarize=1, name="assert_not_empty")
             with get_default_graph().control_dependencies([assertion]):
                 found = conversion.identity(found)
-            files = Dataset.from_tensor_slices(found, name=name)
+            files = slices(found, name, is_files=True)
             if shuffle is None or shuffle:
                 size = apply_op(
                     "Maximum", shaping.shape(found, out_type=int64)[0], np.int64(1)
@@ -339,7 +327,7 @@ class Dataset:
         def normalize(*components: Any) -> Any:
             return components[0] if len(components) == 1 else components
 
-        same = self.map(normalize) if not isinstance(self._types, dict) else self
+        same = self.map(normalize)
         shapes = nested.mapped(lambda s: s[1:] if s.rank is not None else s, self._shapes)
         return made_dataset("UnbatchDataset", self._types, shapes, same._variant_tensor, name=name)
 
@@ -423,7 +411,7 @@ class Dataset:
         with get_default_graph().colocate_with(self._variant_tensor.op):
             return made_dataset(
                 "PrefetchDataset", self._types, self._shapes, self._variant_tensor, size,
-                legacy_autotune=False, name=name,
+                legacy_autotune=isinstance(buffer_size, int) and buffer_size == AUTOTUNE, name=name,
             )  # fmt: skip
 
     def cache(self, filename: Any = "", name: str | None = None) -> Dataset:
@@ -524,6 +512,24 @@ def made_dataset(
         name=name, **attrs,
     )  # fmt: skip
     return _of(op, types, shapes)
+
+
+def slices(tensors: Any, name: str | None = None, *, is_files: bool = False) -> Dataset:
+    """The rows of tensors that have as many rows; `is_files`: they are names of files."""
+    structure, components = _normalized(tensors)
+    rows: Any = TensorShape([None])
+    for tensor in components:
+        if tensor.shape.rank == 0:
+            raise ValueError(
+                f"Unbatching a tensor is only supported for rank >= 1: {tensor.name} is a scalar."
+            )
+        rows = rows.merge_with(tensor.shape[:1])
+    shapes = [t.shape[1:] for t in components]
+    op = apply_op(
+        "TensorSliceDataset", components, output_shapes=shapes, is_files=is_files, name=name
+    )
+    return _of(op, nested.mapped(lambda t: t.dtype.base_dtype, structure),
+               nested.packed(structure, shapes))  # fmt: skip
 
 
 def _normalized(tensors: Any) -> tuple[Any, list[Tensor]]:

@@ -9,7 +9,7 @@ from stepscope.graph.dtypes import int64, string
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import SCALAR
 from stepscope.ops import shaping
-from stepscope.programs.data.dataset import Dataset
+from stepscope.programs.data.dataset import Dataset, slices
 
 _BUFFER = 256 * 1024
 
@@ -23,7 +23,7 @@ class _FileDataset(Dataset):
         else:
             names = convert_to_tensor(filenames, string)
             flat = shaping.reshape(names, [-1], name="flat_filenames")
-            files = Dataset.from_tensor_slices(flat)
+            files = slices(flat, is_files=True)
 
         def read_one_file(filename: Tensor) -> Dataset:
             return Dataset(self._node(filename), string, SCALAR)
