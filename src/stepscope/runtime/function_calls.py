@@ -117,9 +117,10 @@ class CalledFunction:
         if isinstance(cause, Refused):
             request = cause.request
             shape = "" if request.shape is None else ",".join(map(str, request.shape))
-            return ResourceExhaustedError.without_op(f"OOM when allocating tensor with shape[{shape}] ({request.bytes} bytes) for "
+            return ResourceExhaustedError.without_op(
+                f"OOM when allocating tensor with shape[{shape}] ({request.bytes} bytes) for "
                 f"{request.name!r} of a function on {request.device}",
-            )  # fmt: skip
+            )
         if is_exhaustion(cause) and not isinstance(cause, OpError):
             return ResourceExhaustedError.without_op(f"OOM in a function: {cause}")
         return op_error(cause, failed.step)

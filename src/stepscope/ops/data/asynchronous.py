@@ -253,9 +253,11 @@ class _Shuffling(Elements):
 
 _SHUFFLED = ["input_dataset: variant", "buffer_size: int64", "seed: int64", "seed2: int64"]
 register_dataset(
-    "ShuffleDataset", Shuffled, _SHUFFLED,
+    "ShuffleDataset",
+    Shuffled,
+    _SHUFFLED,
     ["reshuffle_each_iteration: bool = true", *TYPES_AND_SHAPES, METADATA],
-)  # fmt: skip
+)
 register_dataset(
     "ShuffleAndRepeatDataset", Shuffled, [*_SHUFFLED, "count: int64"],
     [*TYPES_AND_SHAPES, "reshuffle_each_iteration: bool = true", METADATA],

@@ -97,10 +97,11 @@ class _Pieces(_Files):
             data = file.read()
         body = len(data) - self._header - self._footer
         if body < 0 or body % self._size:
-            raise InvalidArgumentError.without_op(f"Excluding the header ({self._header} bytes) and footer ({self._footer} bytes), "
+            raise InvalidArgumentError.without_op(
+                f"Excluding the header ({self._header} bytes) and footer ({self._footer} bytes), "
                 f"input file {name!r} has body length {body} bytes, which is not an exact "
                 f"multiple of the record length ({self._size} bytes).",
-            )  # fmt: skip
+            )
         for at in range(self._header, self._header + body, self._size):
             yield data[at : at + self._size]
 

@@ -260,11 +260,17 @@ class _InBatches(_AtOnce):
 
 
 register_dataset(
-    "MapAndBatchDataset", _MappedBatches,
-    ["input_dataset: variant", _CAPTURED, "batch_size: int64", "num_parallel_calls: int64",
-     "drop_remainder: bool"],
+    "MapAndBatchDataset",
+    _MappedBatches,
+    [
+        "input_dataset: variant",
+        _CAPTURED,
+        "batch_size: int64",
+        "num_parallel_calls: int64",
+        "drop_remainder: bool",
+    ],
     [*_FUNCTION, *TYPES_AND_SHAPES, "preserve_cardinality: bool = false", METADATA],
-)  # fmt: skip
+)
 
 # -- FilterDataset -----------------------------------------------------------------------------
 
@@ -401,9 +407,11 @@ class _Untimed(Ahead):
 
 
 register_dataset(
-    "FlatMapDataset", _Flattened, ["input_dataset: variant", _CAPTURED],
+    "FlatMapDataset",
+    _Flattened,
+    ["input_dataset: variant", _CAPTURED],
     [*_FUNCTION, *TYPES_AND_SHAPES, METADATA],
-)  # fmt: skip
+)
 register_dataset(
     "InterleaveDataset", _Interleaved,
     ["input_dataset: variant", _CAPTURED, "cycle_length: int64", "block_length: int64"],

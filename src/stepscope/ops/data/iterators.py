@@ -100,14 +100,16 @@ class IteratorCell:
         """InvalidArgumentError unless elements are of these types and shapes."""
         if tuple(types) != self.types:
             found, wanted = (", ".join(t.name for t in many) for many in (self.types, types))
-            raise InvalidArgumentError.without_op(f"{what}: the iterator {self.name!r} has elements of types ({found}), and "
+            raise InvalidArgumentError.without_op(
+                f"{what}: the iterator {self.name!r} has elements of types ({found}), and "
                 f"({wanted}) are expected.",
-            )  # fmt: skip
+            )
         for i, (mine, wanted_shape) in enumerate(zip(self.shapes, shapes, strict=True)):
             if not mine.is_compatible_with(wanted_shape):
-                raise InvalidArgumentError.without_op(f"{what}: Incompatible shapes at component {i}: expected "
+                raise InvalidArgumentError.without_op(
+                    f"{what}: Incompatible shapes at component {i}: expected "
                     f"{wanted_shape.brief()} but got {mine.brief()}.",
-                )  # fmt: skip
+                )
 
     def holdings(self) -> list[Holding]:
         """What lies in the buffers of its stages."""
@@ -222,9 +224,10 @@ def _next_kernel(node: KernelNode) -> Kernel:
         element = cell.next(context)
         for i, (value, shape) in enumerate(zip(element, shapes, strict=True)):
             if shape.axes is not None and not shape.is_compatible_with(np.shape(value)):
-                raise InvalidArgumentError.without_op(f"Incompatible shapes at component {i}: expected {shape.brief()} but got "
+                raise InvalidArgumentError.without_op(
+                    f"Incompatible shapes at component {i}: expected {shape.brief()} but got "
                     f"{TensorShape(np.shape(value)).brief()}.",
-                )  # fmt: skip
+                )
         values = tuple([own(value) for value in element])
         return values[0] if len(values) == 1 else values
 
@@ -271,9 +274,10 @@ def _from_string_kernel(node: KernelNode) -> Kernel:
         cells: list[IteratorCell] = list(node.resources.of_kind(KIND).values())
         cell = next((c for c in cells if c.handle == handle), None)
         if cell is None:
-            raise InvalidArgumentError.without_op(f"{node.name!r}: {handle!r} is the handle of no iterator of this session; it is "
+            raise InvalidArgumentError.without_op(
+                f"{node.name!r}: {handle!r} is the handle of no iterator of this session; it is "
                 "what running iterator.string_handle() in this session gives.",
-            )  # fmt: skip
+            )
         if types:
             cell.check(types, shapes, node.name)
         return cell

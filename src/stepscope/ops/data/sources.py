@@ -60,9 +60,10 @@ class TensorSlices(DatasetValue):
         self.count = len(components[0])
         for i, component in enumerate(components):
             if len(component) != self.count:
-                raise InvalidArgumentError.without_op("All components must have the same size in the 0th dimension: component 0 "
+                raise InvalidArgumentError.without_op(
+                    "All components must have the same size in the 0th dimension: component 0 "
                     f"has {self.count}, component {i} {len(component)}.",
-                )  # fmt: skip
+                )
 
     def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
         return _Rows(self, pipeline, stage)
@@ -126,10 +127,16 @@ class _Counted(Elements):
 
 
 register_dataset(
-    "RangeDataset", Range, ["start: int64", "stop: int64", "step: int64"],
-    ["output_types: list(type)", "output_shapes: list(shape)", METADATA,
-     "replicate_on_split: bool = false"],
-)  # fmt: skip
+    "RangeDataset",
+    Range,
+    ["start: int64", "stop: int64", "step: int64"],
+    [
+        "output_types: list(type)",
+        "output_shapes: list(shape)",
+        METADATA,
+        "replicate_on_split: bool = false",
+    ],
+)
 
 # -- GeneratorDataset --------------------------------------------------------------------------
 

@@ -263,9 +263,10 @@ class Buffer:
         held, device = self._pipeline.resources.held, self._pipeline.device
         if not held.fits(device, size):
             name = self._stage.dataset.place.name
-            raise ResourceExhaustedError.without_op(f"OOM when the stage {name!r} of an input pipeline was to keep an element of "
+            raise ResourceExhaustedError.without_op(
+                f"OOM when the stage {name!r} of an input pipeline was to keep an element of "
                 f"{size} bytes on {device}",
-            )  # fmt: skip
+            )
         held.add(device, size)
         self._items.setdefault(id(element), []).append((element, made_now()))
         self._stage.buffered += 1

@@ -95,10 +95,11 @@ def stacked(several: Sequence[Element], types: Sequence[Any]) -> Element:
         out = np.empty((len(column), *shape), dtype)
         for i, value in enumerate(column):
             if np.shape(value) != shape:
-                raise InvalidArgumentError.without_op("Cannot batch tensors with different shapes in component "
+                raise InvalidArgumentError.without_op(
+                    "Cannot batch tensors with different shapes in component "
                     f"{index}. First element had shape {TensorShape(shape).brief()} and element "
                     f"{i} had shape {TensorShape(np.shape(value)).brief()}.",
-                )  # fmt: skip
+                )
             out[i, ...] = value
         made.append(out)
     return tuple(made)
@@ -148,18 +149,20 @@ def _filled_up(
     shapes = [np.shape(value) for value in column]
     for shape in shapes:
         if len(shape) != len(wanted):
-            raise InvalidArgumentError.without_op("All elements in a batch must have the same rank as the padded shape for component"
+            raise InvalidArgumentError.without_op(
+                "All elements in a batch must have the same rank as the padded shape for component"
                 f"{component}: expected rank {len(wanted)} but got element with rank {len(shape)}",
-            )  # fmt: skip
+            )
     full = tuple(
         max(shape[axis] for shape in shapes) if wanted[axis] < 0 else wanted[axis]
         for axis in range(len(wanted))
     )
     for shape in shapes:
         if any(have > may for have, may in zip(shape, full, strict=True)):
-            raise DataLossError.without_op("Attempted to pad to a smaller size than the input element: component "
+            raise DataLossError.without_op(
+                "Attempted to pad to a smaller size than the input element: component "
                 f"{component} has shape {list(shape)}, and is to be padded to {list(full)}.",
-            )  # fmt: skip
+            )
     out = np.empty((len(column), *full), dtype)
     out[...] = filling
     for i, value in enumerate(column):
@@ -331,13 +334,14 @@ class _Sharded(DatasetValue):
         self.number, self.index = int(number), int(index)
         self.ratio = float(self.number)
         if self.number <= 0:
-            raise InvalidArgumentError.without_op(f"Number of shards must be greater than zero (currently num_shards = "
+            raise InvalidArgumentError.without_op(
+                f"Number of shards must be greater than zero (currently num_shards = "
                 f"{self.number})."
-            )  # fmt: skip
+            )
         if not 0 <= self.index < self.number:
-            raise InvalidArgumentError.without_op("Index must be between 0 and "
-                f"{self.number - 1} (currently index = {self.index})."
-            )  # fmt: skip
+            raise InvalidArgumentError.without_op(
+                f"Index must be between 0 and {self.number - 1} (currently index = {self.index})."
+            )
 
     def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
         return _EveryNth(self, pipeline, stage)
@@ -436,9 +440,10 @@ class _Cached(DatasetValue):
         super().__init__(place)
         name = np.asarray(filename).item()
         if name:
-            raise UnimplementedError.without_op(f"cache({name.decode()!r}): the embedded engine keeps the elements of a cache in "
+            raise UnimplementedError.without_op(
+                f"cache({name.decode()!r}): the embedded engine keeps the elements of a cache in "
                 "memory; leave the file name out, or run the program on TensorFlow.",
-            )  # fmt: skip
+            )
         self.source = source
         self.kept: list[Element] | None = None
         self.lock = threading.Lock()

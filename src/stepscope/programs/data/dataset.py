@@ -671,9 +671,10 @@ class _Generators:
                 f"The expected type was {dtype.name}, but the yielded element was {leaf}."
             ) from error
         if not shape.is_compatible_with(array.shape):
-            raise InvalidArgumentError.without_op(f"`generator` yielded an element of shape {array.shape} where an element of shape "
+            raise InvalidArgumentError.without_op(
+                f"`generator` yielded an element of shape {array.shape} where an element of shape "
                 f"{shape} was expected.",
-            )  # fmt: skip
+            )
         return array
 
     def end(self, number: Any) -> Any:
