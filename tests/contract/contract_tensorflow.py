@@ -278,6 +278,7 @@ class TensorFlowEager(OnTensorFlow):
         }
     }
     always_lost = OnTensorFlow.always_lost | {KERNEL_TIMES}
+    may_be_lost = OnTensorFlow.may_be_lost - {KERNEL_TIMES}
     python_op_at_deadline = "waited_for"
     parallel = False
     names_the_failing_op = False

@@ -101,7 +101,8 @@ class Session:
         self._outcome = Path(self._folder.name) / "outcome.json"
         self._printed = Path(self._folder.name) / "printed"
         environment = {
-            **os.environ,
+            # A session of its own, also where a worker of another one starts it.
+            **{name: v for name, v in os.environ.items() if not name.startswith("PYTEST_XDIST")},
             "STEPSCOPE_TEST_OUTCOME": str(self._outcome),
             "STEPSCOPE_TEST_PATIENCE": str(patience),
             # Not an option of the command: sessions that tests start have the same limit.

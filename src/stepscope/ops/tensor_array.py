@@ -47,6 +47,7 @@ class TensorArray:
         self._dynamic = bool(dynamic_size)
         self._infer = infer_shape
         self._element = [UNKNOWN if element_shape is None else as_shape(element_shape)]
+        self._declared = self._element[0].known is not None
         self._size = size if not self._dynamic else None
         with name_scope(name, "TensorArray", [handle, size, flow]) as scope:
             if handle is not None:
@@ -125,7 +126,11 @@ class TensorArray:
         """The elements of these indices, along a new first axis."""
         op = apply_op("TensorArrayGatherV3", self._handle, indices, self._flow,
                       dtype=self._dtype, element_shape=self._element[0], name=name)  # fmt: skip
-        return op.values()[0]
+        value = op.values()[0]
+        if self._declared:
+            # As in TensorFlow, where the handle knows only what the array was made with.
+            value.set_shape(op.inputs[1].shape.concatenate(self._element[0]))
+        return value
 
     def concat(self, name: str | None = None) -> Tensor:
         """The elements one after the other, along their first axis."""
@@ -209,7 +214,8 @@ class TensorArray:
     def _after(self, flow: Tensor) -> TensorArray:
         other = TensorArray.__new__(TensorArray)
         other._dtype, other._dynamic, other._infer = self._dtype, self._dynamic, self._infer
-        other._element, other._size = self._element, self._size
+        other._element, other._declared = self._element, self._declared
+        other._size = self._size
         other._handle, other._flow = self._handle, flow
         return other
 

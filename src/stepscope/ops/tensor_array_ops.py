@@ -213,9 +213,7 @@ register(
 
 
 def _gathered_shape(context: ShapeContext) -> TensorShape:
-    indices = context.input(1).axes
-    rows = indices[0] if indices is not None and len(indices) == 1 else None
-    return TensorShape([rows]).concatenate(context.attr("element_shape"))
+    return TensorShape([None]).concatenate(context.attr("element_shape"))
 
 
 def _gather_kernel(node: KernelNode) -> Kernel:

@@ -135,7 +135,7 @@ def told(servers, session, tensorflow):
             for name in ("mlp", "wide"):
                 trained(used, 2, name=name)
                 (run,) = trained(used, 1, name=name)
-                found[workers, name] = run, used.native
+                found[workers, name] = run, used.native.message
     return found
 
 

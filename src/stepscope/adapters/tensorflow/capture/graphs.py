@@ -55,8 +55,8 @@ def nodes_of(graphs: Iterable[Any]) -> dict[str, NodeInfo]:
     return found
 
 
-_kinds: weakref.WeakKeyDictionary[Any, tuple[int, bool, bool]] = weakref.WeakKeyDictionary()
-"""By graph, what was found out of it when it had that version: other graphs, Python."""
+_kinds: weakref.WeakKeyDictionary[Any, tuple[int, bool, bool, bool]] = weakref.WeakKeyDictionary()
+"""By graph, what was found out of it when it had that version: other graphs, Python, pipelines."""
 
 
 def runs_other_graphs(graph: Any) -> bool:
@@ -69,12 +69,18 @@ def runs_python(graph: Any) -> bool:
     return _found_out(graph)[2]
 
 
-def _found_out(graph: Any) -> tuple[int, bool, bool]:
+def takes_elements(graph: Any) -> bool:
+    """Whether ops of the graph take elements of input pipelines, which run functions of theirs."""
+    return _found_out(graph)[3]
+
+
+def _found_out(graph: Any) -> tuple[int, bool, bool, bool]:
     known = _kinds.get(graph)
     if known is None or known[0] != graph.version:
         kinds = _op_types_in(graph)
         others = any(map(_RUNS_OTHERS.search, kinds))
-        known = graph.version, others, any("PyFunc" in kind for kind in kinds)
+        pipelines = any("Iterator" in kind or "Dataset" in kind for kind in kinds)
+        known = graph.version, others, any("PyFunc" in kind for kind in kinds), pipelines
         _kinds[graph] = known
     return known
 

@@ -26,7 +26,12 @@ from stepscope.adapters.tensorflow.capture.graph_lines import (
     lines_of,
     written_lines,
 )
-from stepscope.adapters.tensorflow.capture.graphs import NodeInfo, nodes_of, runs_other_graphs
+from stepscope.adapters.tensorflow.capture.graphs import (
+    NodeInfo,
+    nodes_of,
+    runs_other_graphs,
+    takes_elements,
+)
 from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
 from stepscope.adapters.tensorflow.capture.profiled_capture import (
     ProfiledCapture,
@@ -167,6 +172,7 @@ class SessionRun:
             0 < level < opts.RunOptions.FULL_TRACE
             and self._kind in self._shared.ended_well
             and self._timeout_ms <= 0
+            and not takes_elements(self.graph)
             and only_traces(self._options)
             and not self._is_collected()
             and not inside_a_profiled_run()
