@@ -152,3 +152,16 @@ def test_a_hook_records_a_monitored_session_within_the_budget(tmp_path):
                 session.run(total)
     assert not recorder.is_open
     assert kinds(recorder)["Session.run(total)"] == 7
+
+
+def test_the_program_can_profile_itself_meanwhile_and_afterwards(tmp_path, square):
+    def profiled(folder):
+        with tf.profiler.experimental.Profile(str(tmp_path / folder)):
+            square(tf.ones([3]))
+        return list((tmp_path / folder).rglob("*.xplane.pb"))
+
+    with stepscope.Recorder(tmp_path / "recorded") as recorder:
+        assert len(profiled("meanwhile")) == 1
+        square(tf.ones([3]))
+    assert len(profiled("afterwards")) == 1
+    assert kinds(recorder)["square"] >= 1

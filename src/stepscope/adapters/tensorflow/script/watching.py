@@ -104,6 +104,16 @@ class _Current:
         if self.recorder is not None:
             self.recorder.tape_left()
 
+    def profiler_starts(self) -> None:
+        """The program profiles itself: whoever watches makes room."""
+        if self.recorder is not None:
+            self.recorder.profiler_starts()
+
+    def profiler_stopped(self) -> None:
+        """It does no more."""
+        if self.recorder is not None:
+            self.recorder.profiler_stopped()
+
     def initialized(self) -> None:
         """Nothing is recorded of eager code outside of tapes."""
 
