@@ -16,7 +16,7 @@ import numpy as np
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
 from stepscope.graph.shapes import SCALAR, TensorShape
 from stepscope.local_files import as_tensorflow, local_path
 
@@ -134,6 +134,3 @@ register(
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """The names of the files that match a pattern, or one of several."""
     return apply_op("MatchingFiles", pattern, name=name).values()[0]
-
-
-no_gradient("ReadFile", "MatchingFiles")

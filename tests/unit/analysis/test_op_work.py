@@ -136,9 +136,10 @@ def test_each_op_has_the_flops_that_tensorflow_registers(tf: Any) -> None:
 
 def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
     strings_and_files = {
-        "AsString", "HistogramSummary", "ImageSummary", "MergeSummary", "MergeV2Checkpoints",
-        "Print", "PrintV2", "ReduceJoin", "RestoreV2", "SaveV2", "ScalarSummary",
-        "ShardedFilename", "StaticRegexFullMatch", "StringJoin", "TensorSummaryV2",
+        "AsString", "HistogramSummary", "ImageSummary", "MatchingFiles", "MergeSummary",
+        "MergeV2Checkpoints", "Print", "PrintV2", "ReadFile", "ReduceJoin", "RestoreV2", "SaveV2",
+        "ScalarSummary", "ShardedFilename", "StaticRegexFullMatch", "StringJoin",
+        "TensorSummaryV2", "WriteFile",
     }  # fmt: skip
     random = {
         "Multinomial", "RandomStandardNormal", "RandomUniform", "RandomUniformInt",
@@ -147,7 +148,10 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
     by_data = {"CollectiveReduce", "CollectiveReduceV2", "PyFunc", "PyFuncStateless", "TopKV2"}
     # Other tests register types of their own.
     ours = {op.name for op in registry.registered() if not op.name.startswith("_Test")}
-    assert ours - known_op_types() == strings_and_files | random | by_data
+    # What functions of a pipeline do is in rows of their own.
+    pipelines = {name for name in ours if "Dataset" in name or "Iterator" in name}
+    unknown = ours - known_op_types()
+    assert unknown - pipelines == strings_and_files | random | by_data
 
 
 def _f32(*shape: int) -> Tensor:

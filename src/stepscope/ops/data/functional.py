@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.errors import InvalidArgumentError, OpError
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.data.asynchronous import AUTOTUNE, Ahead, cores
 from stepscope.ops.data.registering import (
@@ -500,3 +500,4 @@ register(
     kernel=_reduce_kernel,
     stateful=True,
 )  # fmt: skip
+no_gradient("ReduceDataset")
