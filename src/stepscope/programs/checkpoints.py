@@ -20,7 +20,7 @@ from stepscope.errors import OpError
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.tensor_proto import as_bytes
 from stepscope.local_files import AnyPath, as_tensorflow, local_path
-from stepscope.ops.tensor_bundle import BundleReader, index_file
+from stepscope.ops.io.tensor_bundle import BundleReader, index_file
 from stepscope.programs import log
 from stepscope.whole_files import whole_file
 

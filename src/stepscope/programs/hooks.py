@@ -11,7 +11,7 @@ import numpy as np
 from stepscope._messages import SessionLog, Summary
 from stepscope.errors import OutOfRangeError
 from stepscope.graph import get_default_graph
-from stepscope.ops.global_steps import get_global_step, global_step_read
+from stepscope.layers.global_steps import get_global_step, global_step_read
 from stepscope.programs import log
 from stepscope.programs.run_hooks import (
     SessionRunArgs,

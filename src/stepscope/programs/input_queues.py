@@ -15,19 +15,13 @@ from stepscope.graph.dtypes import float32, int64, string
 from stepscope.graph.graph import control_dependencies, name_scope
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape, as_shape
-from stepscope.ops import (
-    comparison,
-    constants,
-    control,
-    conversion,
-    elementwise,
-    indexing,
-    shaping,
-    summaries,
-)
-from stepscope.ops.queues import FIFOQueue, QueueBase, RandomShuffleQueue
-from stepscope.ops.random import random_shuffle
-from stepscope.ops.variables import Variable
+from stepscope.ops.arrays import constants, conversion, indexing, shaping
+from stepscope.ops.flow import ordering
+from stepscope.ops.io import summaries
+from stepscope.ops.math import comparison, elementwise
+from stepscope.ops.math.random import random_shuffle
+from stepscope.ops.state.queues import FIFOQueue, QueueBase, RandomShuffleQueue
+from stepscope.ops.state.variable_collections import Variable
 from stepscope.programs.queue_runner import QueueRunner, add_queue_runner
 
 _NO_STRINGS = "string_input_producer requires a non-null input tensor"
@@ -102,7 +96,7 @@ def string_input_producer(
         raise ValueError(_NO_STRINGS)
     with name_scope(name, "input_producer", [string_tensor]) as scope:
         tensor = convert_to_tensor(string_tensor, string)
-        some = control.Assert(comparison.greater(shaping.size(tensor), 0), [_NO_STRINGS])
+        some = ordering.Assert(comparison.greater(shaping.size(tensor), 0), [_NO_STRINGS])
         with control_dependencies([some]):
             tensor = conversion.identity(tensor)
         return input_producer(

@@ -14,7 +14,7 @@ from google.protobuf import text_format
 
 from stepscope._messages import Message, MetaGraphDef, QueueRunnerDef, SaverDef, VariableDef
 from stepscope.graph import Graph, GraphKeys, get_default_graph, import_graph_def
-from stepscope.ops.variables import Variable
+from stepscope.ops.state.variable_collections import Variable
 from stepscope.programs.meta_graphs import VARIABLES
 from stepscope.programs.queue_runner import QueueRunner
 from stepscope.programs.saver import Saver

@@ -19,7 +19,7 @@ from stepscope._messages import (
     VariableDef,
 )
 from stepscope.graph import Graph, GraphKeys, get_default_graph
-from stepscope.ops.variables import Variable
+from stepscope.ops.state.variable_collections import Variable
 from stepscope.programs import log
 from stepscope.programs.scoped_names import in_scope, without_scope
 from stepscope.whole_files import write_whole

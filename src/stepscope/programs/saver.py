@@ -17,8 +17,8 @@ from typing import Any
 from stepscope._messages import SaverDef
 from stepscope.errors import InvalidArgumentError, NotFoundError, OpError
 from stepscope.graph import GraphKeys, add_to_collection, get_collection
+from stepscope.layers.global_steps import global_step as global_step_of
 from stepscope.local_files import AnyPath
-from stepscope.ops.global_steps import global_step as global_step_of
 from stepscope.programs import log
 from stepscope.programs.checkpoints import (
     STATE_FILE,

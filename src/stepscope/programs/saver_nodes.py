@@ -16,14 +16,14 @@ from stepscope.graph.build import apply_op, constant_op
 from stepscope.graph.device import DeviceSpec, canonical
 from stepscope.graph.graph import control_dependencies, device, name_scope
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.ops.checkpoint_ops import regex_full_match, restore_v2, save_v2
-from stepscope.ops.comparison import where
-from stepscope.ops.constants import placeholder_with_default
-from stepscope.ops.control import group, with_dependencies
-from stepscope.ops.conversion import identity
-from stepscope.ops.shaping import reshape, shape
-from stepscope.ops.strings import string_join
-from stepscope.ops.variable import Variable, assign
+from stepscope.ops.arrays.constants import placeholder_with_default
+from stepscope.ops.arrays.conversion import identity
+from stepscope.ops.arrays.shaping import reshape, shape
+from stepscope.ops.arrays.strings import string_join
+from stepscope.ops.flow.ordering import group, with_dependencies
+from stepscope.ops.io.checkpoint_ops import regex_full_match, restore_v2, save_v2
+from stepscope.ops.math.comparison import where
+from stepscope.ops.state.variable import Variable, assign
 
 _SAVEABLE_OBJECTS = "saveable_objects"
 _Named = list[tuple[str, Variable]]

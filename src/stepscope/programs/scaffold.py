@@ -9,8 +9,9 @@ import numpy as np
 
 from stepscope.errors import FailedPreconditionError
 from stepscope.graph import GraphKeys, get_default_graph
-from stepscope.ops import control, variables
-from stepscope.ops.summaries import merge_all
+from stepscope.ops.flow import ordering
+from stepscope.ops.io.summaries import merge_all
+from stepscope.ops.state import variable_collections as variables
 from stepscope.programs import log
 from stepscope.programs.checkpoints import get_checkpoint_state
 from stepscope.programs.saver import saver_of_graph
@@ -115,7 +116,7 @@ class Scaffold:
     @staticmethod
     def default_local_init_op() -> Any:
         """An op that initialises local variables."""
-        return control.group(variables.local_variables_initializer())
+        return ordering.group(variables.local_variables_initializer())
 
 
 class SessionCreator:

@@ -12,8 +12,8 @@ from typing import Any
 from stepscope.export import FileWriter
 from stepscope.export.loop_log import RecordedLoop
 from stepscope.graph import GraphKeys
+from stepscope.layers.global_steps import get_global_step
 from stepscope.metadata import RunMetadata
-from stepscope.ops.global_steps import get_global_step
 from stepscope.options import RunOptions
 from stepscope.programs.run_hooks import (
     SessionRunArgs,

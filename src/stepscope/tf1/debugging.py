@@ -1,8 +1,8 @@
 """`tf.debugging`."""
 
-from stepscope.ops.control import Assert
-from stepscope.ops.conversion import check_numerics
-from stepscope.ops.unary import (
+from stepscope.ops.arrays.conversion import check_numerics
+from stepscope.ops.flow.ordering import Assert
+from stepscope.ops.math.unary import (
     is_finite,
     is_inf,
     is_nan,

@@ -1,18 +1,20 @@
 """`tf.initializers`."""
 
-from stepscope.ops.initializers import constant_initializer as constant
-from stepscope.ops.initializers import glorot_normal_initializer as glorot_normal
-from stepscope.ops.initializers import glorot_uniform_initializer as glorot_uniform
-from stepscope.ops.initializers import he_normal, he_uniform, lecun_normal, lecun_uniform
-from stepscope.ops.initializers import ones_initializer as ones
-from stepscope.ops.initializers import random_normal_initializer as random_normal
-from stepscope.ops.initializers import random_uniform_initializer as random_uniform
-from stepscope.ops.initializers import truncated_normal_initializer as truncated_normal
-from stepscope.ops.initializers import variance_scaling_initializer as variance_scaling
-from stepscope.ops.initializers import zeros_initializer as zeros
-from stepscope.ops.variables import global_variables_initializer as global_variables
-from stepscope.ops.variables import local_variables_initializer as local_variables
-from stepscope.ops.variables import variables_initializer as variables
+from stepscope.layers.initializers import constant_initializer as constant
+from stepscope.layers.initializers import glorot_normal_initializer as glorot_normal
+from stepscope.layers.initializers import glorot_uniform_initializer as glorot_uniform
+from stepscope.layers.initializers import he_normal, he_uniform, lecun_normal, lecun_uniform
+from stepscope.layers.initializers import ones_initializer as ones
+from stepscope.layers.initializers import random_normal_initializer as random_normal
+from stepscope.layers.initializers import random_uniform_initializer as random_uniform
+from stepscope.layers.initializers import truncated_normal_initializer as truncated_normal
+from stepscope.layers.initializers import variance_scaling_initializer as variance_scaling
+from stepscope.layers.initializers import zeros_initializer as zeros
+from stepscope.ops.state.variable_collections import (
+    global_variables_initializer as global_variables,
+)
+from stepscope.ops.state.variable_collections import local_variables_initializer as local_variables
+from stepscope.ops.state.variable_collections import variables_initializer as variables
 from stepscope.tf1._absent import absent
 
 __all__ = [

@@ -1,6 +1,7 @@
 """`tf.layers`: layers as functions and as classes."""
 
-from stepscope.ops.image_layers import (
+from stepscope.layers.dense import Dense, Dropout, Flatten, dense, dropout, flatten
+from stepscope.layers.image_layers import (
     AveragePooling2D,
     Conv2D,
     MaxPooling2D,
@@ -8,9 +9,8 @@ from stepscope.ops.image_layers import (
     conv2d,
     max_pooling2d,
 )
-from stepscope.ops.layer import Layer
-from stepscope.ops.layers import Dense, Dropout, Flatten, dense, dropout, flatten
-from stepscope.ops.normalization import BatchNormalization, batch_normalization
+from stepscope.layers.layer_base import Layer
+from stepscope.layers.normalization import BatchNormalization, batch_normalization
 from stepscope.tf1._absent import absent
 
 __all__ = [

@@ -1,8 +1,8 @@
 """`tf.linalg`."""
 
-from stepscope.ops.diagonals import eye
-from stepscope.ops.matmul import matmul, tensordot
-from stepscope.ops.nn import l2_normalize
+from stepscope.ops.arrays.diagonals import eye
+from stepscope.ops.math.matmul import matmul, tensordot
+from stepscope.ops.nn.layer_parts import l2_normalize
 from stepscope.tf1._absent import absent
 
 __all__ = [

@@ -1,6 +1,6 @@
 """`tf.losses`: losses of predictions and labels, collected in the graph."""
 
-from stepscope.ops.losses import (
+from stepscope.layers.losses import (
     Reduction,
     absolute_difference,
     add_loss,

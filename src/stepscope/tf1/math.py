@@ -1,14 +1,6 @@
 """`tf.math`."""
 
-from stepscope.ops.activations import (
-    log_sigmoid,
-    log_softmax,
-    sigmoid,
-    softmax,
-    softplus,
-    softsign,
-)
-from stepscope.ops.comparison import (
+from stepscope.ops.math.comparison import (
     equal,
     greater,
     greater_equal,
@@ -20,17 +12,17 @@ from stepscope.ops.comparison import (
     logical_xor,
     not_equal,
 )
-from stepscope.ops.division import (
+from stepscope.ops.math.division import (
     div_no_nan as divide_no_nan,
 )
-from stepscope.ops.division import (
+from stepscope.ops.math.division import (
     divide,
     floordiv,
     floormod,
     mod,
     truediv,
 )
-from stepscope.ops.elementwise import (
+from stepscope.ops.math.elementwise import (
     add,
     add_n,
     atan2,
@@ -41,12 +33,7 @@ from stepscope.ops.elementwise import (
     squared_difference,
     subtract,
 )
-from stepscope.ops.nn import (
-    in_top_k,
-    l2_normalize,
-    top_k,
-)
-from stepscope.ops.reductions import (
+from stepscope.ops.math.reductions import (
     count_nonzero,
     reduce_all,
     reduce_any,
@@ -57,12 +44,12 @@ from stepscope.ops.reductions import (
     reduce_prod,
     reduce_sum,
 )
-from stepscope.ops.scans import (
+from stepscope.ops.math.scans import (
     argmax,
     argmin,
     cumsum,
 )
-from stepscope.ops.unary import (
+from stepscope.ops.math.unary import (
     abs,
     acos,
     asin,
@@ -95,6 +82,19 @@ from stepscope.ops.unary import (
     square,
     tan,
     tanh,
+)
+from stepscope.ops.nn.activations import (
+    log_sigmoid,
+    log_softmax,
+    sigmoid,
+    softmax,
+    softplus,
+    softsign,
+)
+from stepscope.ops.nn.layer_parts import (
+    in_top_k,
+    l2_normalize,
+    top_k,
 )
 from stepscope.tf1._absent import absent
 

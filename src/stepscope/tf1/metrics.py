@@ -1,6 +1,6 @@
 """`tf.metrics`: values over many runs."""
 
-from stepscope.ops.metrics import (
+from stepscope.layers.metrics import (
     accuracy,
     mean,
     mean_absolute_error,

@@ -1,13 +1,115 @@
 """The functions and classes that build nodes, as TensorFlow 1 has them at its top level."""
 
-from stepscope.ops.activations import log_sigmoid, sigmoid
-from stepscope.ops.clipping import (
+from stepscope.layers.clipping import (
     clip_by_global_norm,
     clip_by_norm,
     clip_by_value,
     global_norm,
 )
-from stepscope.ops.comparison import (
+from stepscope.layers.initializers import (
+    constant_initializer,
+    glorot_normal_initializer,
+    glorot_uniform_initializer,
+    ones_initializer,
+    random_normal_initializer,
+    random_uniform_initializer,
+    truncated_normal_initializer,
+    variance_scaling_initializer,
+    zeros_initializer,
+)
+from stepscope.layers.variable_scope import (
+    AUTO_REUSE,
+    VariableScope,
+    get_local_variable,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
+from stepscope.ops.arrays.constants import (
+    constant,
+    fill,
+    lin_space,
+    linspace,
+    ones,
+    ones_like,
+    placeholder,
+    placeholder_with_default,
+    range,
+    zeros,
+    zeros_like,
+)
+from stepscope.ops.arrays.conversion import (
+    bitcast,
+    cast,
+    check_numerics,
+    ensure_shape,
+    identity,
+    identity_n,
+    stop_gradient,
+    to_double,
+    to_float,
+    to_int32,
+    to_int64,
+)
+from stepscope.ops.arrays.diagonals import (
+    eye,
+    matrix_diag,
+    matrix_diag_part,
+    matrix_set_diag,
+)
+from stepscope.ops.arrays.indexing import (
+    batch_gather,
+    gather,
+    gather_nd,
+    one_hot,
+    scatter_nd,
+)
+from stepscope.ops.arrays.joining import (
+    concat,
+    split,
+    stack,
+    unstack,
+)
+from stepscope.ops.arrays.masks import boolean_mask, sequence_mask
+from stepscope.ops.arrays.padding import (
+    pad,
+    reverse,
+    reverse_sequence,
+    reverse_v2,
+    tile,
+)
+from stepscope.ops.arrays.shaping import (
+    broadcast_to,
+    expand_dims,
+    invert_permutation,
+    rank,
+    reshape,
+    shape,
+    shape_n,
+    size,
+    squeeze,
+    transpose,
+)
+from stepscope.ops.arrays.slicing import slice_ as slice
+from stepscope.ops.arrays.slicing import strided_slice
+from stepscope.ops.arrays.strings import (
+    as_string,
+    reduce_join,
+    string_join,
+)
+from stepscope.ops.flow.conditionals import case, cond
+from stepscope.ops.flow.functional_loops import foldl, foldr, map_fn, scan
+from stepscope.ops.flow.gradients import gradients
+from stepscope.ops.flow.loops import while_loop
+from stepscope.ops.flow.ordering import (
+    Assert,
+    Print,
+    group,
+    no_op,
+    tuple,
+)
+from stepscope.ops.flow.tensor_array import TensorArray
+from stepscope.ops.math.comparison import (
     equal,
     greater,
     greater_equal,
@@ -21,48 +123,7 @@ from stepscope.ops.comparison import (
     where,
     where_v2,
 )
-from stepscope.ops.conditionals import case, cond
-from stepscope.ops.constants import (
-    constant,
-    fill,
-    lin_space,
-    linspace,
-    ones,
-    ones_like,
-    placeholder,
-    placeholder_with_default,
-    range,
-    zeros,
-    zeros_like,
-)
-from stepscope.ops.control import (
-    Assert,
-    Print,
-    group,
-    no_op,
-    tuple,
-)
-from stepscope.ops.conversion import (
-    bitcast,
-    cast,
-    check_numerics,
-    ensure_shape,
-    identity,
-    identity_n,
-    stop_gradient,
-    to_double,
-    to_float,
-    to_int32,
-    to_int64,
-)
-from stepscope.ops.counting import count_up_to
-from stepscope.ops.diagonals import (
-    eye,
-    matrix_diag,
-    matrix_diag_part,
-    matrix_set_diag,
-)
-from stepscope.ops.division import (
+from stepscope.ops.math.division import (
     div,
     div_no_nan,
     divide,
@@ -75,7 +136,7 @@ from stepscope.ops.division import (
     truncatediv,
     truncatemod,
 )
-from stepscope.ops.elementwise import (
+from stepscope.ops.math.elementwise import (
     add,
     add_n,
     atan2,
@@ -86,49 +147,8 @@ from stepscope.ops.elementwise import (
     squared_difference,
     subtract,
 )
-from stepscope.ops.functional_loops import foldl, foldr, map_fn, scan
-from stepscope.ops.gradients import gradients
-from stepscope.ops.indexing import (
-    batch_gather,
-    gather,
-    gather_nd,
-    one_hot,
-    scatter_nd,
-)
-from stepscope.ops.initializers import (
-    constant_initializer,
-    glorot_normal_initializer,
-    glorot_uniform_initializer,
-    ones_initializer,
-    random_normal_initializer,
-    random_uniform_initializer,
-    truncated_normal_initializer,
-    variance_scaling_initializer,
-    zeros_initializer,
-)
-from stepscope.ops.joining import (
-    concat,
-    split,
-    stack,
-    unstack,
-)
-from stepscope.ops.loops import while_loop
-from stepscope.ops.masks import boolean_mask, sequence_mask
-from stepscope.ops.matmul import matmul, tensordot
-from stepscope.ops.padding import (
-    pad,
-    reverse,
-    reverse_sequence,
-    reverse_v2,
-    tile,
-)
-from stepscope.ops.python_functions import numpy_function, py_func
-from stepscope.ops.queues import (
-    FIFOQueue,
-    QueueBase,
-    RandomShuffleQueue,
-)
-from stepscope.ops.random import (
+from stepscope.ops.math.matmul import matmul, tensordot
+from stepscope.ops.math.random import (
     get_seed,
     multinomial,
     random_normal,
@@ -137,7 +157,7 @@ from stepscope.ops.random import (
     set_random_seed,
     truncated_normal,
 )
-from stepscope.ops.reductions import (
+from stepscope.ops.math.reductions import (
     count_nonzero,
     reduce_all,
     reduce_any,
@@ -148,29 +168,9 @@ from stepscope.ops.reductions import (
     reduce_prod,
     reduce_sum,
 )
-from stepscope.ops.scans import argmax, argmin, cumprod, cumsum
-from stepscope.ops.segments import unique, unique_with_counts, unsorted_segment_sum
-from stepscope.ops.shaping import (
-    broadcast_to,
-    expand_dims,
-    invert_permutation,
-    rank,
-    reshape,
-    shape,
-    shape_n,
-    size,
-    squeeze,
-    transpose,
-)
-from stepscope.ops.slicing import slice_ as slice
-from stepscope.ops.slicing import strided_slice
-from stepscope.ops.strings import (
-    as_string,
-    reduce_join,
-    string_join,
-)
-from stepscope.ops.tensor_array import TensorArray
-from stepscope.ops.unary import (
+from stepscope.ops.math.scans import argmax, argmin, cumprod, cumsum
+from stepscope.ops.math.segments import unique, unique_with_counts, unsorted_segment_sum
+from stepscope.ops.math.unary import (
     abs,
     acos,
     asin,
@@ -205,7 +205,15 @@ from stepscope.ops.unary import (
     tan,
     tanh,
 )
-from stepscope.ops.variable import (
+from stepscope.ops.nn.activations import log_sigmoid, sigmoid
+from stepscope.ops.python_functions import numpy_function, py_func
+from stepscope.ops.state.counting import count_up_to
+from stepscope.ops.state.queues import (
+    FIFOQueue,
+    QueueBase,
+    RandomShuffleQueue,
+)
+from stepscope.ops.state.variable import (
     Variable,
     assign,
     assign_add,
@@ -215,15 +223,7 @@ from stepscope.ops.variable import (
     scatter_sub,
     scatter_update,
 )
-from stepscope.ops.variable_scope import (
-    AUTO_REUSE,
-    VariableScope,
-    get_local_variable,
-    get_variable,
-    get_variable_scope,
-    variable_scope,
-)
-from stepscope.ops.variables import (
+from stepscope.ops.state.variable_collections import (
     all_variables,
     global_variables,
     global_variables_initializer,

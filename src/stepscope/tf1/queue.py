@@ -1,6 +1,6 @@
 """`tf.queue`."""
 
-from stepscope.ops.queues import (
+from stepscope.ops.state.queues import (
     FIFOQueue,
     QueueBase,
     RandomShuffleQueue,

@@ -1,19 +1,19 @@
 """`tf.random`."""
 
-from stepscope.ops.random import (
+from stepscope.ops.math.random import (
     categorical,
     get_seed,
     multinomial,
     set_random_seed,
     truncated_normal,
 )
-from stepscope.ops.random import (
+from stepscope.ops.math.random import (
     random_normal as normal,
 )
-from stepscope.ops.random import (
+from stepscope.ops.math.random import (
     random_shuffle as shuffle,
 )
-from stepscope.ops.random import (
+from stepscope.ops.math.random import (
     random_uniform as uniform,
 )
 from stepscope.tf1._absent import absent

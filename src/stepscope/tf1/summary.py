@@ -2,7 +2,7 @@
 
 from stepscope._messages import Event, SessionLog, Summary, TaggedRunMetadata
 from stepscope.export import FileWriter
-from stepscope.ops.summaries import histogram, image, merge, merge_all, scalar, text
+from stepscope.ops.io.summaries import histogram, image, merge, merge_all, scalar, text
 from stepscope.programs.summary_writers import FileWriterCache
 from stepscope.tf1._absent import absent
 

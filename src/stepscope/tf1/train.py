@@ -1,15 +1,15 @@
 """`tf.train`: optimizers, learning rates, steps, input, sessions with hooks, checkpoints."""
 
 from stepscope._messages import SaverDef
-from stepscope.ops.global_steps import (
+from stepscope.layers.global_steps import (
     create_global_step,
     exponential_decay,
     get_global_step,
     get_or_create_global_step,
     global_step,
 )
-from stepscope.ops.optimizer import Optimizer
-from stepscope.ops.optimizers import (
+from stepscope.layers.optimizer_base import Optimizer
+from stepscope.layers.optimizers import (
     AdamOptimizer,
     GradientDescentOptimizer,
     MomentumOptimizer,

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import stepscope.graph as g
 from stepscope.graph import dtypes
-from stepscope.ops import constants, conversion, elementwise, joining, matmul, shaping
+from stepscope.ops.arrays import constants, conversion, joining, shaping
+from stepscope.ops.math import elementwise, matmul
 
 OURS = SimpleNamespace(
     Graph=g.Graph,

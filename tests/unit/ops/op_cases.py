@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import stepscope.layers.losses
 import stepscope.ops
 import stepscope.programs.data
 import stepscope.programs.data.experimental
@@ -31,7 +32,15 @@ from stepscope.graph.registry import (
     lookup,
 )
 from stepscope.graph.shapes import UNKNOWN, TensorShape
-from stepscope.ops.control_flow import FLOW
+from stepscope.layers import (
+    clipping,
+    global_steps,
+    initializers,
+    optimizer_base,
+    optimizers,
+    variable_scope,
+)
+from stepscope.ops.flow.switches import FLOW
 from stepscope.ops.resources import ResourceStore
 
 
@@ -97,8 +106,8 @@ class Names:
         self.raw_ops = _RawOps()
         self.bool = dtypes.bool_
         self.name_scope = name_scope
-        self.summary = stepscope.ops.summaries
-        self.losses = stepscope.ops.losses
+        self.summary = stepscope.ops.io.summaries
+        self.losses = stepscope.layers.losses
         self.data = stepscope.programs.data
         self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self
         self.io = self.initializers = self.train = self.queue = self.debugging = self
@@ -107,32 +116,24 @@ class Names:
         for family in _families():
             if name in vars(family) and not name.startswith("_"):
                 return vars(family)[name]
-        if f"{name}_" in vars(stepscope.ops.slicing):
-            return vars(stepscope.ops.slicing)[f"{name}_"]
+        if f"{name}_" in vars(stepscope.ops.arrays.slicing):
+            return vars(stepscope.ops.arrays.slicing)[f"{name}_"]
         if hasattr(dtypes, name):
             return getattr(dtypes, name)
         raise AttributeError(f"no op function is called {name!r}")
 
 
-_NOT_OPS = (
-    "contrib_layers",
-    "image_layers",
-    "layer",
-    "layers",
-    "losses",
-    "metrics",
-    "normalization",
-)
-"""Modules that make larger things of ops, under names that some ops have too."""
+_OF_OPS = (clipping, global_steps, initializers, optimizer_base, optimizers, variable_scope)
+"""Modules above the ops whose functions have the names TensorFlow has them under."""
 
 
 def _families() -> list[types.ModuleType]:
     families = [
         module
-        for name, module in vars(stepscope.ops).items()
-        if isinstance(module, types.ModuleType) and name not in _NOT_OPS
+        for module in vars(stepscope.ops).values()
+        if isinstance(module, types.ModuleType) and not hasattr(module, "__path__")
     ]
-    return sorted(families, key=lambda module: module.__name__)
+    return sorted([*families, *_OF_OPS], key=lambda module: module.__name__)
 
 
 OURS = Names()

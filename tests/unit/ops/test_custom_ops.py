@@ -13,10 +13,10 @@ import pytest
 from stepscope import errors
 from stepscope.graph.graph import Graph
 from stepscope.graph.registry import lookup
-from stepscope.ops.constants import constant, placeholder
-from stepscope.ops.control import summarize_value
+from stepscope.ops.arrays.constants import constant, placeholder
 from stepscope.ops.custom import register_op
-from stepscope.ops.gradients import gradients
+from stepscope.ops.flow.gradients import gradients
+from stepscope.ops.flow.ordering import summarize_value
 from stepscope.ops.python_functions import py_func
 from stepscope.runtime import Session
 

@@ -16,7 +16,7 @@ from op_cases import OURS, Case, all_cases, assert_same_value, evaluate, flatten
 from stepscope.graph.graph import Graph
 from stepscope.graph.indexed_slices import IndexedSlices
 from stepscope.graph.registry import registered
-from stepscope.ops.gradients import as_dense
+from stepscope.ops.flow.gradients import as_dense
 from stepscope.runtime import Session
 
 ROWS = [c for c in all_cases() if not c.fails and c.grad]

@@ -14,9 +14,9 @@ from stepscope.errors import CancelledError, DeadlineExceededError, OutOfRangeEr
 from stepscope.graph.dtypes import int32
 from stepscope.graph.graph import Graph
 from stepscope.graph.shapes import SCALAR
-from stepscope.ops import queues
 from stepscope.ops.cancellation import CancellationToken
-from stepscope.ops.queue_cells import QueueCell, ShuffleQueueCell
+from stepscope.ops.state import queues
+from stepscope.ops.state.queue_cells import QueueCell, ShuffleQueueCell
 from stepscope.options import RunOptions
 from stepscope.runtime import Session
 
@@ -219,7 +219,7 @@ def test_a_deadline_ends_a_blocked_dequeue_and_the_queue_lives_on(graph: Graph) 
 
 
 def test_what_is_enqueued_is_copied(graph: Graph) -> None:
-    from stepscope.ops.constants import placeholder
+    from stepscope.ops.arrays.constants import placeholder
 
     with graph.as_default():
         q = queues.FIFOQueue(2, "float32", [[2]])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stepscope.graph import Graph, KernelNode
-from stepscope.ops import random
+from stepscope.ops.math import random
 from stepscope.ops.resources import ResourceStore
 
 

@@ -12,8 +12,8 @@ from patience import patient
 from stepscope.errors import FailedPreconditionError, InvalidArgumentError
 from stepscope.graph.dtypes import float32, int64, string
 from stepscope.graph.graph import Graph, GraphKeys
-from stepscope.ops import variables
-from stepscope.ops.variable_cells import VariableCell
+from stepscope.ops.state import variable_collections as variables
+from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime import Session
 
 

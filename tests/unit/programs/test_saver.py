@@ -7,7 +7,7 @@ import pytest
 
 import stepscope.tf1 as tf1
 from stepscope.graph.dtypes import int32
-from stepscope.ops.tensor_bundle import BundleReader, write_bundle
+from stepscope.ops.io.tensor_bundle import BundleReader, write_bundle
 
 RANDOM = np.random.default_rng(21)
 VALUES = {

@@ -457,7 +457,7 @@ def test_a_deadline_ends_an_endless_loop(pool: int) -> None:
 
 
 def test_the_second_input_of_a_switch_is_a_scalar() -> None:
-    from stepscope.ops.control_flow import switch
+    from stepscope.ops.flow.switches import switch
 
     pred = tf.placeholder(tf.bool, name="p")
     false, _ = switch(tf.constant(1.0), pred)

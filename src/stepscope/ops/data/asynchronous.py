@@ -21,7 +21,7 @@ from stepscope.ops.data.stages import (
     Stage,
     wait_until,
 )
-from stepscope.ops.philox import Philox, Samples
+from stepscope.ops.math.philox import Philox, Samples
 
 AUTOTUNE = -1
 _AHEAD = 2

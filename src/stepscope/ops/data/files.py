@@ -13,7 +13,7 @@ from stepscope.graph.registry import KernelNode
 from stepscope.metadata.records import records
 from stepscope.ops.data.registering import METADATA, register_dataset
 from stepscope.ops.data.stages import Call, DatasetValue, Element, Elements, Pipeline, Place, Stage
-from stepscope.ops.io_files import opened, text_of
+from stepscope.ops.io.files import opened, text_of
 
 
 class _Files(DatasetValue):

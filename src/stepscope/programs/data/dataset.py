@@ -16,11 +16,13 @@ from stepscope.graph.function_graph import FunctionGraph, copied_into
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, as_shape
-from stepscope.ops import comparison, constants, conversion, io_files, shaping
-from stepscope.ops.control import Assert
+from stepscope.ops.arrays import constants, conversion, shaping
+from stepscope.ops.arrays.strings import reduce_join
+from stepscope.ops.flow.ordering import Assert
+from stepscope.ops.io import files as io_files
+from stepscope.ops.math import comparison
+from stepscope.ops.math.random import get_seed
 from stepscope.ops.python_functions import py_func
-from stepscope.ops.random import get_seed
-from stepscope.ops.strings import reduce_join
 from stepscope.programs.data import nested
 from stepscope.programs.data.functions import ElementFunction, function_attr
 from stepscope.programs.data.iterator import Iterator

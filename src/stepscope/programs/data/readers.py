@@ -8,7 +8,7 @@ from stepscope.graph import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import int64, string
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import SCALAR
-from stepscope.ops import shaping
+from stepscope.ops.arrays import shaping
 from stepscope.programs.data.dataset import Dataset, slices
 
 _BUFFER = 256 * 1024

@@ -19,9 +19,11 @@ from typing import Any, Final, NoReturn
 
 from stepscope.errors import UnimplementedError
 from stepscope.graph import Graph, GraphKeys, add_to_collection, get_collection
-from stepscope.ops import control, metrics, summaries
-from stepscope.ops.global_steps import create_global_step
-from stepscope.ops.random import set_random_seed
+from stepscope.layers import metrics
+from stepscope.layers.global_steps import create_global_step
+from stepscope.ops.flow import ordering
+from stepscope.ops.io import summaries
+from stepscope.ops.math.random import set_random_seed
 from stepscope.options import ConfigProto
 from stepscope.programs import log
 from stepscope.programs.checkpoint_hook import CheckpointSaverHook
@@ -451,7 +453,7 @@ def _with_new_locals(scaffold: Scaffold) -> Scaffold:
     if scaffold.local_init_op is None:
         return scaffold
     eval_step()
-    both = control.group(scaffold.local_init_op, Scaffold.default_local_init_op())
+    both = ordering.group(scaffold.local_init_op, Scaffold.default_local_init_op())
     return Scaffold(local_init_op=both, copy_from_scaffold=scaffold)
 
 

@@ -14,11 +14,11 @@ from stepscope.graph import GraphKeys, Operation, get_collection
 from stepscope.graph.dtypes import as_dtype, int64, string
 from stepscope.graph.graph import control_dependencies
 from stepscope.graph.tensor_proto import make_tensor_proto
-from stepscope.ops.control import group
-from stepscope.ops.conversion import identity
-from stepscope.ops.initializers import zeros_initializer
-from stepscope.ops.variable import assign_add
-from stepscope.ops.variable_scope import get_variable
+from stepscope.layers.initializers import zeros_initializer
+from stepscope.layers.variable_scope import get_variable
+from stepscope.ops.arrays.conversion import identity
+from stepscope.ops.flow.ordering import group
+from stepscope.ops.state.variable import assign_add
 from stepscope.programs import log
 from stepscope.programs.hooks import FinalOpsHook
 from stepscope.programs.monitored_session import MonitoredSession

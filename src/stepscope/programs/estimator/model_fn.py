@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stepscope.graph import Operation, Tensor, get_default_graph
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.shapes import SCALAR
-from stepscope.ops.shaping import reshape
+from stepscope.ops.arrays.shaping import reshape
 from stepscope.programs.run_hooks import SessionRunHook
 from stepscope.programs.scaffold import Scaffold
 

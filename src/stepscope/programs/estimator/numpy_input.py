@@ -16,8 +16,10 @@ import numpy as np
 from stepscope.errors import CancelledError, OutOfRangeError
 from stepscope.graph.dtypes import as_dtype, float32, int64
 from stepscope.graph.graph import name_scope
-from stepscope.ops import constants, conversion, elementwise, summaries
-from stepscope.ops.queues import FIFOQueue, QueueBase, RandomShuffleQueue
+from stepscope.ops.arrays import constants, conversion
+from stepscope.ops.io import summaries
+from stepscope.ops.math import elementwise
+from stepscope.ops.state.queues import FIFOQueue, QueueBase, RandomShuffleQueue
 from stepscope.programs import log
 from stepscope.programs.queue_runner import QueueRunner, add_queue_runner
 

@@ -24,9 +24,9 @@ import numpy as np
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight
-from stepscope.ops.control_flow import DEAD
+from stepscope.ops.flow.switches import DEAD
 from stepscope.ops.resources import running
-from stepscope.ops.variable_cells import current
+from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.execute.execution import (
     Executing,
     RunState,

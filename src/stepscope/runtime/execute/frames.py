@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from stepscope.ops.control_flow import DEAD, ENTERS, EXITS, MERGES, NEXT_ITERATIONS
+from stepscope.ops.flow.switches import DEAD, ENTERS, EXITS, MERGES, NEXT_ITERATIONS
 from stepscope.runtime.plan.plan import Plan
 
 _PLAIN: Final = 0

@@ -21,7 +21,7 @@ import numpy as np
 
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import running
-from stepscope.ops.variable_cells import current
+from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.execute.execution import Executing, RunState, StepFailed, is_exhaustion
 from stepscope.runtime.execute.pool_run import PoolRun
 from stepscope.runtime.execute.pools import Task, WorkerPool

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import address_of
-from stepscope.ops.variable_cells import current
+from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.memory.buffers import (
     MAX_IDLE_BUFFERS,
     assign_buffers,

@@ -22,7 +22,7 @@ import numpy as np
 from stepscope.graph import DType
 from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import as_seen_outside
-from stepscope.ops.variable_cells import current
+from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.plan.exec_graph import ExecNode
 from stepscope.runtime.plan.plan import Memory, Plan, Step
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from stepscope.metadata.allocations import ALLOCATE, FREE
 from stepscope.ops.resources import address_of
-from stepscope.ops.variable_cells import VariableCell
+from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime.execute.frames import Task
 from stepscope.runtime.execute.trace import clock
 from stepscope.runtime.memory.accountant import Event, Owner

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope.metadata.allocations import FAILED, FREE, HELD, AllocationColumns
 from stepscope.ops.resources import Holding
-from stepscope.ops.variable_cells import KIND as VARIABLE
+from stepscope.ops.state.variable_cells import KIND as VARIABLE
 from stepscope.runtime.execute.trace import Trace
 from stepscope.runtime.memory.accountant import Event, Found, Owner
 from stepscope.runtime.memory.curve import MemoryCurve

@@ -21,7 +21,7 @@ import numpy as np
 
 from stepscope.metadata.allocations import ALLOCATE, FREE
 from stepscope.ops.resources import Holding, address_of
-from stepscope.ops.variable_cells import VariableCell
+from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime.execute.trace import clock
 from stepscope.runtime.memory.accountant import Accountant, Found, Owner
 from stepscope.runtime.memory.allocator import Account, Allocator

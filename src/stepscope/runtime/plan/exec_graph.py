@@ -19,7 +19,7 @@ from stepscope.graph import DType, Operation, Tensor
 from stepscope.graph.dtypes import float32
 from stepscope.graph.graph_def import PRODUCER, encode_attr
 from stepscope.metadata import Placement
-from stepscope.ops.control_flow import ENTERS, FLOW, MERGES, NEXT_ITERATIONS
+from stepscope.ops.flow.switches import ENTERS, FLOW, MERGES, NEXT_ITERATIONS
 from stepscope.runtime.execute.rendezvous import rendezvous_key
 from stepscope.runtime.plan.placement import Placer
 

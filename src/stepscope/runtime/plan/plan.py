@@ -33,7 +33,7 @@ from stepscope.graph.constants import PLACEHOLDERS
 from stepscope.graph.dtypes import Array, DType
 from stepscope.graph.registry import ShapeContext, infer_shapes, lookup
 from stepscope.graph.shapes import UNKNOWN, unknown_shape
-from stepscope.ops.control_flow import ENTERS, EXITS, FLOW
+from stepscope.ops.flow.switches import ENTERS, EXITS, FLOW
 from stepscope.ops.resources import ResourceStore, RunContext
 from stepscope.runtime.plan.exec_graph import ExecGraph, ExecNode, dependencies
 

@@ -1,15 +1,15 @@
 """`tf.contrib.layers`."""
 
-from stepscope.ops.contrib_layers import (
+from stepscope.layers.contrib_layers import (
     conv2d,
     fully_connected,
     l1_regularizer,
     l2_regularizer,
     xavier_initializer,
 )
-from stepscope.ops.contrib_layers import conv2d as convolution2d
-from stepscope.ops.contrib_layers import xavier_initializer as xavier_initializer_conv2d
-from stepscope.ops.layers import flatten
+from stepscope.layers.contrib_layers import conv2d as convolution2d
+from stepscope.layers.contrib_layers import xavier_initializer as xavier_initializer_conv2d
+from stepscope.layers.dense import flatten
 from stepscope.tf1._absent import absent
 
 __all__ = [

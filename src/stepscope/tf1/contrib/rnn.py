@@ -1,7 +1,7 @@
 """`tf.contrib.rnn`: what programs took from it is what `tf.nn` and `tf.nn.rnn_cell` have."""
 
-from stepscope.ops.rnn import static_bidirectional_rnn, static_rnn
-from stepscope.ops.rnn_cells import (
+from stepscope.layers.rnn import static_bidirectional_rnn, static_rnn
+from stepscope.layers.rnn_cells import (
     BasicLSTMCell,
     BasicRNNCell,
     GRUCell,
@@ -10,7 +10,7 @@ from stepscope.ops.rnn_cells import (
     MultiRNNCell,
     RNNCell,
 )
-from stepscope.ops.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
+from stepscope.layers.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
 from stepscope.tf1._absent import absent
 
 __all__ = [

@@ -1,6 +1,15 @@
 """`tf.nn`: layers, activations, losses."""
 
-from stepscope.ops.activations import (
+from stepscope.layers.rnn import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    raw_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+)
+from stepscope.ops.math.reductions import l2_loss
+from stepscope.ops.math.unary import tanh
+from stepscope.ops.nn.activations import (
     elu,
     leaky_relu,
     log_softmax,
@@ -12,15 +21,15 @@ from stepscope.ops.activations import (
     softplus,
     softsign,
 )
-from stepscope.ops.convolution import conv2d
-from stepscope.ops.cross_entropy import (
+from stepscope.ops.nn.convolution import conv2d
+from stepscope.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
-from stepscope.ops.fused_batch_norm import fused_batch_norm
-from stepscope.ops.nn import (
+from stepscope.ops.nn.fused_batch_norm import fused_batch_norm
+from stepscope.ops.nn.layer_parts import (
     batch_normalization,
     bias_add,
     dropout,
@@ -32,16 +41,7 @@ from stepscope.ops.nn import (
     top_k,
     xw_plus_b,
 )
-from stepscope.ops.pooling import avg_pool, max_pool
-from stepscope.ops.reductions import l2_loss
-from stepscope.ops.rnn import (
-    bidirectional_dynamic_rnn,
-    dynamic_rnn,
-    raw_rnn,
-    static_bidirectional_rnn,
-    static_rnn,
-)
-from stepscope.ops.unary import tanh
+from stepscope.ops.nn.pooling import avg_pool, max_pool
 from stepscope.tf1._absent import absent
 from stepscope.tf1.nn import rnn_cell
 

@@ -1,6 +1,6 @@
 """`tf.nn.rnn_cell`: the cells of recurrent networks."""
 
-from stepscope.ops.rnn_cells import (
+from stepscope.layers.rnn_cells import (
     BasicLSTMCell,
     BasicRNNCell,
     GRUCell,
@@ -9,7 +9,7 @@ from stepscope.ops.rnn_cells import (
     MultiRNNCell,
     RNNCell,
 )
-from stepscope.ops.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
+from stepscope.layers.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
 from stepscope.tf1._absent import absent
 
 __all__ = [

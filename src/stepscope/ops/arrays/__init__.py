@@ -1,0 +1,1 @@
+"""Tensors as arrays: made, laid out in axes, put together, taken apart, indexed; and text."""

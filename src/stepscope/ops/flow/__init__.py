@@ -1,0 +1,1 @@
+"""The order of things: conditionals, loops, TensorArrays, and the way back for gradients."""

@@ -1,0 +1,1 @@
+"""What reaches a disk: checkpoints, summaries, files."""

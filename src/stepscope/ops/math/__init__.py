@@ -1,0 +1,1 @@
+"""Numbers: elementwise functions, comparisons, products, reductions, random numbers."""

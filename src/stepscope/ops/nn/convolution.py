@@ -1,0 +1,326 @@
+"""Two-dimensional convolutions, as matrix products over the windows of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stepscope.errors import InvalidArgumentError
+from stepscope.graph.build import convert_to_tensor
+from stepscope.graph.dtypes import Array
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops.arrays.shaping import shape
+from stepscope.ops.nn.windows import (
+    SCRATCH_BYTES,
+    Line,
+    lines_of,
+    offsets,
+    padded,
+    refuse_channels_first,
+    scratch,
+    unpadded,
+    windowed_shape,
+)
+from stepscope.ops.signatures import FLOATS, exactly_rank, limited, merge_dims, one_name, output_of
+
+_FLOPS_PER_NS = 40.0
+
+
+def _columns(x: Array, high: Line, wide: Line) -> Iterator[tuple[slice, Array]]:
+    """All windows as rows (windows, elements of one), some at a time, and which ones they are.
+
+    Each matrix lies in memory that the next one overwrites: small enough to stay in the
+    processor's cache between being filled and being multiplied.
+    """
+    x = padded(x, high, wide)
+    count, depth = x.shape[0], x.shape[3]
+    if high.size == wide.size == high.stride == wide.stride == 1:
+        yield slice(None), x.reshape(-1, depth)
+        return
+    image, down, right, channel = x.strides
+    windows = np.lib.stride_tricks.as_strided(
+        x,
+        (count, high.count or 0, wide.count or 0, high.size, wide.size, depth),
+        (image, down * high.stride, right * wide.stride, down * high.dilation,
+         right * wide.dilation, channel),
+        writeable=False,
+    )  # fmt: skip
+    length = high.size * wide.size * depth
+    # Copying takes a loop per run of neighbours: those of a window, or those of a row of windows.
+    by_element = wide.stride == 1 and wide.size * depth < (wide.count or 0)
+    for images, lines, rows in _blocks(count, high, wide, length * x.itemsize):
+        part = windows[images, lines]
+        if by_element:
+            matrix = scratch((length, rows.stop - rows.start), x.dtype)
+            np.copyto(matrix.reshape(part.shape[3:] + part.shape[:3]),
+                      part.transpose(3, 4, 5, 0, 1, 2))  # fmt: skip
+            yield rows, matrix.T
+        else:
+            matrix = scratch((rows.stop - rows.start, length), x.dtype)
+            np.copyto(matrix.reshape(part.shape), part)
+            yield rows, matrix
+
+
+def _blocks(
+    count: int, high: Line, wide: Line, window_bytes: int
+) -> Iterator[tuple[slice, slice, slice]]:
+    """Images, lines of windows in them, and the windows they are, a few megabytes at a time."""
+    lines, per_line = high.count or 0, wide.count or 0
+    fitting = max(1, SCRATCH_BYTES // max(1, per_line * window_bytes))
+    images = max(1, fitting // max(1, lines))
+    for first in range(0, count, images):
+        last = min(first + images, count)
+        for top in range(0, lines, fitting):
+            bottom = min(top + fitting, lines)
+            start = (first * lines + top) * per_line
+            windows = (last - first) * (bottom - top) * per_line
+            yield slice(first, last), slice(top, bottom), slice(start, start + windows)
+
+
+def _convolve(x: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
+    """Filter images by a matrix of (elements of a window, features) into `out`."""
+    flat = out.reshape(-1, weights.shape[1])
+    for rows, matrix in _columns(x, high, wide):
+        np.dot(matrix, weights, flat[rows])
+    return out
+
+
+def _check_depth(x: tuple[int, ...], kernel: tuple[int, ...]) -> None:
+    if x[3] != kernel[2]:
+        raise InvalidArgumentError.without_op(
+            f"input depth must be evenly divisible by filter depth: {x[3]} vs {kernel[2]}",
+        )
+
+
+def _cost(filter_shape: TensorShape, windows: TensorShape) -> float | None:
+    weights, places = filter_shape.num_elements(), windows[:-1].num_elements()
+    return None if weights is None or places is None else 2.0 * weights * places / _FLOPS_PER_NS
+
+
+# -- Conv2D ------------------------------------------------------------------------------------
+
+
+def _conv_shape(ctx: ShapeContext) -> TensorShape:
+    images, weights = exactly_rank(ctx.input(0), 4), exactly_rank(ctx.input(1), 4)
+    assert images.axes is not None
+    assert weights.axes is not None
+    merge_dims(images.axes[3], weights.axes[2])
+    high, wide, _, depth = weights.axes
+    if high is None or wide is None:
+        return TensorShape((images.axes[0], None, None, depth))
+    return windowed_shape(ctx, images, (high, wide), depth)
+
+
+def _conv_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+
+    def call(x: Array, weights: Array, out: Array | None = None) -> Array:
+        _check_depth(x.shape, weights.shape)
+        high, wide = lines_of(node, x.shape[1:3], weights.shape[:2])
+        depth = weights.shape[3]
+        result = (x.shape[0], high.count or 0, wide.count or 0, depth)
+        if out is None:
+            out = np.empty(result, x.dtype)
+        return _convolve(x, weights.reshape(-1, depth), high, wide, out)
+
+    cost = _cost(node.input_shapes[1], node.output_shapes[0])
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+
+
+_ATTRS = (
+    "T: type",
+    "strides: list(int)",
+    "use_cudnn_on_gpu: bool = true",
+    "padding: string",
+    "explicit_paddings: list(int) = []",
+    "data_format: string = 'NHWC'",
+    "dilations: list(int) = [1, 1, 1, 1]",
+)
+register(
+    "Conv2D",
+    inputs=("input: T", "filter: T"),
+    outputs=("output: T",),
+    attrs=_ATTRS,
+    shape=limited(_conv_shape, FLOATS),
+    kernel=_conv_kernel,
+)
+
+# -- the way back ------------------------------------------------------------------------------
+
+
+def _to_input_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+
+    def call(sizes: Array, weights: Array, grad: Array, out: Array | None = None) -> Array:
+        count, height, width, depth = (int(n) for n in sizes)
+        high, wide = lines_of(node, (height, width), weights.shape[:2])
+        if out is None:
+            out = np.empty((count, height, width, depth), grad.dtype)
+        back = high.turned(height), wide.turned(width)
+        if back[0] is None or back[1] is None or weights.shape[3] > 2 * depth:
+            return _spread(grad, weights, high, wide, out)
+        # Each element gets from the windows it was in, through the filter turned around.
+        turned = weights[::-1, ::-1].transpose(0, 1, 3, 2).reshape(-1, depth)
+        return _convolve(grad, turned, back[0], back[1], out)
+
+    cost = _cost(node.input_shapes[1], node.input_shapes[2])
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+
+
+def _spread(grad: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
+    """The gradient of every window added to the elements it was taken from."""
+    count, height, width, depth = out.shape
+    features = weights.shape[3]
+    flat, matrix = grad.reshape(-1, features), weights.reshape(-1, features).T
+    full = np.zeros(
+        (count, height + high.before + high.after, width + wide.before + wide.after, depth),
+        grad.dtype,
+    )
+    for images, lines, rows in _blocks(count, high, wide, matrix.shape[1] * grad.itemsize):
+        columns = scratch((rows.stop - rows.start, matrix.shape[1]), grad.dtype)
+        np.dot(flat[rows], matrix, columns)
+        places = columns.reshape(
+            images.stop - images.start, lines.stop - lines.start, -1, high.size, wide.size, depth
+        )
+        some = replace(high, count=lines.stop - lines.start)
+        below = full[images, lines.start * high.stride :]
+        for i, j, where in offsets(some, wide):
+            below[where] += places[:, :, :, i, j]
+    np.copyto(out, unpadded(full, high, wide, height, width))
+    return out
+
+
+def _to_filter_kernel(node: KernelNode) -> Kernel:
+    refuse_channels_first(node)
+
+    def call(x: Array, sizes: Array, grad: Array, out: Array | None = None) -> Array:
+        wanted = tuple(int(n) for n in sizes)
+        high, wide = lines_of(node, x.shape[1:3], wanted[:2])
+        if out is None:
+            out = np.empty(wanted, x.dtype)
+        flat, slopes = out.reshape(-1, wanted[3]), grad.reshape(-1, wanted[3])
+        flat.fill(0)
+        part = None
+        for rows, matrix in _columns(x, high, wide):
+            if part is None:
+                np.dot(matrix.T, slopes[rows], flat)
+                part = np.empty(flat.shape, flat.dtype)
+            else:
+                np.add(flat, np.dot(matrix.T, slopes[rows], part), flat)
+        return out
+
+    cost = _cost(node.output_shapes[0], node.input_shapes[2])
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+
+
+def _sized_by(index: int) -> Any:
+    return lambda ctx: ctx.constant_as_shape(index).merge_with(TensorShape((None,) * 4))
+
+
+register(
+    "Conv2DBackpropInput",
+    inputs=("input_sizes: int32", "filter: T", "out_backprop: T"),
+    outputs=("output: T",),
+    attrs=_ATTRS,
+    shape=_sized_by(0),
+    kernel=_to_input_kernel,
+)
+register(
+    "Conv2DBackpropFilter",
+    inputs=("input: T", "filter_sizes: int32", "out_backprop: T"),
+    outputs=("output: T",),
+    attrs=_ATTRS,
+    shape=_sized_by(1),
+    kernel=_to_filter_kernel,
+)
+
+
+def _like(op: Operation) -> dict[str, Any]:
+    names = ("strides", "padding", "explicit_paddings", "data_format", "dilations")
+    return {name: op.get_attr(name) for name in names}
+
+
+def _to_input(op: Operation, sizes: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
+    return output_of("Conv2DBackpropInput", sizes, weights, grad, **_like(op))
+
+
+def _to_filter(op: Operation, x: Tensor, sizes: Tensor, grad: Tensor) -> Tensor:
+    return output_of("Conv2DBackpropFilter", x, sizes, grad, **_like(op))
+
+
+@gradient("Conv2D")
+def _conv_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, weights = op.inputs
+    return [_to_input(op, shape(x), weights, grad), _to_filter(op, x, shape(weights), grad)]
+
+
+@gradient("Conv2DBackpropInput")
+def _to_input_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    _sizes, weights, before = op.inputs
+    again = output_of("Conv2D", grad, weights, **_like(op))
+    return [None, _to_filter(op, grad, shape(weights), before), again]
+
+
+@gradient("Conv2DBackpropFilter")
+def _to_filter_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, _sizes, before = op.inputs
+    again = output_of("Conv2D", x, grad, **_like(op))
+    return [_to_input(op, shape(x), grad, before), None, again]
+
+
+# -- functions ---------------------------------------------------------------------------------
+
+
+def conv2d(
+    input: Any,
+    filter: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+    filters: Any = None,
+) -> Tensor:
+    """Images (batch, height, width, channels) filtered by (height, width, channels, features).
+
+    `padding` is "SAME", "VALID" or the padding before and after each axis.
+    """
+    weights = one_name("filters", filters, "filter", filter)
+    explicit: list[int] = []
+    if not isinstance(padding, str):
+        if padding is None:
+            raise ValueError("conv2d needs a padding: 'SAME', 'VALID' or a list.")
+        explicit, padding = [int(n) for pair in padding for n in pair], "EXPLICIT"
+    images = convert_to_tensor(input)
+    return output_of(
+        "Conv2D",
+        images,
+        weights,
+        strides=four(strides, "strides"),
+        padding=padding,
+        use_cudnn_on_gpu=use_cudnn_on_gpu,
+        explicit_paddings=explicit,
+        data_format=data_format or "NHWC",
+        dilations=four(dilations, "dilations"),
+        name=name,
+    )
+
+
+def four(value: Any, what: str) -> list[int]:
+    """One number for height and width, two, or all four axes, as all four."""
+    if value is None:
+        return [1, 1, 1, 1]
+    given = [int(n) for n in np.atleast_1d(np.asarray(value))]
+    if len(given) == 1:
+        given *= 2
+    if len(given) == 2:
+        given = [1, *given, 1]
+    if len(given) != 4:
+        raise ValueError(f"{what} must be of length 1, 2 or 4 but was {len(given)}")
+    return given

@@ -1,0 +1,371 @@
+"""Pools: the largest element, or the mean, of every window of an image.
+
+The largest may also be taken of neighbouring channels (a window over the depth, which as in
+TensorFlow is as long as the stride and divides the depth). No pool goes over the batch, and the
+gradient over the depth is not there; that is UnimplementedError, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from stepscope.errors import UnimplementedError
+from stepscope.graph.dtypes import Array
+from stepscope.graph.graph import name_scope
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelFactory,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    register,
+)
+from stepscope.graph.shapes import TensorShape
+from stepscope.ops.arrays.shaping import shape
+from stepscope.ops.nn.convolution import four
+from stepscope.ops.nn.windows import (
+    Line,
+    line,
+    lines_of,
+    offsets,
+    padded,
+    refuse_channels_first,
+    unpadded,
+    windowed_shape,
+)
+from stepscope.ops.signatures import FLOATS, REALS, argument, exactly_rank, limited, output_of
+
+
+def _sizes(node: Any) -> tuple[int, int]:
+    _, high, wide, _ = (int(n) for n in node.attr("ksize"))
+    return high, wide
+
+
+def _mean_shape(ctx: ShapeContext) -> TensorShape:
+    images = exactly_rank(ctx.input(0), 4)
+    assert images.axes is not None
+    return windowed_shape(ctx, images, _sizes(ctx), images.axes[3])
+
+
+def _max_shape(ctx: ShapeContext) -> TensorShape:
+    images = exactly_rank(ctx.input(0), 4)
+    assert images.axes is not None
+    size, stride, padding = (ctx.attr(name) for name in ("ksize", "strides", "padding"))
+    over = line(images.axes[3], int(size[3]), int(stride[3]), padding)
+    depth = over.count if size[3] != 1 else images.axes[3]
+    return windowed_shape(ctx, images, _sizes(ctx), depth)
+
+
+def _refuse(node: KernelNode, *, depth: bool = True) -> None:
+    """UnimplementedError for windows that go where no pool does."""
+    refuse_channels_first(node)
+    size, stride = node.attr("ksize"), node.attr("strides")
+    if size[0] != 1 or stride[0] != 1:
+        raise _unimplemented(node, "Pooling is not yet supported on the batch dimension.")
+    if depth and size[3] != 1:
+        raise _unimplemented(node, "Pooling is not yet supported on the depth dimension.")
+
+
+def _unimplemented(node: KernelNode, why: str) -> UnimplementedError:
+    size, stride = list(node.attr("ksize")), list(node.attr("strides"))
+    return UnimplementedError.without_op(
+        f"{node.op.type} {node.name!r} with ksize={size}, strides={stride}: {why}"
+    )
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _result(x: Array, high: Line, wide: Line, out: Array | None) -> Array:
+    if out is not None:
+        return out
+    return np.empty((x.shape[0], high.count or 0, wide.count or 0, x.shape[3]), x.dtype)
+
+
+def _counts(x: Array, high: Line, wide: Line) -> Array:
+    """How many elements of the image each window holds."""
+    ones = np.ones((1, *x.shape[1:3], 1), x.dtype)
+    inside = padded(ones, high, wide)
+    total = np.zeros((1, high.count or 0, wide.count or 0, 1), x.dtype)
+    for _, _, where in offsets(high, wide):
+        total += inside[where]
+    return total
+
+
+# -- the largest -------------------------------------------------------------------------------
+
+
+def _max_kernel(node: KernelNode) -> Kernel:
+    _refuse(node, depth=False)
+    if node.attr("ksize")[3] != 1:
+        return _max_of_channels(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, out: Array | None = None) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside = padded(x, high, wide, _lowest(x.dtype))
+        result = _result(x, high, wide, out)
+        for i, j, where in offsets(high, wide):
+            if i == j == 0:
+                np.copyto(result, inside[where])
+            else:
+                np.maximum(result, inside[where], out=result)
+        return result
+
+    return Kernel(call, out="keyword")
+
+
+def _max_of_channels(node: KernelNode) -> Kernel:
+    _, high, wide, size = (int(n) for n in node.attr("ksize"))
+    _, down, right, stride = (int(n) for n in node.attr("strides"))
+    if (high, wide, down, right) != (1, 1, 1, 1):
+        raise _unimplemented(
+            node, "MaxPooling supports exactly one of pooling across depth or pooling across "
+            "width/height."
+        )  # fmt: skip
+    if size != stride:
+        raise _unimplemented(
+            node, "Depthwise max pooling requires the depth window to equal the depth stride."
+        )
+
+    def call(x: Array, out: Array | None = None) -> Array:
+        if x.shape[3] % size:
+            raise _unimplemented(
+                node, "Depthwise max pooling requires the depth window to evenly divide the input "
+                f"depth, which is {x.shape[3]}."
+            )  # fmt: skip
+        windows = x.reshape((*x.shape[:3], x.shape[3] // size, size))
+        result: Array = np.max(windows, axis=4, out=out)
+        return result
+
+    return Kernel(call, out="keyword")
+
+
+def _chosen(inside: Array, largest: Array, high: Line, wide: Line) -> Iterator[tuple[Any, Array]]:
+    """Per place in the windows, where it lies and which windows have their largest there.
+
+    Of equal elements the first is it.
+    """
+    free = np.ones(largest.shape, np.bool_)
+    for _, _, where in offsets(high, wide):
+        chosen = np.equal(inside[where], largest)
+        np.logical_and(chosen, free, chosen)
+        np.logical_xor(free, chosen, free)
+        yield where, chosen
+
+
+def _bits(chosen: Array, dtype: np.dtype[Any]) -> Array:
+    """All bits set where chosen, none elsewhere: what is selected by them is not computed with."""
+    return np.negative(chosen.view(np.int8)).astype(f"i{dtype.itemsize}")
+
+
+def _max_back_kernel(node: KernelNode) -> Kernel:
+    _refuse(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, largest: Array, grad: Array, out: Array | None = None) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside = padded(x, high, wide, _lowest(x.dtype))
+        is_padded = inside is not x
+        result = np.empty(x.shape, grad.dtype) if out is None else out
+        full = np.empty(inside.shape, grad.dtype) if is_padded else result
+        whole = np.dtype(f"i{grad.itemsize}")
+        bits, slopes = full.view(whole), grad.view(whole)
+        apart = high.stride >= high.size and wide.stride >= wide.size
+        if not (apart and high.covers(full.shape[1]) and wide.covers(full.shape[2])):
+            full.fill(0)
+        for where, chosen in _chosen(inside, largest, high, wide):
+            if apart:
+                np.bitwise_and(slopes, _bits(chosen, whole), bits[where])
+            else:
+                full[where] += np.bitwise_and(slopes, _bits(chosen, whole)).view(grad.dtype)
+        if is_padded:
+            np.copyto(result, unpadded(full, high, wide, *x.shape[1:3]))
+        return result
+
+    return Kernel(call, out="keyword")
+
+
+def _max_second_kernel(node: KernelNode) -> Kernel:
+    _refuse(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, largest: Array, grad: Array) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside, slopes = padded(x, high, wide, _lowest(x.dtype)), padded(grad, high, wide)
+        result = np.zeros(largest.shape, grad.dtype)
+        for where, chosen in _chosen(inside, largest, high, wide):
+            result += np.multiply(slopes[where], chosen)
+        return result
+
+    return Kernel(call)
+
+
+# -- the mean ----------------------------------------------------------------------------------
+
+
+def _mean_kernel(node: KernelNode) -> Kernel:
+    _refuse(node)
+    sizes = _sizes(node)
+
+    def call(x: Array, out: Array | None = None) -> Array:
+        high, wide = lines_of(node, x.shape[1:3], sizes)
+        inside = padded(x, high, wide)
+        result = _result(x, high, wide, out)
+        result.fill(0)
+        for _, _, where in offsets(high, wide):
+            np.add(result, inside[where], result)
+        return np.divide(result, _counts(x, high, wide), result)
+
+    return Kernel(call, out="keyword")
+
+
+def _mean_back_kernel(node: KernelNode) -> Kernel:
+    _refuse(node)
+    sizes = _sizes(node)
+
+    def call(lengths: Array, grad: Array) -> Array:
+        count, height, width, depth = (int(n) for n in lengths)
+        high, wide = lines_of(node, (height, width), sizes)
+        image = np.broadcast_to(np.zeros((), grad.dtype), (count, height, width, depth))
+        share = np.divide(grad, _counts(image, high, wide))
+        full = np.zeros(padded(image, high, wide).shape, grad.dtype)
+        for _, _, where in offsets(high, wide):
+            full[where] += share
+        return np.ascontiguousarray(unpadded(full, high, wide, height, width))
+
+    return Kernel(call)
+
+
+# -- op types ----------------------------------------------------------------------------------
+
+_SHARED = ("ksize: list(int)", "strides: list(int)", "padding: string")
+_FORMAT = "data_format: string = 'NHWC'"
+_EXPLICIT = "explicit_paddings: list(int) = []"
+register(
+    "MaxPool",
+    inputs=("input: T",),
+    outputs=("output: T",),
+    attrs=("T: type = float32", *_SHARED, _EXPLICIT, _FORMAT),
+    shape=limited(_max_shape, REALS),
+    kernel=_max_kernel,
+)
+register(
+    "AvgPool",
+    inputs=("value: T",),
+    outputs=("output: T",),
+    attrs=(*_SHARED, _FORMAT, "T: type"),
+    shape=limited(_mean_shape, FLOATS),
+    kernel=_mean_kernel,
+)
+register(
+    "AvgPoolGrad",
+    inputs=("orig_input_shape: int32", "grad: T"),
+    outputs=("output: T",),
+    attrs=(*_SHARED, _FORMAT, "T: type"),
+    shape=lambda ctx: ctx.constant_as_shape(0).merge_with(TensorShape((None,) * 4)),
+    kernel=_mean_back_kernel,
+)
+
+
+def _of_max(name: str, kernel: KernelFactory, shaped_as: int, attrs: tuple[str, ...]) -> None:
+    register(
+        name,
+        inputs=("orig_input: T", "orig_output: T", "grad: T"),
+        outputs=("output: T",),
+        attrs=attrs,
+        shape=limited(lambda ctx: ctx.input(shaped_as), REALS),
+        kernel=kernel,
+    )
+
+
+_of_max("MaxPoolGrad", _max_back_kernel, 0, (*_SHARED, _EXPLICIT, _FORMAT, "T: type = float32"))
+_of_max("MaxPoolGradGrad", _max_second_kernel, 1, (*_SHARED, _FORMAT, "T: type"))
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _like(op: Operation, *more: str) -> dict[str, Any]:
+    names = ("ksize", "strides", "padding", "data_format", *more)
+    return {name: op.get_attr(name) for name in names}
+
+
+@gradient("MaxPool")
+def _max_gradient(op: Operation, grad: Tensor) -> Tensor:
+    more = _like(op, "explicit_paddings")
+    return output_of("MaxPoolGrad", op.inputs[0], op.outputs[0], grad, **more)
+
+
+@gradient("MaxPoolGrad")
+def _max_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, largest, _before = op.inputs
+    second = output_of("MaxPoolGradGrad", x, largest, grad, **_like(op))
+    return [output_of("ZerosLike", x), output_of("ZerosLike", largest), second]
+
+
+@gradient("MaxPoolGradGrad")
+def _max_third(op: Operation, grad: Tensor) -> list[Tensor]:
+    x, largest, _before = op.inputs
+    third = output_of("MaxPoolGrad", x, largest, grad, **_like(op))
+    return [output_of("ZerosLike", x), output_of("ZerosLike", largest), third]
+
+
+@gradient("AvgPool")
+def _mean_gradient(op: Operation, grad: Tensor) -> Tensor:
+    return output_of("AvgPoolGrad", shape(op.inputs[0]), grad, **_like(op))
+
+
+@gradient("AvgPoolGrad")
+def _mean_second(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [None, output_of("AvgPool", grad, **_like(op))]
+
+
+# -- functions ---------------------------------------------------------------------------------
+
+
+def max_pool(
+    value: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+) -> Tensor:
+    """The largest element of every window, channel by channel, or of neighbouring channels."""
+    return _pool("MaxPool", value, ksize, strides, padding, data_format, name, input)
+
+
+def avg_pool(
+    value: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+) -> Tensor:
+    """The mean of every window, channel by channel; padding does not count."""
+    return _pool("AvgPool", value, ksize, strides, padding, data_format, name, input)
+
+
+def _pool(
+    op_type: str, value: Any, ksize: Any, strides: Any, padding: str, data_format: str,
+    name: str | None, given: Any,
+) -> Tensor:  # fmt: skip
+    with name_scope(name, op_type, [value]) as scope:
+        images = argument(value if given is None else given, "value")
+        return output_of(
+            op_type,
+            images,
+            ksize=four(ksize, "ksize"),
+            strides=four(strides, "strides"),
+            padding=padding,
+            data_format=data_format,
+            name=scope,
+        )

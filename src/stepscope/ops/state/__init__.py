@@ -1,0 +1,1 @@
+"""What lasts from run to run: variables, the ops that train them, and queues."""
