@@ -19,9 +19,9 @@ from stepscope.analysis import (
     parallelism,
     placement,
 )
-from stepscope.analysis.edges import Edges
+from stepscope.analysis.execution.edges import Edges
 from stepscope.analysis.intervals import self_times
-from stepscope.analysis.op_profile import GROUPINGS
+from stepscope.analysis.profile.op_profile import GROUPINGS
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata
 
 T0 = 1_700_000_000_000_000_000

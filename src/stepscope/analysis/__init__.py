@@ -1,15 +1,21 @@
 """Functions over the model: they take runs and return values, and never print, draw or write."""
 
-from stepscope.analysis.account import Account, AccountRow, account
 from stepscope.analysis.advice import Advice, Finding, advise
-from stepscope.analysis.clock import Clocks, TaskClock, clocks
-from stepscope.analysis.coverage import Coverage, CoverageRow, coverage
-from stepscope.analysis.critical_path import CriticalPath, PathPart, Saving, critical_path
-from stepscope.analysis.diff import Diff, DiffRow, diff
-from stepscope.analysis.input_pipeline import InputPipelines, input_pipeline
-from stepscope.analysis.input_stages import Pipeline, Stage
-from stepscope.analysis.layer_profile import LayerProfile, LayerRow, layer_profile
-from stepscope.analysis.memory import (
+from stepscope.analysis.cluster.clock import Clocks, TaskClock, clocks
+from stepscope.analysis.cluster.network import Network, NetworkRow, network
+from stepscope.analysis.cluster.straggler import Straggler
+from stepscope.analysis.cluster.workers import Absence, Worker, WorkerRuns, workers_at
+from stepscope.analysis.compare.diff import Diff, DiffRow, diff
+from stepscope.analysis.compare.peak_owners import PeakOwner
+from stepscope.analysis.coverage.report import Coverage, CoverageRow, coverage
+from stepscope.analysis.execution.critical_path import CriticalPath, PathPart, Saving, critical_path
+from stepscope.analysis.execution.parallelism import Lane, Parallelism, Wait, parallelism
+from stepscope.analysis.execution.placement import PlacedOp, PlacementReport, Transfer, placement
+from stepscope.analysis.input.input_pipeline import InputPipelines, input_pipeline
+from stepscope.analysis.input.stages import Pipeline, Stage
+from stepscope.analysis.memory.flame import FlameRow, MemoryFlame, memory_flame
+from stepscope.analysis.memory.growth import GrowthRow, MemoryGrowth, memory_growth
+from stepscope.analysis.memory.profile import (
     DeviceMemory,
     MemoryProfile,
     MemoryRow,
@@ -17,19 +23,14 @@ from stepscope.analysis.memory import (
     memory_profile,
     oom,
 )
-from stepscope.analysis.memory_flame import FlameRow, MemoryFlame, memory_flame
-from stepscope.analysis.memory_growth import GrowthRow, MemoryGrowth, memory_growth
-from stepscope.analysis.network import Network, NetworkRow, network
-from stepscope.analysis.op_profile import OpProfile, OpRow, op_profile
-from stepscope.analysis.parallelism import Lane, Parallelism, Wait, parallelism
-from stepscope.analysis.peak_owners import PeakOwner
-from stepscope.analysis.placement import PlacedOp, PlacementReport, Transfer, placement
+from stepscope.analysis.profile.layer_profile import LayerProfile, LayerRow, layer_profile
+from stepscope.analysis.profile.op_profile import OpProfile, OpRow, op_profile
+from stepscope.analysis.program.account import Account, AccountRow, account
+from stepscope.analysis.program.retraces import Retrace, Retraces, retraces
+from stepscope.analysis.program.steps import Outlier, StepRow, Steps, steps
+from stepscope.analysis.program.verdict import Limit, StepVerdict, Verdict, verdict
 from stepscope.analysis.result import Result
-from stepscope.analysis.retraces import Retrace, Retraces, retraces
 from stepscope.analysis.runs import NamedRun, named_runs
-from stepscope.analysis.steps import Outlier, StepRow, Steps, steps
-from stepscope.analysis.straggler import Straggler
-from stepscope.analysis.verdict import Limit, StepVerdict, Verdict, verdict
 from stepscope.analysis.why import (
     ByteCauses,
     Cover,
@@ -41,8 +42,7 @@ from stepscope.analysis.why import (
     why_op,
     why_run,
 )
-from stepscope.analysis.work_profile import WorkProfile, WorkRow, work_profile
-from stepscope.analysis.workers import Absence, Worker, WorkerRuns, workers_at
+from stepscope.analysis.work.work_profile import WorkProfile, WorkRow, work_profile
 
 __all__ = [
     "Absence",

@@ -64,16 +64,8 @@ class Result:
         return import_module("stepscope.notebook").show_result(self, runs, height)
 
     def _repr_html_(self) -> str:
-        # Views know all analyses, and analyses this class.
-        from stepscope.analysis import (  # noqa: F401 - they register their views
-            notebook_causes,
-            notebook_cluster,
-            notebook_memory,
-            notebook_program,
-        )
-        from stepscope.analysis.notebook import view
-
-        return view(self)
+        drawn: str = import_module("stepscope.notebook").result_html(self)
+        return drawn
 
 
 def _plain(value: Any) -> Any:

@@ -56,7 +56,7 @@ def command(path: Path, choice: Choice) -> None:
 
 
 def _heading(found: Account) -> str:
-    from stepscope.analysis.account import STEPS
+    from stepscope.analysis.program.account import STEPS
     from stepscope.cli import wording
 
     steps = found.runs - found.first_runs

@@ -112,7 +112,7 @@ def _advise(path: Path, choice: Choice) -> None:
 
 def _advice(path: Path) -> Advice:
     from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.clock import OneClock
+    from stepscope.analysis.cluster.clock import OneClock
     from stepscope.metadata import iter_runs
 
     sums = AdviceSums()

@@ -22,8 +22,8 @@ def one_step(path: Path, number: int | None) -> tuple[SavedRun, Clocks, WorkerRu
     None where PATH does not hold several workers. Only the step looked for stays in memory.
     """
     from stepscope.analysis import WorkerRuns, workers_at
-    from stepscope.analysis.clock import ClockRecorder
-    from stepscope.analysis.messages import traffic
+    from stepscope.analysis.cluster.clock import ClockRecorder
+    from stepscope.analysis.cluster.messages import traffic
     from stepscope.cli.saved_runs import SavedRun, no_such_run, working
 
     workers = workers_at(path) if path.is_dir() else []
@@ -51,7 +51,7 @@ def one_step(path: Path, number: int | None) -> tuple[SavedRun, Clocks, WorkerRu
 def by_one_clock(path: Path, metadata: RunMetadata) -> RunMetadata:
     """A run in PATH with its times by one clock, found from all runs there if it is a cluster's."""
     from stepscope.analysis import WorkerRuns, clocks, workers_at
-    from stepscope.analysis.cluster_tasks import task_column
+    from stepscope.analysis.cluster.tasks import task_column
     from stepscope.cli.saved_runs import working
 
     if len(task_column(metadata.ops).table) < 2:
@@ -62,7 +62,7 @@ def by_one_clock(path: Path, metadata: RunMetadata) -> RunMetadata:
 
 def _longest_task(metadata: RunMetadata) -> int:
     """How long the task took that took longest: no clock is compared with another's."""
-    from stepscope.analysis.cluster_tasks import task_column
+    from stepscope.analysis.cluster.tasks import task_column
 
     ops = metadata.ops
     tasks = task_column(ops)

@@ -33,7 +33,7 @@ def command(
     or in the run of a function, or the one in the run's event file or logdir.
     """
     from stepscope.analysis import coverage
-    from stepscope.analysis.coverage import STATES
+    from stepscope.analysis.coverage.report import STATES
     from stepscope.cli import tables, terminal, wording
     from stepscope.metadata import LoadedRun
     from stepscope.metadata.executed_graphs import executed_graphs

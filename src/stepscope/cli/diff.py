@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.analysis.diff_words import in_words, percent
+from stepscope.analysis.compare.diff_words import in_words, percent
 from stepscope.cli import tables, terminal, wording
 from stepscope.cli.saved_runs import all_runs
 from stepscope.cli.tables import table_options
@@ -176,7 +176,7 @@ def _verdict(found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] |
 
 def _unanswered(found: Diff, bounds: dict[str, float]) -> list[str]:
     """Bounds that were asked for and cannot be judged: that nothing was found says little then."""
-    from stepscope.analysis.times_test import FEWEST_RUNS
+    from stepscope.analysis.compare.times_test import FEWEST_RUNS
 
     lines = []
     if "time" in bounds and min(found.base_runs, found.new_runs) < FEWEST_RUNS:

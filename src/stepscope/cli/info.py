@@ -42,9 +42,9 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
     """
     from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.clock import OneClock
+    from stepscope.analysis.cluster.clock import OneClock
+    from stepscope.analysis.program.verdict import notes_for_verdict
     from stepscope.analysis.runs import NamedRun
-    from stepscope.analysis.verdict import notes_for_verdict
     from stepscope.cli import kept_steps, program_verdict, tables, terminal, wording
     from stepscope.metadata.readers.kept_file import steps_recordings
 

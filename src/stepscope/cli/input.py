@@ -13,7 +13,7 @@ from stepscope.cli.tables import table_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.analysis.input_pipeline import Pipeline
+    from stepscope.analysis.input.input_pipeline import Pipeline
     from stepscope.cli.tables import Choice, Column
 
 
@@ -71,7 +71,7 @@ def _columns() -> list[Column]:
 
 
 def _show(pipeline: Pipeline, columns: list[Column], choice: Choice) -> None:
-    from stepscope.analysis import input_words
+    from stepscope.analysis.input import input_words
     from stepscope.cli import run_report, tables, terminal
 
     screen = terminal.console()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from stepscope.analysis import verdict_words
+from stepscope.analysis.program import verdict_words
 from stepscope.cli import run_report, verdict_text
 from stepscope.errors import StepscopeError
 
@@ -53,7 +53,7 @@ def parts(
 def _noted(record: Path) -> tuple[Account | None, Retraces | None]:
     """What is known of the program as a whole; None where the record is of runs alone."""
     from stepscope.analysis import account, retraces
-    from stepscope.analysis.account import one_program
+    from stepscope.analysis.program.account import one_program
 
     try:
         program = one_program(record)

@@ -333,7 +333,7 @@ def _finish(
     course.report_begins()
     from stepscope.analysis import op_profile
     from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.verdict import notes_for_verdict
+    from stepscope.analysis.program.verdict import notes_for_verdict
     from stepscope.cli import run_report, terminal, wording
 
     runs.stop()

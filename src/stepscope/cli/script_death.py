@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis import op_profile
 from stepscope.analysis.advice import AdviceSums, program_at
-from stepscope.analysis.verdict import notes_for_verdict
+from stepscope.analysis.program.verdict import notes_for_verdict
 from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
 from stepscope.cli.recorded_runs import REPORT_FILE, TIMELINE_FILE, TIMELINE_OPS, write_page
 from stepscope.errors import StepscopeError, UnreadableFileError

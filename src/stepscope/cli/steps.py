@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from stepscope.analysis import StepRow
-    from stepscope.analysis.steps import Cause, Outlier
+    from stepscope.analysis.program.steps import Cause, Outlier
     from stepscope.cli.tables import Choice, Column
 
 _SPARK = "▁▂▃▄▅▆▇█"
@@ -39,7 +39,7 @@ def command(path: Path, choice: Choice) -> None:
     other commands takes.
     """
     from stepscope.analysis import steps
-    from stepscope.analysis.clock import OneClock
+    from stepscope.analysis.cluster.clock import OneClock
     from stepscope.cli import tables, terminal, wording
     from stepscope.metadata import iter_runs
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.analysis.op_profile import GROUPINGS, OLDER
+from stepscope.analysis.profile.op_profile import GROUPINGS, OLDER
 from stepscope.cli.saved_runs import each_run, every_run_option, named_runs, runs_argument
 from stepscope.cli.tables import ROWS_SHOWN, table_options
 from stepscope.errors import StepscopeError
@@ -77,7 +77,7 @@ def command(
     for all of them (not by layer): each run is weighed by how many steps it stands for.
     """
     from stepscope.analysis import layer_profile, op_profile
-    from stepscope.analysis.sampled_runs import sampled_profile, weights_at
+    from stepscope.analysis.profile.sampled_runs import sampled_profile, weights_at
     from stepscope.cli import tables
 
     if work:

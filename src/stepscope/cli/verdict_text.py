@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from stepscope.analysis import verdict_words
-from stepscope.analysis.verdict import INPUT, LAYER, OUTSIDE, PYTHON
+from stepscope.analysis.program import verdict_words
+from stepscope.analysis.program.verdict import INPUT, LAYER, OUTSIDE, PYTHON
 from stepscope.cli import run_report, wording
 from stepscope.cli.command_line import COMMANDS
 

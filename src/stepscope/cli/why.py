@@ -223,7 +223,7 @@ def _say_run(found: RunCauses) -> None:
 
 def _show_bytes(path: Path, asked: _Asked, device: str | None, choice: Choice) -> None:
     from stepscope.analysis import why_bytes
-    from stepscope.analysis.memory_flame import highest_peak, instant_ns
+    from stepscope.analysis.memory.flame import highest_peak, instant_ns
     from stepscope.analysis.runs import named_runs
     from stepscope.cli import tables
     from stepscope.cli.held_memory import device_named

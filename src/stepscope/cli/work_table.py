@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.analysis import machine, work_profile
+from stepscope.analysis import work_profile
+from stepscope.analysis.work import machine
 from stepscope.cli import tables, terminal, wording
 from stepscope.cli.saved_runs import each_run, working
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.analysis.work_profile import WorkProfile
+    from stepscope.analysis.work.work_profile import WorkProfile
     from stepscope.cli.tables import Choice, Column
 
 _LACKS_SHOWN = 5

@@ -13,7 +13,7 @@ import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepscope.analysis.workers import WORKER_FILE
+from stepscope.analysis.cluster.workers import WORKER_FILE
 from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:

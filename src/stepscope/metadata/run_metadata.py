@@ -331,9 +331,8 @@ class RunMetadata(MessageBacked):
         return import_module("stepscope.notebook").show(self, height=height)
 
     def _repr_html_(self) -> str:
-        from stepscope.metadata.notebook import run_html
-
-        return run_html(self)
+        drawn: str = import_module("stepscope.notebook.runs").run_html(self)
+        return drawn
 
     def __repr__(self) -> str:
         status = self.status

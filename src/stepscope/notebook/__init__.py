@@ -1,6 +1,10 @@
-"""The viewer's pages inside a notebook: `stepscope.show`, and `.show()` of runs and analyses.
+"""What a notebook shows: the tables of runs and of analyses, and the viewer's pages.
 
-What is shown is the report of `stepscope report`, in a frame of its own that may ask nobody for
+`results`, `causes`, `cluster`, `memory`, `program`, `proofs` and `runs` draw what is the value of a
+cell, out of the parts in `markup`. `stepscope.show`, and `.show()` of runs and analyses, give the
+viewer's pages.
+
+A page is the report of `stepscope report`, in a frame of its own that may ask nobody for
 anything: it stays in the notebook's file, and draws wherever that is opened.
 
 This room lies above the model and the analyses, beside `cli`: it needs `web`, which needs both. A
@@ -10,7 +14,8 @@ moment, as engines look up their adapters; neither imports it.
 
 from __future__ import annotations
 
-import html
+import sys
+from html import escape
 from typing import TYPE_CHECKING, Final, Literal
 
 from stepscope.analysis.runs import Runs, named_runs
@@ -18,7 +23,7 @@ from stepscope.analysis.runs import Runs, named_runs
 if TYPE_CHECKING:
     from stepscope.analysis.result import Result
 
-__all__ = ["Page", "Pages", "show", "show_result"]
+__all__ = ["Page", "Pages", "result_html", "show", "show_result"]
 
 Page = Literal["overview", "timeline", "ops", "graph", "memory", "compare", "cluster"]
 _PAGES: Final = ("overview", "timeline", "ops", "graph", "memory", "compare", "cluster")
@@ -43,7 +48,7 @@ class Pages:
         self._height = height
 
     def _repr_html_(self) -> str:
-        text = html.escape(self.content.decode())
+        text = escape(self.content.decode())
         return (
             f'<iframe title="stepscope" sandbox="allow-scripts allow-downloads" '
             f'style="width:100%;height:{self._height}px;border:0" srcdoc="{text}"></iframe>'
@@ -89,3 +94,14 @@ def show(
 def show_result(result: Result, runs: tuple[Runs, ...], height: int) -> Pages:
     """The pages for the runs that an analysis was made of, the one that shows it first."""
     return show(*runs, page=_PAGE_OF.get(type(result).__name__, "overview"), height=height)
+
+
+def result_html(result: Result) -> str:
+    """A result of an analysis as HTML: a table, and a plot where a look says more."""
+    from stepscope.notebook import causes, cluster, memory, program  # noqa: F401 - their views
+    from stepscope.notebook.results import view
+
+    if "stepscope.proofs" in sys.modules:  # else it is no proof, and they need an engine
+        from stepscope.notebook import proofs  # noqa: F401
+
+    return view(result)

@@ -5,7 +5,6 @@
     rewriting       the step with the change
     trial           a step that can be run
     proof           old and new in turns, and what came of the prediction
-    notebook        that, as tables
 
 The embedded engine runs both. A finding that cannot be proved says why.
 
@@ -16,7 +15,6 @@ Traceback (most recent call last):
 stepscope.errors.UnreadableFileError: ...
 """
 
-from stepscope.proofs import notebook  # noqa: F401 - it registers its views
 from stepscope.proofs.proof import Proof, Proofs, proof_of, prove
 
 __all__ = ["Proof", "Proofs", "proof_of", "prove"]

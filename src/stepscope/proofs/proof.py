@@ -21,8 +21,8 @@ import numpy as np
 
 from stepscope.analysis.advice import BYTES, STEP, AdviceSums, Finding, program_at
 from stepscope.analysis.advice.check import Check, chosen, compared
+from stepscope.analysis.program.run_kinds import RunKinds
 from stepscope.analysis.result import Result
-from stepscope.analysis.run_kinds import RunKinds
 from stepscope.analysis.runs import NamedRun
 from stepscope.errors import OpError, StepscopeError
 from stepscope.metadata import LoadedRun, iter_runs

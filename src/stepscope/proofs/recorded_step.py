@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stepscope.analysis.edges import input_node
-from stepscope.analysis.run_parts import PYTHON_TYPES
+from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.program.run_parts import PYTHON_TYPES
 from stepscope.errors import StepscopeError
 from stepscope.metadata.labels import parse_label
 from stepscope.metadata.readers.users_graph import graph_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepscope._messages import NodeDef
 from stepscope.analysis.advice.rewrite import Again, Rewrite
-from stepscope.analysis.edges import input_node
+from stepscope.analysis.execution.edges import input_node
 from stepscope.errors import StepscopeError
 from stepscope.graph.dtypes import as_dtype
 from stepscope.graph.tensor_proto import make_ndarray, make_tensor_proto

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from stepscope._messages import GraphDef
-from stepscope.analysis.edges import input_node
+from stepscope.analysis.execution.edges import input_node
 from stepscope.errors import FailedPreconditionError, StepscopeError
 from stepscope.graph import Graph
 from stepscope.graph.graph_def import PRODUCER, import_graph_def

@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepscope.analysis.clock import OneClock
-from stepscope.analysis.cluster_tasks import is_local, task_column
-from stepscope.analysis.node_history import NodeHistory
-from stepscope.analysis.run_kinds import RunKinds
-from stepscope.analysis.run_parts import PartSums
+from stepscope.analysis.cluster.clock import OneClock
+from stepscope.analysis.cluster.tasks import is_local, task_column
+from stepscope.analysis.profile.node_history import NodeHistory
+from stepscope.analysis.program.run_kinds import RunKinds
+from stepscope.analysis.program.run_parts import PartSums
+from stepscope.analysis.program.steps import run_span
+from stepscope.analysis.program.verdict import Verdict, VerdictSums
 from stepscope.analysis.runs import NamedRun
-from stepscope.analysis.steps import run_span
 from stepscope.analysis.typical_run import Candidates, Chosen
-from stepscope.analysis.verdict import Verdict, VerdictSums
 from stepscope.metadata.readers import is_unread
 
 if TYPE_CHECKING:

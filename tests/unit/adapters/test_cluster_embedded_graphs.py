@@ -13,7 +13,7 @@ from cluster_servers import Servers
 from patience import patient
 from stepscope import errors
 from stepscope import tf1 as tf
-from stepscope.analysis.messages import traffic
+from stepscope.analysis.cluster.messages import traffic
 from stepscope.options import RunOptions
 from stepscope.runtime import observers
 

@@ -13,7 +13,7 @@ import stepscope
 from cluster_servers import Servers
 from patience import patient
 from stepscope import errors
-from stepscope.analysis.messages import traffic
+from stepscope.analysis.cluster.messages import traffic
 from stepscope.options import RunOptions, run_option_fields
 
 PS = "/job:ps/replica:0/task:0/device:CPU:0"

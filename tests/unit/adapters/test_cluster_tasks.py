@@ -11,8 +11,8 @@ import pytest
 import stepscope
 from cluster_servers import Link, Servers
 from stepscope.analysis import clocks, critical_path, network
-from stepscope.analysis.cluster_tasks import task_of
-from stepscope.analysis.messages import traffic
+from stepscope.analysis.cluster.messages import traffic
+from stepscope.analysis.cluster.tasks import task_of
 from stepscope.export import chrome
 
 pytestmark = pytest.mark.tensorflow

@@ -19,8 +19,8 @@ from simulated_cluster import (
 import stepscope
 from random_examples import examples
 from stepscope.analysis import clocks, steps
-from stepscope.analysis.clock_bounds import hull, solve
-from stepscope.analysis.messages import traffic
+from stepscope.analysis.cluster.clock_bounds import hull, solve
+from stepscope.analysis.cluster.messages import traffic
 from stepscope.web.recordings import Recordings
 from stepscope.web.run_sources import FilesSource
 

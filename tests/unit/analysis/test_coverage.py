@@ -13,7 +13,7 @@ from coverage_graph import FATES, ITERATIONS, build
 import stepscope
 from stepscope import _messages as pb
 from stepscope.analysis import Coverage, coverage
-from stepscope.analysis.coverage import STATES
+from stepscope.analysis.coverage.report import STATES
 from stepscope.metadata import Completeness, InFlight, Loss, OpColumns, Recording, Status
 
 

@@ -12,7 +12,7 @@ import stepscope
 import stepscope.tf1 as tf
 from random_examples import examples
 from stepscope.analysis import critical_path
-from stepscope.analysis.edges import Edges
+from stepscope.analysis.execution.edges import Edges
 
 DIAMOND = run_of(
     ("a", "Source", [], 1, 0, 0, 10),

@@ -10,9 +10,11 @@ import pytest
 
 import stepscope.tf1 as tf
 from recorded_program import MS, run, slow_map, waiting_for_input
-from stepscope.analysis import input_pipeline, input_words, verdict, verdict_words
-from stepscope.analysis.input_model import Model, Step, changes
-from stepscope.analysis.verdict import notes_for_verdict
+from stepscope.analysis import input_pipeline, verdict
+from stepscope.analysis.input import input_words
+from stepscope.analysis.input.input_model import Model, Step, changes
+from stepscope.analysis.program import verdict_words
+from stepscope.analysis.program.verdict import notes_for_verdict
 from stepscope.metadata import RunMetadata, iter_runs
 from stepscope.options import RunOptions
 

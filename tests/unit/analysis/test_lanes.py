@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.analysis.lanes import split_lanes
+from stepscope.analysis.execution.lanes import split_lanes
 
 SLICES = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 12)).map(lambda s: (s[0], s[0] + s[1])),

@@ -6,7 +6,7 @@ from analysed_runs import run_of
 import stepscope.tf1 as tf
 from stepscope import RunMetadata, RunOptions
 from stepscope.analysis import layer_profile, op_profile
-from stepscope.analysis.layers import places, scope_of
+from stepscope.analysis.profile.layers import places, scope_of
 
 
 @pytest.mark.parametrize(

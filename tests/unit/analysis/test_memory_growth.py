@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import stepscope.tf1 as tf
-from stepscope.analysis import diff, memory_flame, memory_growth, verdict, verdict_words
+from stepscope.analysis import diff, memory_flame, memory_growth, verdict
+from stepscope.analysis.program import verdict_words
 from stepscope.errors import StepscopeError
 from stepscope.metadata import Note, RunMetadata
 from stepscope.metadata.program_notes import MEMORY
@@ -78,7 +79,7 @@ def process(resident, runs=None):
 
 
 def growth_of_process(resident):
-    from stepscope.analysis.memory_growth import GrowthSums
+    from stepscope.analysis.memory.growth import GrowthSums
 
     return GrowthSums().growth([process(resident)]).rows
 

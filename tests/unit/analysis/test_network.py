@@ -21,7 +21,7 @@ from simulated_cluster import (
 import stepscope
 from random_examples import examples
 from stepscope.analysis import critical_path, network
-from stepscope.analysis.messages import traffic
+from stepscope.analysis.cluster.messages import traffic
 from stepscope.export import chrome
 
 DATA = Path(__file__).parents[2] / "data"

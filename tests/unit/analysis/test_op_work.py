@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import stepscope.tf1  # noqa: F401 - registers all ops
-from stepscope.analysis import op_work as op_work_module
-from stepscope.analysis.graph_calls import graph_calls
-from stepscope.analysis.op_work import (
+from stepscope.analysis.work import op_work as op_work_module
+from stepscope.analysis.work.graph_calls import graph_calls
+from stepscope.analysis.work.op_work import (
     OpCall,
     Tensor,
     known_op_types,

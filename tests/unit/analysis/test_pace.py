@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.analysis.pace import steadied
+from stepscope.analysis.compare.pace import steadied
 
 
 def paced(seed, nodes=40, runs=60):

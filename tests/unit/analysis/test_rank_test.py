@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from random_examples import examples
-from stepscope.analysis.rank_test import compare, holm
+from stepscope.analysis.compare.rank_test import compare, holm
 
 
 def p_of(base, new):

@@ -9,8 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stepscope.analysis import op_profile, sampled_runs
-from stepscope.analysis.sampled_runs import Weights, sampled_profile
+from stepscope.analysis import op_profile
+from stepscope.analysis.profile import sampled_runs
+from stepscope.analysis.profile.sampled_runs import Weights, sampled_profile
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
 from stepscope.metadata.step_summaries import StepSummary

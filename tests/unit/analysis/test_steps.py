@@ -5,7 +5,7 @@ import pytest
 from analysed_runs import run_of
 
 from stepscope.analysis import steps
-from stepscope.analysis.run_kinds import asked_for
+from stepscope.analysis.program.run_kinds import asked_for
 from stepscope.metadata import Status
 
 MS = 1_000_000

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stepscope.analysis.timeline import Timeline
+from stepscope.analysis.execution.timeline import Timeline
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
 TYPES = ["MatMul", "Relu", "IteratorGetNext", "_Recv"]

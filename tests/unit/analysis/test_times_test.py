@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.analysis.times_test import Turns, compare_times, undisturbed
+from stepscope.analysis.compare.times_test import Turns, compare_times, undisturbed
 
 ALTERNATING = Turns.of(np.arange(0, 60, 2), np.arange(1, 60, 2))
 

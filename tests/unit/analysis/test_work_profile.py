@@ -12,8 +12,9 @@ from analysed_runs import run_of
 
 import stepscope
 import stepscope.tf1 as tf
-from stepscope.analysis import machine, work_profile
-from stepscope.analysis.machine import Reach, machine_reach
+from stepscope.analysis import work_profile
+from stepscope.analysis.work import machine
+from stepscope.analysis.work.machine import Reach, machine_reach
 
 ROWS, WIDTH, UNITS = 32, 784, 100
 

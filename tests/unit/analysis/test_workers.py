@@ -10,7 +10,7 @@ import pytest
 from simulated_cluster import BEGIN, MS, SECOND, Clock, all_reduce_step, parameter_server_step
 
 from stepscope.analysis import WorkerRuns, clocks, critical_path, network, workers_at
-from stepscope.analysis.workers import SERVED
+from stepscope.analysis.cluster.workers import SERVED
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
 TASKS = ("ps:0", "worker:0", "worker:1")

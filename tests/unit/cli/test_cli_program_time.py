@@ -13,7 +13,7 @@ import pytest
 
 import started_python
 from patience import patient
-from stepscope.analysis.account import account
+from stepscope.analysis.program.account import account
 from stepscope.metadata import programs
 from stepscope.metadata.program_notes import IMPORT, PLAN, PROCESS, SCRIPT, TRACE
 

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stepscope.analysis.account import one_program
 from stepscope.analysis.advice.feeds import feeds_of
 from stepscope.analysis.advice.finding import (
     BYTES,
@@ -27,12 +26,13 @@ from stepscope.analysis.advice.finding import (
 )
 from stepscope.analysis.advice.material import KindRuns, Material, StepMaterial
 from stepscope.analysis.advice.rules import RULES
-from stepscope.analysis.clock import OneClock
+from stepscope.analysis.cluster.clock import OneClock
+from stepscope.analysis.program.account import one_program
+from stepscope.analysis.program.retraces import retraces
+from stepscope.analysis.program.steps import Steps
+from stepscope.analysis.program.verdict import VerdictSums
 from stepscope.analysis.replay import WorkReader
-from stepscope.analysis.retraces import retraces
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
-from stepscope.analysis.steps import Steps
-from stepscope.analysis.verdict import VerdictSums
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, iter_runs
 from stepscope.metadata.program_notes import FEEDS, INPUT, MEMORY

@@ -19,8 +19,8 @@ from stepscope.analysis.result import Result
 from stepscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from stepscope.analysis.memory_growth import MemoryGrowth
-    from stepscope.analysis.steps import StepRow, Steps
+    from stepscope.analysis.memory.growth import MemoryGrowth
+    from stepscope.analysis.program.steps import StepRow, Steps
 
 __all__ = ["Check", "chosen", "compared", "growth_check", "peak_check", "step_check"]
 

@@ -20,10 +20,10 @@ from stepscope.metadata.labels import parse_label
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.feeds import Feed
-    from stepscope.analysis.input_pipeline import InputPipelines
-    from stepscope.analysis.memory_growth import MemoryGrowth
-    from stepscope.analysis.retraces import Retraces
-    from stepscope.analysis.steps import StepRow
+    from stepscope.analysis.input.input_pipeline import InputPipelines
+    from stepscope.analysis.memory.growth import MemoryGrowth
+    from stepscope.analysis.program.retraces import Retraces
+    from stepscope.analysis.program.steps import StepRow
     from stepscope.metadata import Program, RunMetadata
 
 __all__ = ["KindRuns", "Material", "StepMaterial", "fed_name"]

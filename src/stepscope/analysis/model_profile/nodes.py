@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stepscope.analysis.edges import input_node
-from stepscope.analysis.graph_calls import completed_shapes, graph_calls
-from stepscope.analysis.op_work import Shape, tensorflow_flops
+from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.work.graph_calls import completed_shapes, graph_calls
+from stepscope.analysis.work.op_work import Shape, tensorflow_flops
 
 __all__ = ["TRAINABLE", "Frame", "ModelProfile", "Numbers", "ProfiledNode", "shapes_of_runs"]
 

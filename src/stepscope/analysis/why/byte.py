@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.analysis.edges import Edges
-from stepscope.analysis.memory_flame import PEAK, highest_peak, instant_ns
+from stepscope.analysis.execution.edges import Edges
+from stepscope.analysis.memory.flame import PEAK, highest_peak, instant_ns
+from stepscope.analysis.memory.tensor_lives import tensor_lives
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import Runs, named_runs
-from stepscope.analysis.tensor_lives import tensor_lives
 from stepscope.analysis.why.op import rows_of
 from stepscope.errors import StepscopeError
 from stepscope.metadata.allocations import HELD, PERSISTENT_KINDS

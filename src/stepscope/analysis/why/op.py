@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.critical_path import WaitedFor
-from stepscope.analysis.edges import Edges, input_node
+from stepscope.analysis.execution.critical_path import WaitedFor
+from stepscope.analysis.execution.edges import Edges, input_node
+from stepscope.analysis.execution.thread_order import ThreadOrder
 from stepscope.analysis.result import Result
-from stepscope.analysis.thread_order import ThreadOrder
 from stepscope.errors import StepscopeError
 from stepscope.metadata.labels import parse_label
 from stepscope.metadata.readable import number as counted

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from stepscope.analysis.program.run_kinds import RunKinds
+from stepscope.analysis.program.steps import Cause, StepSums
 from stepscope.analysis.result import Result
-from stepscope.analysis.run_kinds import RunKinds
 from stepscope.analysis.runs import NamedRun, named_runs
-from stepscope.analysis.steps import Cause, StepSums
 from stepscope.analysis.why.op import Chains, Link
 from stepscope.errors import StepscopeError
 from stepscope.metadata.readable import plain, time

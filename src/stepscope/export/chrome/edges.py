@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.cluster_tasks import task_column
-from stepscope.analysis.messages import traffic
+from stepscope.analysis.cluster.messages import traffic
+from stepscope.analysis.cluster.tasks import task_column
 from stepscope.export.timeline.label_table import parse_labels
 from stepscope.metadata.executed_graphs import executed_graphs
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import orjson
 
-from stepscope.analysis.lanes import drawing_order
+from stepscope.analysis.execution.lanes import drawing_order
 from stepscope.export.json_rows import (
     escaped,
     int_texts,

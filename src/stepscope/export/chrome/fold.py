@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.lanes import drawing_order
+from stepscope.analysis.execution.lanes import drawing_order
 from stepscope.export.chrome.run_sources import LONGEST_NS
 from stepscope.export.json_rows import escaped, int_texts, interleave, thousandth_texts
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.lanes import split_lanes
+from stepscope.analysis.execution.lanes import split_lanes
 from stepscope.export.json_rows import escaped
 from stepscope.metadata.xplane.steps import ANNOTATION
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from stepscope.analysis.cluster.workers import WorkerRuns
 from stepscope.analysis.runs import NamedRun
-from stepscope.analysis.workers import WorkerRuns
 from stepscope.export.chrome.run_sources import RunTime, Source, sources_of
 from stepscope.export.chrome.trace import write_trace
 from stepscope.export.messages import is_a
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-    from stepscope.analysis.clock import Clocks
-    from stepscope.analysis.workers import Worker
+    from stepscope.analysis.cluster.clock import Clocks
+    from stepscope.analysis.cluster.workers import Worker
     from stepscope.metadata import RunMetadata
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.lanes import lanes_in_order
+from stepscope.analysis.execution.lanes import lanes_in_order
 from stepscope.export.json_rows import (
     escape_all,
     escaped,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from stepscope.analysis.lanes import split_lanes
+from stepscope.analysis.execution.lanes import split_lanes
 from stepscope.export.messages import describe
 from stepscope.export.timeline.timeline import Event, Timeline
 from stepscope.whole_files import write_whole

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from stepscope.analysis.cluster_tasks import natural_order
+from stepscope.analysis.cluster.tasks import natural_order
 from stepscope.metadata.strings import StringColumn
 from stepscope.web.resources.clusters import cluster_of
 from stepscope.web.resources.columns import columns_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepscope.analysis import Network, WorkerRuns, clocks, network, workers_at
+from stepscope.analysis.cluster.task_times import TaskTimes
+from stepscope.analysis.cluster.workers import Absence, Worker
 from stepscope.analysis.runs import NamedRun
-from stepscope.analysis.task_times import TaskTimes
-from stepscope.analysis.workers import Absence, Worker
 from stepscope.web.resources.asked import CannotAnswerError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from stepscope.analysis import diff, memory_profile
-from stepscope.analysis.diff_words import in_words
-from stepscope.analysis.icicle import diff_icicle
+from stepscope.analysis.compare.diff_words import in_words
+from stepscope.analysis.profile.icicle import diff_icicle
 from stepscope.web.resources.asked import CannotAnswerError, WrongParameterError
 from stepscope.web.resources.columns import columns_of
 

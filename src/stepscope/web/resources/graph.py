@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.analysis.coverage import STATES
-from stepscope.analysis.dataflow import Dataflow, dataflow
+from stepscope.analysis.coverage.report import STATES
+from stepscope.analysis.execution.dataflow import Dataflow, dataflow
 from stepscope.metadata import readable
 from stepscope.metadata.strings import StringColumn
 from stepscope.web.resources.asked import CannotAnswerError, WrongParameterError
@@ -17,7 +17,7 @@ from stepscope.web.resources.looked_at import LookedAt, looked_at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepscope.analysis.dataflow import DataflowNode
+    from stepscope.analysis.execution.dataflow import DataflowNode
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepscope.analysis import critical_path
-from stepscope.analysis.edges import Edges
-from stepscope.analysis.timeline import Timeline
+from stepscope.analysis.execution.edges import Edges
+from stepscope.analysis.execution.timeline import Timeline
 from stepscope.web.resources.clusters import cluster_of, is_cluster, longest_step
 from stepscope.web.resources.session import typical
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from stepscope.analysis import memory_profile, oom
-from stepscope.analysis.tensor_lives import GROUPINGS, Alive, By, TensorLives, tensor_lives
+from stepscope.analysis.memory.tensor_lives import GROUPINGS, Alive, By, TensorLives, tensor_lives
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
 from stepscope.metadata.strings import StringColumn

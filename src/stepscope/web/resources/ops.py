@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from stepscope.analysis import layer_profile, op_profile
-from stepscope.analysis.icicle import Of
-from stepscope.analysis.icicle import icicle as icicle_of
-from stepscope.analysis.sparklines import sparklines
+from stepscope.analysis.profile.icicle import Of
+from stepscope.analysis.profile.icicle import icicle as icicle_of
+from stepscope.analysis.profile.sparklines import sparklines
 from stepscope.metadata.strings import StringColumn
 from stepscope.web.resources.asked import WrongParameterError
 from stepscope.web.resources.columns import columns_of

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from stepscope.analysis import account, layer_profile, memory_profile, op_profile, verdict_words
-from stepscope.analysis.account import STEPS
+from stepscope.analysis import account, layer_profile, memory_profile, op_profile
 from stepscope.analysis.advice import BYTES, AdviceSums, program_at
 from stepscope.analysis.intervals import highest_places
-from stepscope.analysis.tensor_lives import tensor_lives
+from stepscope.analysis.memory.tensor_lives import tensor_lives
+from stepscope.analysis.program import verdict_words
+from stepscope.analysis.program.account import STEPS
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
 from stepscope.metadata.readable import writable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import Account, StepRow
-    from stepscope.analysis.verdict import StepVerdict
+    from stepscope.analysis.program.verdict import StepVerdict
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
     from stepscope.web.survey import RunRow

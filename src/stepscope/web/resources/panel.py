@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from stepscope.analysis.execution.timeline import CATEGORIES
 from stepscope.analysis.intervals import highest_places
-from stepscope.analysis.timeline import CATEGORIES
 from stepscope.metadata import readable
 from stepscope.metadata.dtype_names import dtype_name
 from stepscope.metadata.labels import parse_label
@@ -19,7 +19,7 @@ from stepscope.web.resources.search import nodes_of
 from stepscope.web.resources.source_lines import lines_around
 
 if TYPE_CHECKING:
-    from stepscope.analysis.node_times import NodeTimes
+    from stepscope.analysis.profile.node_times import NodeTimes
     from stepscope.metadata import RunMetadata
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
@@ -183,7 +183,7 @@ def _memory(run: RunMetadata, row: int) -> dict[str, int] | None:
 
 
 def _inputs(here: LookedAt, nodes: NodeTimes, references: list[str]) -> list[dict[str, Any]]:
-    from stepscope.analysis.edges import input_node
+    from stepscope.analysis.execution.edges import input_node
 
     by_name: dict[str, int] = here.kept(
         "place of name", lambda: {n: p for p, n in reversed(list(enumerate(nodes.name)))}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from stepscope.analysis.node_times import NodeTimes, node_times
+from stepscope.analysis.profile.node_times import NodeTimes, node_times
 from stepscope.metadata import readable
 from stepscope.metadata.strings import StringColumn
 from stepscope.web.resources.looked_at import LookedAt, looked_at

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from stepscope.analysis.messages import traffic
-from stepscope.analysis.run_kinds import RunKinds
+from stepscope.analysis.cluster.messages import traffic
+from stepscope.analysis.execution.timeline import CATEGORIES, COLUMNS
+from stepscope.analysis.memory.tensor_lives import tensor_lives
+from stepscope.analysis.program.run_kinds import RunKinds
+from stepscope.analysis.program.steps import run_span
 from stepscope.analysis.runs import NamedRun
-from stepscope.analysis.steps import run_span
-from stepscope.analysis.tensor_lives import tensor_lives
-from stepscope.analysis.timeline import CATEGORIES, COLUMNS
 from stepscope.metadata import readable
 from stepscope.metadata.strings import StringColumn
 from stepscope.web.resources.asked import WrongParameterError
@@ -21,7 +21,7 @@ from stepscope.web.resources.shortened import shortened
 
 if TYPE_CHECKING:
     from stepscope.analysis import CriticalPath
-    from stepscope.analysis.timeline import Tile, Timeline
+    from stepscope.analysis.execution.timeline import Tile, Timeline
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
 

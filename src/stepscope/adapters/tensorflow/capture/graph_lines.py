@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user
-from stepscope.analysis._coverage_executed import path_of, sources_of_name
+from stepscope.analysis.coverage.executed import path_of, sources_of_name
 from stepscope.metadata import GraphFacts, Loss
 from stepscope.metadata.xplane import ANNOTATION, FIRST_NODE
 

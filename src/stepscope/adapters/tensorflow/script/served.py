@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepscope.adapters.tensorflow.capture.capture import Nodes
 from stepscope.adapters.tensorflow.capture.events import NO_NODES, Profile, Row
 from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
-from stepscope.analysis.workers import SERVED
+from stepscope.analysis.cluster.workers import SERVED
 from stepscope.metadata import Completeness, Loss, Recording
 
 if TYPE_CHECKING:

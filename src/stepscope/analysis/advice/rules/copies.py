@@ -13,7 +13,7 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
-from stepscope.analysis.edges import input_node
+from stepscope.analysis.execution.edges import input_node
 from stepscope.metadata import readable
 
 if TYPE_CHECKING:

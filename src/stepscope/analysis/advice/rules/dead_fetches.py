@@ -15,7 +15,7 @@ from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.rules.summaries import is_summary
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
-from stepscope.analysis.edges import input_node
+from stepscope.analysis.execution.edges import input_node
 from stepscope.analysis.replay import serving_only
 
 NAME: Final = "dead-fetch"

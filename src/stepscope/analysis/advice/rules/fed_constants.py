@@ -9,7 +9,7 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material, fed_name
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
-from stepscope.analysis.edges import input_node
+from stepscope.analysis.execution.edges import input_node
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:

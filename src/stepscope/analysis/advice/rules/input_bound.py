@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from stepscope.analysis import input_words
 from stepscope.analysis.advice.finding import Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import of_step
-from stepscope.analysis.input_stages import QUEUE
+from stepscope.analysis.input import input_words
+from stepscope.analysis.input.stages import QUEUE
 from stepscope.analysis.replay import Prediction
 
 if TYPE_CHECKING:
-    from stepscope.analysis.input_stages import Pipeline
+    from stepscope.analysis.input.stages import Pipeline
 
 NAME: Final = "input-bound"
 _CACHE: Final = "cache"

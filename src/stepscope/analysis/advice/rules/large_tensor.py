@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from stepscope.analysis.advice.finding import BYTES, Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import finding_id
-from stepscope.analysis.edges import input_node
-from stepscope.analysis.memory import memory_profile
+from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.memory.profile import memory_profile
 from stepscope.metadata.allocations import FAILED
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial
-    from stepscope.analysis.memory import MemoryRow
+    from stepscope.analysis.memory.profile import MemoryRow
 
 NAME: Final = "large-tensor"
 _MOST: Final = 0.5

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from stepscope.analysis.advice.finding import GROWTH, Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import finding_id
-from stepscope.analysis.edges import input_node
-from stepscope.analysis.memory_growth import NOT_RECORDED, PROCESS
+from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.memory.growth import NOT_RECORDED, PROCESS
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial
-    from stepscope.analysis.memory_growth import GrowthRow
+    from stepscope.analysis.memory.growth import GrowthRow
 
 NAME: Final = "leak"
 _LEAST: Final = 0.01

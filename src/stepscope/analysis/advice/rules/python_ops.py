@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
-from stepscope.analysis.edges import input_node
-from stepscope.analysis.machine import Reach
+from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.program.run_parts import PYTHON_TYPES
 from stepscope.analysis.replay import Change
-from stepscope.analysis.run_parts import PYTHON_TYPES
+from stepscope.analysis.work.machine import Reach
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial

@@ -32,8 +32,8 @@ from stepscope.analysis.advice.finding import BYTES, Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Again, Rewrite
 from stepscope.analysis.advice.step_finding import finding_id
-from stepscope.analysis.edges import input_node
-from stepscope.analysis.tensor_lives import tensor_lives
+from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.memory.tensor_lives import tensor_lives
 from stepscope.cached_property import cached_property
 from stepscope.metadata.allocations import PERSISTENT_KINDS
 from stepscope.metadata.readable import number, size, time
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stepscope.analysis.advice.material import StepMaterial
-    from stepscope.analysis.tensor_lives import TensorLives
+    from stepscope.analysis.memory.tensor_lives import TensorLives
 
 NAME: Final = "recompute"
 _LEAST_BYTES: Final = 16 << 20

@@ -17,7 +17,7 @@ from stepscope.analysis.advice.step_finding import finding_id, said_gain
 from stepscope.analysis.replay import ends, of_gains
 
 if TYPE_CHECKING:
-    from stepscope.analysis.retraces import Retrace
+    from stepscope.analysis.program.retraces import Retrace
 
 NAME: Final = "retracing"
 _LEAST: Final = 0.01

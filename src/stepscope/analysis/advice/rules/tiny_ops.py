@@ -15,9 +15,9 @@ from stepscope.analysis.advice.finding import Evidence, Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import of_step
-from stepscope.analysis.machine import Reach
 from stepscope.analysis.replay import Change, RecordedWork
-from stepscope.analysis.run_work import WorkOfRuns
+from stepscope.analysis.work.machine import Reach
+from stepscope.analysis.work.run_work import WorkOfRuns
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial

@@ -10,7 +10,7 @@ from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
-from stepscope.analysis.edges import RECEIVES, SENDS, input_node
+from stepscope.analysis.execution.edges import RECEIVES, SENDS, input_node
 from stepscope.metadata.readable import device as short_name
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Input pipelines: what their stages did, which one limits, what would help."""

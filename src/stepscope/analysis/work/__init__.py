@@ -1,0 +1,1 @@
+"""How much there was to calculate and to move, beside what the machine reaches."""
