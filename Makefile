@@ -171,7 +171,7 @@ wheel: $(DEV)   ## for this platform, with the executor compiled for each Tensor
 	$(BIN)/python tools/make_wheel.py $(WHEEL)
 
 docs: $(DEV)   ## write again the pages that are generated from the code
-	$(BIN)/python -m stepscope.cli.support_table docs/support.md
+	$(BIN)/python -m stepscope.cli.output.support_table docs/support.md
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_ops_page.py
 

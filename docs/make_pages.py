@@ -25,7 +25,7 @@ from unittest import mock
 from rich.console import Console
 from rich.text import Text
 
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 
 DOCS = Path(__file__).resolve().parent
 QUESTIONS = DOCS / "questions"

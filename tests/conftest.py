@@ -108,7 +108,7 @@ def capture(request: pytest.FixtureRequest) -> tuple[bytes, dict[str, Any]]:
 def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """A function that gives what a command says as JSON."""
 
-    from stepscope.cli.command_line import run_command_line
+    from stepscope.cli.arguments.command_line import run_command_line
 
     def run(*arguments: str | Path) -> Any:
         code = run_command_line([*map(str, arguments), "--json"])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from mkdocs.structure.files import File
 
-from stepscope.cli.command_line import commands
+from stepscope.cli.arguments.command_line import commands
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

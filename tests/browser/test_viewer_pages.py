@@ -17,7 +17,7 @@ from read_pages import choose_op, is_chosen_on_every_page, read_memory
 import stepscope
 import stepscope.tf1 as tf1
 from patience import patient
-from stepscope.cli import wording
+from stepscope.cli.output import wording
 from stepscope.metadata import readable
 
 RECORDED = Path(__file__).parents[2] / "docs" / "questions" / "recorded"

@@ -113,7 +113,7 @@ def test_the_page_has_a_column_for_each_engine(engine):
 
 def test_the_page_in_the_docs_is_what_the_code_says():
     done = subprocess.run(
-        [sys.executable, "-m", "stepscope.cli.support_table", "--check", str(PAGE)],
+        [sys.executable, "-m", "stepscope.cli.output.support_table", "--check", str(PAGE)],
         capture_output=True,
         text=True,
         check=False,

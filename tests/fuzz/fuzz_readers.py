@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import corpus
 
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.errors import StepscopeError
 from stepscope.export import csv
 from stepscope.metadata import RunMetadata, iter_runs, load

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from small_profile import write_profile
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata, Status
 from stepscope.metadata.out_of_memory import BatchHint, MemoryRequest, out_of_memory
 

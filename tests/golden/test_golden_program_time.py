@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recorded_program import keras_like, slow_map, waiting_for_input
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from rich.console import Console
 import started_python
 from patience import patient
 from stepscope.analysis import OpProfile, OpRow
-from stepscope.cli import run_report
+from stepscope.cli.output import run_report
 from stepscope.metadata import Completeness, InFlight, Loss, Recording, RunMetadata, Status
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.cli.command_line import COMMANDS
+from stepscope.cli.arguments.command_line import COMMANDS
 
 pytest.importorskip("mkdocs", reason="the site is built where the extra `docs` is installed")
 

@@ -13,7 +13,7 @@ import pytest
 
 from patience import patient
 from stepscope.adapters.tensorflow.node_log import build
-from stepscope.cli.command_line import COMMANDS
+from stepscope.cli.arguments.command_line import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 

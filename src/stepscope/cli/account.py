@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import runs_argument
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import Account
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 
 @click.command(
@@ -31,7 +31,7 @@ def command(path: Path, choice: Choice) -> None:
     once, it counts as computing. Runs of other threads went on meanwhile and are said apart.
     """
     from stepscope.analysis import account
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     found = account(path)
     columns = [
@@ -57,7 +57,7 @@ def command(path: Path, choice: Choice) -> None:
 
 def _heading(found: Account) -> str:
     from stepscope.analysis.program.account import STEPS
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     steps = found.runs - found.first_runs
     facts = [

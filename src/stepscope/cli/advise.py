@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import named_runs
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import named_runs
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepscope.analysis import Advice, Finding
     from stepscope.analysis.advice import Evidence
     from stepscope.analysis.advice.check import Check
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
     from stepscope.proofs import Proof
 
 _EVIDENCE_SHOWN = 3
@@ -79,7 +79,7 @@ def command(
 def _advise(path: Path, choice: Choice) -> None:
     from rich.text import Text
 
-    from stepscope.cli import run_report, tables, terminal, wording
+    from stepscope.cli.output import run_report, tables, terminal, wording
 
     found = _advice(path)
     columns = _columns()
@@ -122,7 +122,7 @@ def _advice(path: Path) -> Advice:
 
 
 def _columns() -> list[Column]:
-    from stepscope.cli import tables, wording
+    from stepscope.cli.output import tables, wording
 
     return [
         tables.Column("id", "finding", wording.plain, style="bold"),
@@ -136,7 +136,7 @@ def _columns() -> list[Column]:
 
 def _details(row: Finding, path: Path) -> Iterator[str]:
     """What was found, seen, and is to be done, a paragraph each."""
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     at = f" ({wording.place(row.line)})" if row.line else ""
     yield f"{wording.plain(row.id)}  {wording.plain(row.title)}{at}"
@@ -154,7 +154,7 @@ def _details(row: Finding, path: Path) -> Iterator[str]:
 
 def _seen(row: Finding, one: Evidence) -> str:
     """A row of the evidence: what it is, and what it took or holds."""
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     name = wording.plain(one.what)
     if one.ns:
@@ -167,7 +167,7 @@ def _seen(row: Finding, one: Evidence) -> str:
 
 def _check(name: str, old: Path, new: Path, choice: Choice) -> None:
     from stepscope.analysis.advice.check import chosen
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     finding = chosen(_advice(old), name)
     found = _compared(finding, old, new)
@@ -199,7 +199,7 @@ def _peak(path: Path) -> int:
 
 
 def _said(found: Check) -> Iterator[str]:
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     finding = found.finding
     said, per = finding.said, finding.per
@@ -232,7 +232,7 @@ def _achieved(found: Check) -> str:
 def _prove(path: Path, only: str | None, choice: Choice) -> None:
     from rich.text import Text
 
-    from stepscope.cli import run_report, terminal
+    from stepscope.cli.output import run_report, terminal
     from stepscope.proofs import prove
 
     found = prove(path, only)
@@ -253,7 +253,7 @@ def _prove(path: Path, only: str | None, choice: Choice) -> None:
 
 def _proved(row: Proof) -> Iterator[str]:
     from stepscope.analysis.advice import BYTES
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     finding, check = row.finding, row.check
     yield f"{wording.plain(finding.id)}  {wording.plain(finding.title)}"

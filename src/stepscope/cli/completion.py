@@ -22,8 +22,8 @@ def command(shell: str) -> None:
     zsh:  eval "$(stepscope completion zsh)" in ~/.zshrc, after compinit
     fish: stepscope completion fish > ~/.config/fish/completions/stepscope.fish
     """  # noqa: D301 - click takes the character, not the letters, for "do not fill these lines"
-    from stepscope.cli import terminal
-    from stepscope.cli.command_line import commands
+    from stepscope.cli.arguments.command_line import commands
+    from stepscope.cli.output import terminal
 
     completion = get_completion_class(shell)
     if completion is None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import one_run, run_option, runs_argument, say_choice
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 
 @click.command(
@@ -34,7 +34,7 @@ def command(
     """
     from stepscope.analysis import coverage
     from stepscope.analysis.coverage.report import STATES
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
     from stepscope.metadata import LoadedRun
     from stepscope.metadata.executed_graphs import executed_graphs
     from stepscope.metadata.readers.users_graph import graph_in_file, graph_of

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.analysis.compare.diff_words import in_words, percent
-from stepscope.cli import tables, terminal, wording
-from stepscope.cli.saved_runs import all_runs
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import all_runs
+from stepscope.cli.output import tables, terminal, wording
+from stepscope.cli.output.tables import table_options
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.analysis import Diff, DiffRow
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<|&@#]")

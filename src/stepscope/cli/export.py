@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_graphs import GRAPH_FILE, METADATA_FILE
-from stepscope.cli.saved_runs import runs, runs_argument
+from stepscope.cli.arguments.saved_runs import runs, runs_argument
+from stepscope.cli.script.saved_graphs import GRAPH_FILE, METADATA_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ def command(path: Path, kind: str, out: Path | None) -> None:
     directory of them. pb writes each run as TensorFlow's RunMetadata, into run_000001/ and so on;
     xplane as a profile for TensorBoard's Profile pages, into plugins/profile/run_000001/ and so on.
     """
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
     from stepscope.metadata.readable import plain
 
     write, default = FORMATS[kind]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stepscope.analysis import Verdict
-    from stepscope.cli.saved_runs import SavedRun
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.arguments.saved_runs import SavedRun
+    from stepscope.cli.output.tables import Choice
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.readers.kept_file import KeptRun
 
@@ -45,7 +45,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     from stepscope.analysis.cluster.clock import OneClock
     from stepscope.analysis.program.verdict import notes_for_verdict
     from stepscope.analysis.runs import NamedRun
-    from stepscope.cli import kept_steps, program_verdict, tables, terminal, wording
+    from stepscope.cli.output import kept_steps, program_verdict, tables, terminal, wording
     from stepscope.metadata.readers.kept_file import steps_recordings
 
     recorded = steps_recordings(path) if number is None else []
@@ -152,7 +152,7 @@ def _peak(metadata: RunMetadata) -> int:
 def _summary(path: Path, run: SavedRun) -> RenderableType:
     from rich.table import Table
 
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
     from stepscope.metadata import readable
 
     metadata = run.metadata

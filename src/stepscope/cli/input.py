@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import runs_argument
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis.input.input_pipeline import Pipeline
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
 
 
 @click.command(
@@ -33,7 +33,7 @@ def command(path: Path, choice: Choice) -> None:
     is what a change would save: predicted, with the least and the most.
     """
     from stepscope.analysis import input_pipeline
-    from stepscope.cli import run_report, tables, terminal, wording
+    from stepscope.cli.output import run_report, tables, terminal, wording
 
     found = input_pipeline(path)
     columns = _columns()
@@ -52,7 +52,7 @@ def command(path: Path, choice: Choice) -> None:
 
 
 def _columns() -> list[Column]:
-    from stepscope.cli import tables, wording
+    from stepscope.cli.output import tables, wording
 
     return [
         tables.Column("stage", "stage", wording.plain, style="bold"),
@@ -72,7 +72,7 @@ def _columns() -> list[Column]:
 
 def _show(pipeline: Pipeline, columns: list[Column], choice: Choice) -> None:
     from stepscope.analysis.input import input_words
-    from stepscope.cli import run_report, tables, terminal
+    from stepscope.cli.output import run_report, tables, terminal
 
     screen = terminal.console()
     for line in input_words.heading(pipeline):

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli.held_memory import by_option
-from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.output.held_memory import by_option
+from stepscope.cli.output.tables import table_options
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import DeviceMemory, MemoryProfile
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 
 @click.command(
@@ -50,17 +50,17 @@ def command(
     if growth and (flame or instant is not None):
         raise click.UsageError("--growth is of all runs, --flame and --at of an instant of one")
     if growth:
-        from stepscope.cli.memory_growth import show_growth
+        from stepscope.cli.output.memory_growth import show_growth
 
         show_growth(path, choice)
         return
     if flame or instant is not None:
-        from stepscope.cli.memory_flame import show_flame
+        from stepscope.cli.output.memory_flame import show_flame
 
         show_flame(path, number, instant or "peak", device, choice)
         return
     from stepscope.analysis import memory_profile
-    from stepscope.cli import held_memory, tables, terminal
+    from stepscope.cli.output import held_memory, tables, terminal
 
     profile = memory_profile([run[:2] for run in all_runs(path, number)], by)
     if not profile.devices:
@@ -79,7 +79,7 @@ def command(
 
 
 def _only(profile: MemoryProfile, wanted: str) -> MemoryProfile:
-    from stepscope.cli.held_memory import device_named
+    from stepscope.cli.output.held_memory import device_named
 
     device = device_named(wanted, [memory.device for memory in profile.devices])
     return replace(
@@ -92,8 +92,8 @@ def _only(profile: MemoryProfile, wanted: str) -> MemoryProfile:
 def _show(profile: MemoryProfile, memory: DeviceMemory, choice: Choice) -> None:
     from rich.text import Text
 
-    from stepscope.cli import held_memory, terminal, wording
-    from stepscope.cli.area_plot import Curve, area_plot
+    from stepscope.cli.output import held_memory, terminal, wording
+    from stepscope.cli.output.area_plot import Curve, area_plot
 
     screen = terminal.console()
     start = int(memory.time_ns[0]) if len(memory.time_ns) else 0

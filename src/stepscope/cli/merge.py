@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import working
+from stepscope.cli.arguments.saved_runs import working
 
 if TYPE_CHECKING:
     from stepscope.analysis import Worker
@@ -45,8 +45,8 @@ def command(
     keeps its devices apart from those of the others, even if they have the same names.
     """
     from stepscope.analysis import WorkerRuns, clocks
-    from stepscope.cli import terminal
-    from stepscope.cli.cluster_runs import say_clocks, say_missing
+    from stepscope.cli.arguments.cluster_runs import say_clocks, say_missing
+    from stepscope.cli.output import terminal
     from stepscope.export import merge
     from stepscope.metadata.readable import plain
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli.cluster_runs import say_clocks, say_missing
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.cluster_runs import say_clocks, say_missing
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from stepscope.analysis import Network
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
 
 _GROUPINGS = ("edge", "pair", "op")
 _STEPS_SHOWN = 10
@@ -39,8 +39,8 @@ def command(paths: tuple[Path, ...], by: Any, choice: Choice) -> None:
     step it names the task or the link that the others waited for most, and what that cost.
     """
     from stepscope.analysis import WorkerRuns, network, workers_at
-    from stepscope.cli import tables
-    from stepscope.cli.saved_runs import working
+    from stepscope.cli.arguments.saved_runs import working
+    from stepscope.cli.output import tables
 
     runs = WorkerRuns(workers_at(*paths))
     with working("reading runs"):
@@ -56,7 +56,7 @@ def command(paths: tuple[Path, ...], by: Any, choice: Choice) -> None:
 
 
 def _columns(by: str) -> list[Column]:
-    from stepscope.cli import tables
+    from stepscope.cli.output import tables
 
     named = {
         "edge": [
@@ -87,13 +87,13 @@ def _columns(by: str) -> list[Column]:
 
 
 def _rate(bytes_per_second: float) -> str:
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     return f"{wording.size(int(bytes_per_second))}/s" if bytes_per_second else "-"
 
 
 def _say_totals(found: Network) -> None:
-    from stepscope.cli import terminal, wording
+    from stepscope.cli.output import terminal, wording
 
     number = wording.number
     kinds = ((found.transfers, "transfer"), (found.collectives, "collective"))
@@ -113,7 +113,7 @@ def _say_totals(found: Network) -> None:
 
 
 def _say_stragglers(found: Network) -> None:
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     if not found.stragglers:
         return

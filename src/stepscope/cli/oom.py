@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli.held_memory import by_option
-from stepscope.cli.saved_runs import all_runs, every_run_option, runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.output.held_memory import by_option
+from stepscope.cli.output.tables import table_options
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stepscope.analysis import OutOfMemoryProfile
-    from stepscope.cli.saved_runs import SavedRun
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.arguments.saved_runs import SavedRun
+    from stepscope.cli.output.tables import Choice
 
 _CURVES = {
     "allocations": "from every allocation of the run",
@@ -46,7 +46,7 @@ def command(path: Path, number: int | None, plot: bool, by: Any, choice: Choice)
     memory is shown, and the others are named.
     """
     from stepscope.analysis import oom
-    from stepscope.cli import held_memory, tables, terminal, wording
+    from stepscope.cli.output import held_memory, tables, terminal, wording
 
     runs = all_runs(path, number)
     failed = [run for run in runs if run.metadata.out_of_memory is not None]
@@ -80,7 +80,7 @@ def _none(path: Path, runs: Sequence[SavedRun]) -> str:
 def _show(profile: OutOfMemoryProfile, by: str, plot: bool, choice: Choice) -> None:
     from rich.text import Text
 
-    from stepscope.cli import held_memory, terminal
+    from stepscope.cli.output import held_memory, terminal
 
     screen = terminal.console()
     screen.print(_heading(profile))
@@ -101,7 +101,7 @@ def _heading(profile: OutOfMemoryProfile) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
     from stepscope.metadata.out_of_memory import shape_text
 
     request = profile.request
@@ -128,7 +128,7 @@ def _plot(profile: OutOfMemoryProfile, width: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from stepscope.cli.area_plot import Curve, area_plot
+    from stepscope.cli.output.area_plot import Curve, area_plot
 
     if not len(profile.time_ns):
         return Text(
@@ -148,7 +148,7 @@ def _growth(profile: OutOfMemoryProfile) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     if not profile.grown:
         return Text("nothing that is live grew since the last run that fitted", style="dim")

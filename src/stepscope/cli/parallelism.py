@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import one_run, run_option, runs_argument, say_choice
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from stepscope.analysis import Lane
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 _SHADES = " ░▒▓█"
 _LABEL = 22
@@ -35,7 +35,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     and waited for a thread, and had "nothing to do" otherwise.
     """
     from stepscope.analysis import parallelism
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     screen = terminal.console()
     run = one_run(path, number)
@@ -85,7 +85,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
 def _draw(lanes: Sequence[Lane]) -> None:
     from rich.text import Text
 
-    from stepscope.cli import terminal, wording
+    from stepscope.cli.output import terminal, wording
 
     screen = terminal.console()
     names = [wording.plain(wording.device(lane.name)) for lane in lanes]

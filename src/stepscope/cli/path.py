@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.cluster_runs import by_one_clock, one_step, say_clocks, say_missing
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.cluster_runs import by_one_clock, one_step, say_clocks, say_missing
+from stepscope.cli.arguments.saved_runs import one_run, run_option, runs_argument, say_choice
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import CriticalPath
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 _MEANINGS = {
     "executing": "ops running",
@@ -39,7 +39,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     holds the directories of several workers, the run is a step of all of them, by one clock.
     """
     from stepscope.analysis import critical_path
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     step = one_step(path, number)
     run = one_run(path, number) if step is None else step[0]
@@ -77,7 +77,7 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
 
 
 def _show_kinds(found: CriticalPath) -> None:
-    from stepscope.cli import terminal, wording
+    from stepscope.cli.output import terminal, wording
 
     screen = terminal.console()
     for kind, ns in sorted(found.by_kind.items(), key=lambda item: -item[1]):

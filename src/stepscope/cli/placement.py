@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import one_run, run_option, runs_argument, say_choice
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import one_run, run_option, runs_argument, say_choice
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 
 @click.command(
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(path: Path, number: int | None, different: bool, choice: Choice) -> None:
     """On which device each op of one run in PATH ran, what was asked for, and why they differ."""
     from stepscope.analysis import placement
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     run = one_run(path, number)
     report = placement(run.metadata)

@@ -28,7 +28,7 @@ def command(timeout_s: float) -> None:
     compiled anew where it is damaged or others could have written it. Exits with 2 where it cannot
     be had.
     """
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     if importlib.util.find_spec("tensorflow") is None:
         raise click.ClickException(

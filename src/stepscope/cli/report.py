@@ -47,8 +47,8 @@ def command(paths: tuple[Path, ...], output: Path, max_size: int) -> None:
     It needs no network and no server: it opens from disk, from a mail or from the artefacts of a CI
     run. Several paths are compared with each other.
     """
-    from stepscope.cli import terminal, wording
-    from stepscope.cli.saved_runs import working
+    from stepscope.cli.arguments.saved_runs import working
+    from stepscope.cli.output import terminal, wording
     from stepscope.metadata import readable
     from stepscope.web.recordings import Recordings
     from stepscope.web.report import write_report

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import runs_argument
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 _NONE = "there was none: what is traced are functions of TensorFlow (tf.function, Keras)"
 
@@ -35,7 +35,7 @@ def command(path: Path, choice: Choice) -> None:
     from rich.text import Text
 
     from stepscope.analysis import retraces
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     found = retraces(path)
     columns = [
@@ -72,6 +72,6 @@ def command(path: Path, choice: Choice) -> None:
 
 
 def _course(values: Sequence[str]) -> str:
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     return wording.plain(" → ".join(values)) if values else "-"

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from stepscope.cli import outside
+from stepscope.cli.script import outside
 from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
     from stepscope.analysis import Advice, Verdict
-    from stepscope.cli.program_course import ProgramCourse
-    from stepscope.cli.recorded_runs import RecordedRuns
-    from stepscope.cli.script_engines import ScriptEngine
+    from stepscope.cli.script.engines import ScriptEngine
+    from stepscope.cli.script.program_course import ProgramCourse
+    from stepscope.cli.script.recorded_runs import RecordedRuns
     from stepscope.metadata.program_notes import Note
     from stepscope.recorder.terms import Terms
 
@@ -189,12 +189,13 @@ def command(
         notes = side
 
     shared = _load_shared()
-    from stepscope.cli import import_times, script_engines
-    from stepscope.cli.command_line import LOADING_NS
-    from stepscope.cli.program import Module, Script
-    from stepscope.cli.program_course import ProgramCourse
-    from stepscope.cli.recorded_runs import RecordedRuns
-    from stepscope.cli.termination import Termination
+    from stepscope.cli.arguments.command_line import LOADING_NS
+    from stepscope.cli.script import engines as script_engines
+    from stepscope.cli.script import import_times
+    from stepscope.cli.script.program import Module, Script
+    from stepscope.cli.script.program_course import ProgramCourse
+    from stepscope.cli.script.recorded_runs import RecordedRuns
+    from stepscope.cli.script.termination import Termination
 
     began = entered - LOADING_NS
     schedule = _schedule(steps, every_n)
@@ -241,13 +242,13 @@ def _stand_outside(
     now = time.time_ns()
     try:
         if ended.signal or parent.notes.stage == outside.RECORDING:
-            from stepscope.cli import script_death
+            from stepscope.cli.script import death as script_death
 
             script_death.show(ended, parent.notes, script, directory, trace, top, report=report)
         else:
             _note_end(directory, parent.child, now)
     except Exception as error:  # noqa: BLE001 - how the script ended is more than what we saw of it
-        from stepscope.cli import terminal
+        from stepscope.cli.output import terminal
 
         terminal.echo(
             f"stepscope: error: no report could be made: {type(error).__name__}: {error}", err=True
@@ -334,7 +335,7 @@ def _finish(
     from stepscope.analysis import op_profile
     from stepscope.analysis.advice import AdviceSums, program_at
     from stepscope.analysis.program.verdict import notes_for_verdict
-    from stepscope.cli import run_report, terminal, wording
+    from stepscope.cli.output import run_report, terminal, wording
 
     runs.stop()
     if runs.in_child_process:
@@ -386,7 +387,7 @@ def _finish(
 
 def _verdict(runs: RecordedRuns, found: Verdict, advice: Advice, width: int) -> list[Any]:
     """What limits the program, and what to look at next; nothing where nothing ran."""
-    from stepscope.cli import program_verdict
+    from stepscope.cli.output import program_verdict
 
     if not runs.runs:
         return []
@@ -412,8 +413,8 @@ def _remarks(
 
 def _without_runs(engine: ScriptEngine, status: Any) -> list[str]:
     """Why there is nothing to show, and what to do about it."""
-    from stepscope.cli import wording
-    from stepscope.cli.program import INTERRUPTED
+    from stepscope.cli.output import wording
+    from stepscope.cli.script.program import INTERRUPTED
 
     none = "no run was recorded: the script"
     made = engine.made()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli.saved_runs import named_runs, runs_argument
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import named_runs, runs_argument
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import StepRow
     from stepscope.analysis.program.steps import Cause, Outlier
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
 
 _SPARK = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = range(10, 41)
@@ -40,7 +40,7 @@ def command(path: Path, choice: Choice) -> None:
     """
     from stepscope.analysis import steps
     from stepscope.analysis.cluster.clock import OneClock
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
     from stepscope.metadata import iter_runs
 
     found = steps(OneClock(lambda: iter_runs(path)).passing(named_runs(path)))
@@ -58,7 +58,7 @@ def command(path: Path, choice: Choice) -> None:
 
 
 def _columns() -> list[Column]:
-    from stepscope.cli import tables
+    from stepscope.cli.output import tables
 
     return [
         tables.Column("key", "what", style="bold"),
@@ -85,7 +85,7 @@ def _below(row: StepRow, width: int) -> Iterator[Text]:
     """The lengths as a line of blocks, and what was different in the longest."""
     from rich.text import Text
 
-    from stepscope.cli import run_report, wording
+    from stepscope.cli.output import run_report, wording
 
     if row.rest < 2:
         return
@@ -103,7 +103,7 @@ def _below(row: StepRow, width: int) -> Iterator[Text]:
 
 
 def _outlier(outlier: Outlier) -> str:
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     said = f"run {outlier.run}: {wording.time(outlier.ns)}, {wording.time(outlier.over_ns)} more"
     if not outlier.causes:
@@ -113,7 +113,7 @@ def _outlier(outlier: Outlier) -> str:
 
 def cause_words(cause: Cause) -> str:
     """What was different in a run, in words."""
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     more = wording.time(cause.more_ns)
     if cause.kind == "outside":

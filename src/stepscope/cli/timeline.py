@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stepscope.cli.saved_runs import all_runs, runs_argument, working
+from stepscope.cli.arguments.saved_runs import all_runs, runs_argument, working
 
 
 @click.command(
@@ -43,7 +43,7 @@ def command(
 
     Takes whatever `stepscope info` reads. Open the trace in ui.perfetto.dev or chrome://tracing.
     """
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
     from stepscope.metadata.readable import plain
 
     if tf1 and max_bytes is not None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.analysis.profile.op_profile import GROUPINGS, OLDER
-from stepscope.cli.saved_runs import each_run, every_run_option, named_runs, runs_argument
-from stepscope.cli.tables import ROWS_SHOWN, table_options
+from stepscope.cli.arguments.saved_runs import each_run, every_run_option, named_runs, runs_argument
+from stepscope.cli.output.tables import ROWS_SHOWN, table_options
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import LayerProfile, LayerRow, OpProfile
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
 
     _OneOf = click.Choice[str]
 else:
@@ -78,10 +78,10 @@ def command(
     """
     from stepscope.analysis import layer_profile, op_profile
     from stepscope.analysis.profile.sampled_runs import sampled_profile, weights_at
-    from stepscope.cli import tables
+    from stepscope.cli.output import tables
 
     if work:
-        from stepscope.cli.work_table import show_work
+        from stepscope.cli.output.work_table import show_work
 
         if depth is not None or apart:
             raise StepscopeError("--depth and --apart are not for --work")
@@ -116,7 +116,7 @@ def _points(within: float) -> str:
 def _show(
     profile: OpProfile | LayerProfile, rows: Any, columns: list[Column], choice: Choice, what: str
 ) -> None:
-    from stepscope.cli import tables, terminal, wording
+    from stepscope.cli.output import tables, terminal, wording
 
     ran, ops = wording.number(profile.runs, "run"), wording.number(profile.calls, "op")
     steps = getattr(profile, "steps", 0)
@@ -152,7 +152,7 @@ def _largest(rows: tuple[LayerRow, ...], choice: Choice) -> tuple[LayerRow, ...]
 
 
 def _columns(by: str) -> list[Column]:
-    from stepscope.cli import tables, wording
+    from stepscope.cli.output import tables, wording
 
     shortened = {
         "device": wording.device,
@@ -178,7 +178,7 @@ def _columns(by: str) -> list[Column]:
 
 
 def _layer_columns(tree: LayerProfile, apart: bool, *, flat: bool) -> list[Column]:
-    from stepscope.cli import tables
+    from stepscope.cli.output import tables
 
     rank = 0 if apart else 1
     named = tables.Column("key", "layer", style="bold")
@@ -205,6 +205,6 @@ def _indented(path: str) -> str:
 
 
 def _device(name: str) -> str:
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     return wording.device(name) if name else "(several)"

@@ -29,7 +29,7 @@ def command(paths: tuple[Path, ...], port: int, no_browser: bool) -> None:
     """
     import webbrowser
 
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
     from stepscope.web.recordings import Recordings
     from stepscope.web.run_sources import FilesSource
     from stepscope.web.server import open_viewer

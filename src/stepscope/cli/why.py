@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from stepscope.cli.saved_runs import one_run, readable_runs, runs_argument, say_choice
-from stepscope.cli.tables import table_options
+from stepscope.cli.arguments.saved_runs import one_run, readable_runs, runs_argument, say_choice
+from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from stepscope.analysis import ByteCauses, Cover, Link, OpCauses, RunCauses
-    from stepscope.cli.saved_runs import SavedRun
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.arguments.saved_runs import SavedRun
+    from stepscope.cli.output.tables import Choice, Column
     from stepscope.metadata import RunMetadata
 
 _AT_RUN = re.compile(r"(?P<what>.+)@(?P<run>-?\d+)\Z", re.DOTALL)
@@ -91,8 +91,8 @@ def _asked(text: str, number: int | None) -> _Asked:
 
 def _show_op(path: Path, asked: _Asked, choice: Choice) -> None:
     from stepscope.analysis import why_op
-    from stepscope.cli import tables, wording
-    from stepscope.cli.cluster_runs import by_one_clock, one_step, say_clocks, say_missing
+    from stepscope.cli.arguments.cluster_runs import by_one_clock, one_step, say_clocks, say_missing
+    from stepscope.cli.output import tables, wording
 
     step = one_step(path, asked.run)
     if step is None:
@@ -131,7 +131,7 @@ def _run_with(path: Path, asked: _Asked) -> SavedRun:
 
 
 def _say_op(found: OpCauses, where: str) -> None:
-    from stepscope.cli import run_report, wording
+    from stepscope.cli.output import run_report, wording
 
     asked = found.rows[0]
     often = ""
@@ -145,7 +145,7 @@ def _say_op(found: OpCauses, where: str) -> None:
 
 
 def _link_columns() -> list[Column]:
-    from stepscope.cli import tables, wording
+    from stepscope.cli.output import tables, wording
 
     return [
         tables.Column("op", "op", wording.plain, style="bold"),
@@ -164,7 +164,7 @@ def _show_chain(
     rows: Sequence[Link], origin: str, covered: Sequence[Cover], columns: list[Column],
     choice: Choice,
 ) -> None:  # fmt: skip
-    from stepscope.cli import run_report, tables, terminal, wording
+    from stepscope.cli.output import run_report, tables, terminal, wording
 
     for cover in covered:
         line = f" ({wording.place(cover.line)})" if cover.line else ""
@@ -182,7 +182,7 @@ def _show_chain(
 
 def _show_run(path: Path, asked: _Asked, choice: Choice) -> None:
     from stepscope.analysis import why_run
-    from stepscope.cli import tables
+    from stepscope.cli.output import tables
 
     number = asked.run or 0
     if number < 0:
@@ -196,7 +196,7 @@ def _show_run(path: Path, asked: _Asked, choice: Choice) -> None:
 
 
 def _say_run(found: RunCauses) -> None:
-    from stepscope.cli import run_report, wording
+    from stepscope.cli.output import run_report, wording
     from stepscope.cli.steps import cause_words
 
     took = f"run {found.run} ({wording.plain(found.what)}) took {wording.time(found.ns)}"
@@ -225,9 +225,9 @@ def _show_bytes(path: Path, asked: _Asked, device: str | None, choice: Choice) -
     from stepscope.analysis import why_bytes
     from stepscope.analysis.memory.flame import highest_peak, instant_ns
     from stepscope.analysis.runs import named_runs
-    from stepscope.cli import tables
-    from stepscope.cli.held_memory import device_named
-    from stepscope.cli.saved_runs import all_runs
+    from stepscope.cli.arguments.saved_runs import all_runs
+    from stepscope.cli.output import tables
+    from stepscope.cli.output.held_memory import device_named
 
     instant_ns(asked.what)
     saved = all_runs(path, asked.run)
@@ -246,7 +246,7 @@ def _show_bytes(path: Path, asked: _Asked, device: str | None, choice: Choice) -
 
 
 def _say_bytes(found: ByteCauses, run: SavedRun) -> None:
-    from stepscope.cli import run_report, terminal, wording
+    from stepscope.cli.output import run_report, terminal, wording
 
     about = "about " if found.estimated else ""
     held = wording.size(found.bytes) if found.bytes else "nothing"
@@ -258,7 +258,7 @@ def _say_bytes(found: ByteCauses, run: SavedRun) -> None:
 
 
 def _holder_columns() -> list[Column]:
-    from stepscope.cli import tables, wording
+    from stepscope.cli.output import tables, wording
 
     return [
         tables.Column("op", "made by", wording.plain, style="bold"),

@@ -493,7 +493,7 @@ def test_options_may_stand_behind_the_compiler(compiler, monkeypatch):
 
 @pytest.mark.parametrize("odd", ["damaged", "open to others"])
 def test_prepare_repairs_and_says_what(library, program, compiler, capsys, odd, tmp_path):
-    from stepscope.cli.command_line import run_command_line
+    from stepscope.cli.arguments.command_line import run_command_line
 
     program.make_private()
     path = program.install(build._name(), library)

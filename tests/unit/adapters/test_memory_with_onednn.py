@@ -10,7 +10,7 @@ from onednn_programs import HOW_MANY, SMALL
 import started_python
 import stepscope
 from patience import patient
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 
 pytestmark = pytest.mark.usefixtures("tensorflow")
 

@@ -8,7 +8,7 @@ import pytest
 
 import started_python
 from patience import patient
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from stepscope.cli.program_imports import read
+from stepscope.cli.script.program_imports import read
 from stepscope.metadata import load
 
 needs_tensorflow = pytest.mark.usefixtures("quiet_tensorflow")

@@ -8,7 +8,7 @@ import pytest
 
 from small_profile import write_profile
 from stepscope.analysis.typical_run import typical_run
-from stepscope.cli.command_line import COMMANDS
+from stepscope.cli.arguments.command_line import COMMANDS
 from stepscope.metadata import iter_runs
 
 READS_RUNS = [c for c in COMMANDS if c not in ("run", "completion", "coverage", "oom", "prepare")]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from stepscope.analysis import op_profile, placement
-from stepscope.cli import terminal
-from stepscope.cli.command_line import run_command_line
-from stepscope.cli.terminal import console
+from stepscope.cli.arguments.command_line import run_command_line
+from stepscope.cli.output import terminal
+from stepscope.cli.output.terminal import console
 from stepscope.export import csv as export_csv
 from stepscope.metadata import Completeness, Loss, OpColumns, Recording, RunMetadata, Status
 from stepscope.metadata.outcome import InFlight, Placement
@@ -230,6 +230,6 @@ def test_what_the_command_line_says_goes_out_in_one_place():
     writing = re.compile(
         r"click\.s?echo\(|(?<![.\w])print\(|sys\.std(out|err)\.(buffer\.)?write|print_exc"
     )
-    folder = Path(terminal.__file__).parent
-    found = [f.name for f in folder.glob("*.py") if writing.search(f.read_text())]
+    folder = Path(terminal.__file__).parents[1]
+    found = [f.name for f in folder.rglob("*.py") if writing.search(f.read_text())]
     assert sorted(found) == ["screen.py", "terminal.py"]

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from stepscope.cli import import_times
+from stepscope.cli.script import import_times
 
 BUSY = """
 import time

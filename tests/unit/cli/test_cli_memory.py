@@ -9,10 +9,10 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as tf
-from stepscope.cli.area_plot import Curve, area_plot
-from stepscope.cli.recorded_runs import RecordedRuns
+from stepscope.cli.output.area_plot import Curve, area_plot
 from stepscope.cli.run import _remarks
-from stepscope.cli.script_engines import Embedded
+from stepscope.cli.script.engines import Embedded
+from stepscope.cli.script.recorded_runs import RecordedRuns
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata, Status
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

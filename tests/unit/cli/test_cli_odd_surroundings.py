@@ -13,8 +13,8 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as tf
-from stepscope.cli.command_line import run_command_line
-from stepscope.cli.program import Script
+from stepscope.cli.arguments.command_line import run_command_line
+from stepscope.cli.script.program import Script
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata
 from stepscope.own_code import without_ours
 

@@ -8,7 +8,7 @@ import pytest
 
 from patience import patient
 from stepscope.cli import top
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 
 
 def shell(recorded, line):

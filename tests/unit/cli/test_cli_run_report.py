@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from stepscope.cli import run_report
+from stepscope.cli.output import run_report
 from stepscope.metadata import Completeness, Loss, Recording, RunMetadata, Status
 
 GRAPH_ERROR = """Graph execution error:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stepscope._messages import GraphDef
-from stepscope.cli.saved_graphs import SavedGraphs
+from stepscope.cli.script.saved_graphs import SavedGraphs
 from stepscope.metadata import iter_runs
 from stepscope.metadata.readers import stored_graph
 

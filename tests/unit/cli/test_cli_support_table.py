@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stepscope.cli.support_table import engines, support_page
+from stepscope.cli.output.support_table import engines, support_page
 from stepscope.options import run_option_fields
 
 PAGE = Path(__file__).parents[3] / "docs" / "support.md"
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "support.md"
 
 def command(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "stepscope.cli.support_table", *map(str, arguments)],
+        [sys.executable, "-m", "stepscope.cli.output.support_table", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from patience import patient
-from stepscope.cli import tables
+from stepscope.cli.output import tables
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
 COLUMNS = [

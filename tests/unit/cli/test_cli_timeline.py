@@ -7,7 +7,7 @@ import json
 import pytest
 from tensorboard.compat.proto import config_pb2
 
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.export import Timeline
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

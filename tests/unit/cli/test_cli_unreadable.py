@@ -7,7 +7,7 @@ import pytest
 
 import stepscope
 import stepscope.tf1 as tf
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.export import TensorBoardWriter, chrome
 from stepscope.metadata import Overhead, Recording, RunMetadata, iter_runs
 

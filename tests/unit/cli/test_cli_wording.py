@@ -1,6 +1,6 @@
 import pytest
 
-from stepscope.cli import wording
+from stepscope.cli.output import wording
 
 
 @pytest.mark.parametrize(

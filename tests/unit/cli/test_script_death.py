@@ -7,7 +7,8 @@ import time
 import weakref
 
 from recorded_program import run
-from stepscope.cli import outside, script_death
+from stepscope.cli.script import death as script_death
+from stepscope.cli.script import outside
 from stepscope.metadata import InFlight, Recording, RunMetadata, Status, iter_runs
 from stepscope.store import Store
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from stepscope.analysis import memory_profile, parallelism
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata, load
 from stepscope.metadata.xplane import XSpace
 

@@ -9,7 +9,7 @@ import pytest
 import stepscope.tf1 as tf
 from stepscope.analysis.advice import BYTES, STEP, Finding
 from stepscope.analysis.advice.rewrite import Again, Rewrite
-from stepscope.cli.saved_graphs import SavedGraphs
+from stepscope.cli.script.saved_graphs import SavedGraphs
 from stepscope.errors import InvalidArgumentError
 from stepscope.metadata import iter_runs
 from stepscope.metadata.program_notes import PROCESS, Note

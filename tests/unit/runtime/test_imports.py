@@ -12,7 +12,7 @@ import pytest
 
 import stepscope
 from stepscope import lazy_imports, metadata
-from stepscope.cli.command_line import COMMANDS
+from stepscope.cli.arguments.command_line import COMMANDS
 
 NAMES = {
     "Action", "ClusterDef", "ConfigProto", "DebugOptions", "DebugTensorWatch", "GPUOptions",
@@ -52,7 +52,10 @@ def test_the_package_loads_nothing_that_is_optional():
     }  # fmt: skip
 
 
-HELP = "from stepscope.cli.command_line import run_command_line\nrun_command_line(['--help'])"
+HELP = (
+    "from stepscope.cli.arguments.command_line import run_command_line\n"
+    "run_command_line(['--help'])"
+)
 
 
 def test_the_list_of_commands_imports_none_of_them():

@@ -10,7 +10,7 @@ import pytest
 from hostile_names import NAMES, hostile_directory
 from kinds_of_input import KINDS, path_of, two_sets
 from stepscope.analysis import diff
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.metadata import iter_runs
 from stepscope.web import report as reports
 from stepscope.web.frames import decoded

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from kinds_of_input import path_of
-from stepscope.cli.command_line import run_command_line
+from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.web.frames import decoded
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli.program_imports import find_statically
+from stepscope.cli.script.program_imports import find_statically
 from stepscope.errors import StepscopeError
 from stepscope.own_code import without_ours
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepscope.cli import tables, terminal, wording
+from stepscope.cli.output import tables, terminal, wording
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 
 def show_growth(path: Path, choice: Choice) -> None:
@@ -17,7 +17,7 @@ def show_growth(path: Path, choice: Choice) -> None:
     from rich.text import Text
 
     from stepscope.analysis import memory_growth
-    from stepscope.cli import run_report
+    from stepscope.cli.output import run_report
 
     found = memory_growth(path)
     columns = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from stepscope.cli import wording
+from stepscope.cli.output import wording
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stepscope.cli import tables, terminal, wording
-from stepscope.cli.saved_runs import all_runs
+from stepscope.cli.arguments.saved_runs import all_runs
+from stepscope.cli.output import tables, terminal, wording
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import FlameRow
-    from stepscope.cli.tables import Choice
+    from stepscope.cli.output.tables import Choice
 
 _SHOWN = 60
 _LEAST = 0.005
@@ -26,7 +26,7 @@ def show_flame(
     from rich.text import Text
 
     from stepscope.analysis import memory_flame
-    from stepscope.cli.held_memory import device_named
+    from stepscope.cli.output.held_memory import device_named
 
     runs = [run[:2] for run in all_runs(path, number)]
     if device is not None:

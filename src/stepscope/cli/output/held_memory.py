@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.cli import tables, terminal, wording
+from stepscope.cli.output import tables, terminal, wording
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepscope.analysis import MemoryRow
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
 
 by_option = click.option(
     "--by", type=click.Choice(["op", "scope", "source"]), default="op", show_default=True,

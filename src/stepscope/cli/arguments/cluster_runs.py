@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import Clocks, TaskClock, WorkerRuns
-    from stepscope.cli.saved_runs import SavedRun
+    from stepscope.cli.arguments.saved_runs import SavedRun
     from stepscope.metadata import RunMetadata
 
 _SHOWN = 10
@@ -24,7 +24,7 @@ def one_step(path: Path, number: int | None) -> tuple[SavedRun, Clocks, WorkerRu
     from stepscope.analysis import WorkerRuns, workers_at
     from stepscope.analysis.cluster.clock import ClockRecorder
     from stepscope.analysis.cluster.messages import traffic
-    from stepscope.cli.saved_runs import SavedRun, no_such_run, working
+    from stepscope.cli.arguments.saved_runs import SavedRun, no_such_run, working
 
     workers = workers_at(path) if path.is_dir() else []
     if len(workers) < 2:
@@ -52,7 +52,7 @@ def by_one_clock(path: Path, metadata: RunMetadata) -> RunMetadata:
     """A run in PATH with its times by one clock, found from all runs there if it is a cluster's."""
     from stepscope.analysis import WorkerRuns, clocks, workers_at
     from stepscope.analysis.cluster.tasks import task_column
-    from stepscope.cli.saved_runs import working
+    from stepscope.cli.arguments.saved_runs import working
 
     if len(task_column(metadata.ops).table) < 2:
         return metadata
@@ -77,7 +77,7 @@ def say_clocks(found: Clocks) -> None:
     """The clocks that differ, the most different first."""
     from rich.text import Text
 
-    from stepscope.cli import terminal, wording
+    from stepscope.cli.output import terminal, wording
 
     others, reference = found.rows[1:], wording.plain(found.reference)
     if not others:
@@ -97,7 +97,7 @@ def say_clocks(found: Clocks) -> None:
 
 
 def _said(row: TaskClock) -> str:
-    from stepscope.cli import wording
+    from stepscope.cli.output import wording
 
     if row.found == "unconstrained":
         return "not corrected: no message or collective relates it to the others"
@@ -118,7 +118,7 @@ def say_missing(runs: WorkerRuns) -> None:
     """What is not there of the workers, on stderr."""
     from rich.text import Text
 
-    from stepscope.cli import terminal, wording
+    from stepscope.cli.output import terminal, wording
 
     missing = runs.missing()
     if not missing:

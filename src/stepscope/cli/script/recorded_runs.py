@@ -33,9 +33,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepscope.cli.process_memory import ProcessMemory
-from stepscope.cli.saved_graphs import GRAPH_FILE, METADATA_FILE, SavedGraphs
-from stepscope.cli.worker_file import WORKER_FILE, WorkerFile
+from stepscope.cli.script.process_memory import ProcessMemory
+from stepscope.cli.script.saved_graphs import GRAPH_FILE, METADATA_FILE, SavedGraphs
+from stepscope.cli.script.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
 from stepscope.metadata.program_notes import STOPPED, Note
 from stepscope.metadata.readers.store_file import SUFFIX, stored_runs

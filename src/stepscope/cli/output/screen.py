@@ -46,7 +46,7 @@ class Screen(Console):
         try:
             super().on_broken_pipe()
         except SystemExit:
-            from stepscope.cli.command_line import BROKEN_PIPE
+            from stepscope.cli.arguments.command_line import BROKEN_PIPE
 
             raise SystemExit(BROKEN_PIPE) from None
 

@@ -1,7 +1,7 @@
 """The page that says which engine supports which field, written from the engines' own tables.
 
-python -m stepscope.cli.support_table docs/support.md            writes it
-python -m stepscope.cli.support_table --check docs/support.md    fails where it is stale
+python -m stepscope.cli.output.support_table docs/support.md            writes it
+python -m stepscope.cli.output.support_table --check docs/support.md    fails where it is stale
 """
 
 from __future__ import annotations
@@ -56,12 +56,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-@click.command(epilog="Example: python -m stepscope.cli.support_table --check docs/support.md")
+@click.command(
+    epilog="Example: python -m stepscope.cli.output.support_table --check docs/support.md"
+)
 @click.option("--check", is_flag=True, help="Compare with the file instead of writing it.")
 @click.argument("page", type=click.Path(dir_okay=False, path_type=Path))
 def command(page: Path, check: bool) -> None:
     """Write the support table to PAGE, as Markdown."""
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     wanted = support_page(engines())
     if not check:
@@ -78,4 +80,4 @@ def command(page: Path, check: bool) -> None:
 
 
 if __name__ == "__main__":
-    command(prog_name="python -m stepscope.cli.support_table")
+    command(prog_name="python -m stepscope.cli.output.support_table")

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from stepscope.analysis import op_profile
 from stepscope.analysis.advice import AdviceSums, program_at
 from stepscope.analysis.program.verdict import notes_for_verdict
-from stepscope.cli import outside, program_verdict, run_report, script_engines, terminal, wording
-from stepscope.cli.recorded_runs import REPORT_FILE, TIMELINE_FILE, TIMELINE_OPS, write_page
+from stepscope.cli.output import program_verdict, run_report, terminal, wording
+from stepscope.cli.script import engines as script_engines
+from stepscope.cli.script import outside
+from stepscope.cli.script.recorded_runs import REPORT_FILE, TIMELINE_FILE, TIMELINE_OPS, write_page
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
 from stepscope.metadata import Recording, RunMetadata, iter_runs
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from stepscope.cli.outside import Ended, Notes
+    from stepscope.cli.script.outside import Ended, Notes
     from stepscope.metadata import LoadedRun
 
 _MEANINGS = {

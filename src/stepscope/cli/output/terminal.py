@@ -36,7 +36,7 @@ _ASCII = str.maketrans(
 
 def console(*, stderr: bool = False) -> Console:
     """The terminal, or the file or pipe in its place: then without colour and 80 columns wide."""
-    from stepscope.cli.screen import Screen
+    from stepscope.cli.output.screen import Screen
 
     file = _Output(sys.stderr if stderr else sys.stdout)
     return Screen(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
-from stepscope.cli import terminal, wording
+from stepscope.cli.output import terminal, wording
 
 F = TypeVar("F", bound=Callable[..., Any])
 ROWS_SHOWN = 20

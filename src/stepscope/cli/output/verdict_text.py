@@ -9,8 +9,8 @@ from rich.text import Text
 
 from stepscope.analysis.program import verdict_words
 from stepscope.analysis.program.verdict import INPUT, LAYER, OUTSIDE, PYTHON
-from stepscope.cli import run_report, wording
-from stepscope.cli.command_line import COMMANDS
+from stepscope.cli.arguments.command_line import COMMANDS
+from stepscope.cli.output import run_report, wording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from stepscope.analysis.program import verdict_words
-from stepscope.cli import run_report, verdict_text
+from stepscope.cli.output import run_report, verdict_text
 from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:

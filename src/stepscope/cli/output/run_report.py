@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stepscope.cli import tables, terminal, wording
+from stepscope.cli.output import tables, terminal, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

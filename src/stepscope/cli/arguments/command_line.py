@@ -109,7 +109,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
     if wanted:
         from importlib.metadata import version
 
-        from stepscope.cli import terminal
+        from stepscope.cli.output import terminal
 
         terminal.echo(f"stepscope {version('stepscope')}")
         ctx.exit()
@@ -142,7 +142,7 @@ def commands(ctx: click.Context) -> None:
     or cannot be read or written; 130 interrupted. `run` ends as its script does.
     """
     if ctx.invoked_subcommand is None:
-        from stepscope.cli import terminal
+        from stepscope.cli.output import terminal
 
         terminal.echo(ctx.get_help())
 
@@ -206,14 +206,14 @@ def _drop_output() -> None:
 
 
 def _fail_unforeseen() -> int:
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     terminal.echo(traceback.format_exc().rstrip(), err=True)
     return _fail("this is an error of Stepscope's own; please report it with the lines above")
 
 
 def _fail(message: str, before: str = "") -> int:
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     # A line of the message, which may be a name's, must not look like one of ours.
     first, *others = message.split("\n")

@@ -128,7 +128,7 @@ def say_choice(run: SavedRun) -> None:
     """Say which of several runs this is, and why."""
     from rich.text import Text
 
-    from stepscope.cli import terminal, wording
+    from stepscope.cli.output import terminal, wording
 
     if run.why:
         terminal.console().print(Text(f"{wording.plain(run.name)}: {run.why}", style="dim"))
@@ -151,7 +151,7 @@ def named_runs(path: Path) -> Iterator[LoadedRun]:
 
 def readable_runs(path: Path) -> Iterator[tuple[int, LoadedRun]]:
     """The runs with their numbers; files that cannot be read are named on stderr."""
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
     from stepscope.metadata.readers import is_unread
 
     count, left_out = 0, []
@@ -180,7 +180,7 @@ def _damage(path: Path, run: LoadedRun) -> list[str]:
 
 
 def _say_damage(damage: list[str]) -> None:
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     for what in damage[:_NAMED]:
         terminal.echo(f"stepscope: not all could be read: {plain(what)}", err=True)
@@ -238,7 +238,7 @@ def working(what: str) -> Iterator[None]:
 def _progress(*, counts: bool = True) -> Progress:
     from rich import progress
 
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     numbers = (progress.MofNCompleteColumn(), progress.TimeRemainingColumn())
     return progress.Progress(

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis import work_profile
 from stepscope.analysis.work import machine
-from stepscope.cli import tables, terminal, wording
-from stepscope.cli.saved_runs import each_run, working
+from stepscope.cli.arguments.saved_runs import each_run, working
+from stepscope.cli.output import tables, terminal, wording
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis.work.work_profile import WorkProfile
-    from stepscope.cli.tables import Choice, Column
+    from stepscope.cli.output.tables import Choice, Column
 
 _LACKS_SHOWN = 5
 

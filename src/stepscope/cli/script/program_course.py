@@ -24,8 +24,8 @@ from stepscope.metadata.program_notes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.cli.recorded_runs import RecordedRuns
-    from stepscope.cli.script_engines import ScriptEngine
+    from stepscope.cli.script.engines import ScriptEngine
+    from stepscope.cli.script.recorded_runs import RecordedRuns
 
 __all__ = ["ProgramCourse"]
 

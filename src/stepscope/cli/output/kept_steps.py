@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from stepscope.cli import wording
+from stepscope.cli.output import wording
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

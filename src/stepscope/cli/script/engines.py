@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli import script_data, wording
-from stepscope.cli.program_imports import version_1_use
+from stepscope.cli.output import wording
+from stepscope.cli.script import script_data
+from stepscope.cli.script.program_imports import version_1_use
 from stepscope.engine_loading import when_loaded
 from stepscope.errors import StepscopeError
 from stepscope.metadata.fed_values import FedValues
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
-    from stepscope.cli.program import Program
-    from stepscope.cli.recorded_runs import Add, RecordedRuns
+    from stepscope.cli.script.program import Program
+    from stepscope.cli.script.recorded_runs import Add, RecordedRuns
     from stepscope.metadata import RunMetadata
     from stepscope.recorder.kept_runs import KeptRuns
     from stepscope.scheduling import Schedule
@@ -241,7 +242,7 @@ class Embedded(ScriptEngine):
 
 
 def _say(line: str) -> None:
-    from stepscope.cli import terminal
+    from stepscope.cli.output import terminal
 
     terminal.echo(f"stepscope: {line}", err=True)
 

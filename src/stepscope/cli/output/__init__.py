@@ -1,0 +1,1 @@
+"""What commands say: tables, plots, words, and where they go."""

@@ -1,0 +1,1 @@
+"""Running a script unchanged and recording it: what `stepscope run` is made of."""
