@@ -25,7 +25,7 @@ from benchmarks.harness import Result, at_most
 from benchmarks.timeline import MILLION, synthetic
 from stepscope.analysis import critical_path, diff, op_profile
 from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn
-from stepscope.metadata.labels import make_label
+from stepscope.metadata.wire.labels import make_label
 
 RUNS, OPS = 1000, 1000
 CHAIN = 100_000

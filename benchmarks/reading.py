@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.harness import Result, at_most, medians
 from stepscope import _messages as pb
 from stepscope.metadata import OpColumns, Recording, RunMetadata, TensorColumns, load
-from stepscope.metadata.step_stats import StepStatsTable
+from stepscope.metadata.wire.step_stats import StepStatsTable
 
 OPS = 1_000_000
 PARTS = 50

@@ -30,7 +30,7 @@ from stepscope.store import LiveRuns, Store
 if TYPE_CHECKING:
     from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
     from stepscope.metadata.readers.kept_file import StepsRecording
-    from stepscope.metadata.stored_run import StoredRun
+    from stepscope.metadata.stored.stored_run import StoredRun
     from stepscope.recorder.keeping import Keep
     from stepscope.recorder.triggers import Trigger
 

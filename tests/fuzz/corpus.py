@@ -19,7 +19,7 @@ import stepscope
 import stepscope.tf1 as tf
 from stepscope.export import FileWriter, Timeline, chrome
 from stepscope.metadata import RunMetadata
-from stepscope.metadata.records import frame
+from stepscope.metadata.wire.records import frame
 from stepscope.metadata.xplane import XSpace
 
 DATA = Path(__file__).parents[1] / "data"

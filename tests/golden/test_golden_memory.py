@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.cli.arguments.command_line import run_command_line
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata, Status
-from stepscope.metadata.out_of_memory import BatchHint, MemoryRequest, out_of_memory
+from stepscope.metadata.memory.out_of_memory import BatchHint, MemoryRequest, out_of_memory
 
 HERE = Path(__file__).parent
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -11,7 +11,7 @@ from test_random_graphs import EXECUTORS, runs_of, session_of
 import stepscope.tf1 as tf
 from random_examples import examples
 from run_content import all_of
-from stepscope.metadata.stored_run import RunEncoder, decoded_run
+from stepscope.metadata.stored.stored_run import RunEncoder, decoded_run
 from stepscope.options import RunOptions
 from stepscope.runtime import observers
 

@@ -102,7 +102,7 @@ def _heading(profile: OutOfMemoryProfile) -> RenderableType:
     from rich.text import Text
 
     from stepscope.cli.output import wording
-    from stepscope.metadata.out_of_memory import shape_text
+    from stepscope.metadata.memory.out_of_memory import shape_text
 
     request = profile.request
     slot = f":{request.slot}" if request.slot > 0 else ""

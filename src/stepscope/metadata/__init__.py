@@ -1,14 +1,13 @@
 """The durable model: `RunMetadata`, its columns, its wire form, loading and saving.
 
-A map: `run_metadata` (the object), `state` (which of it is the truth), `graph_facts` (what a graph
-determines) and `columns` (what a run adds), `memory`, `allocations` and `strings` (more columns),
-`outcome` (status, losses, overhead, placements), `out_of_memory`, `memory_advice`,
-`allocation_log` and `allocation_sampling` (the memory reports),
-`recording` and `targets` (what an engine hands over, and where it goes), `packing`,
-`stored_columns` and `stored_run` (a run as a store keeps it), `program_notes` (what a program did
-beside its runs), `encode`, `decode`,
-`allocation_codec`, `out_of_memory_codec`, `labels` and `extras` (to and from messages), `readers`
-(one file per format that `load` reads), `dtype_names` and `readable` (for people).
+A map: `run_metadata` (the object), `state` (which of it is the truth), `graph_facts` (what a
+graph determines) and `columns` (what a run adds), `logged_nodes` (the same as an executor logs
+it), `strings`, `row_groups`, `outcome` (status, losses, overhead, placements), `recording` and
+`targets` (what an engine hands over, and where it goes), `program_notes` and `fed_values` (what a
+program did beside its runs), `device_names`, `dtype_names` and `readable` (for people). In rooms
+of their own: `memory/` (allocations, what ops used, the memory reports), `wire/` (to and from
+messages and bytes), `stored/` (a run as a store keeps it), `readers/` (one file per format that
+`load` reads), `xplane/` (TensorFlow's profiles).
 
 Names are imported when they are asked for: who needs one of these modules does not wait for all.
 """
@@ -16,12 +15,12 @@ Names are imported when they are asked for: who needs one of these modules does 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepscope.metadata.allocation_log import extract_allocation_log
-    from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.graph_facts import GraphFacts
-    from stepscope.metadata.memory import MemoryColumns, TensorColumns
-    from stepscope.metadata.out_of_memory import OutOfMemory
+    from stepscope.metadata.memory.allocation_log import extract_allocation_log
+    from stepscope.metadata.memory.allocations import AllocationColumns
+    from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns
+    from stepscope.metadata.memory.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import (
         MEMORY_OF_KERNELS,
         Completeness,
@@ -44,12 +43,12 @@ else:
     __getattr__ = _lazy_names(
         __name__,
         {
-            "allocation_log": "extract_allocation_log",
-            "allocations": "AllocationColumns",
+            "memory.allocation_log": "extract_allocation_log",
+            "memory.allocations": "AllocationColumns",
             "columns": "OpColumns",
             "graph_facts": "GraphFacts",
-            "memory": "MemoryColumns TensorColumns",
-            "out_of_memory": "OutOfMemory",
+            "memory.memory_columns": "MemoryColumns TensorColumns",
+            "memory.out_of_memory": "OutOfMemory",
             "outcome": "MEMORY_OF_KERNELS Completeness InFlight Loss Overhead Placement Status",
             "program_notes": "CallTime Note",
             "readers": "LoadedRun iter_runs load",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.metadata.graph_facts import GraphFacts
-from stepscope.metadata.memory import MemoryColumns, TensorColumns, times_in_range
+from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns, times_in_range
 from stepscope.metadata.readable import number, writable
 from stepscope.metadata.row_groups import distinct
 from stepscope.metadata.strings import StringColumn

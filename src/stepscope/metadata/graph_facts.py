@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cached_property import cached_property
-from stepscope.metadata.labels import make_label
-from stepscope.metadata.memory import TensorColumns
+from stepscope.metadata.memory.memory_columns import TensorColumns
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.wire.labels import make_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.cached_property import cached_property
-from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.graph_facts import GraphFacts
-from stepscope.metadata.memory import TensorColumns
+from stepscope.metadata.memory.allocations import AllocationColumns
+from stepscope.metadata.memory.memory_columns import TensorColumns
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.xplane import FIRST_NODE, Described, Row
 

@@ -12,13 +12,13 @@ from stepscope.metadata.outcome import Completeness, Overhead, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.out_of_memory import OutOfMemory
+    from stepscope.metadata.memory.allocations import AllocationColumns
+    from stepscope.metadata.memory.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Placement
     from stepscope.metadata.program_notes import CallTime
-    from stepscope.metadata.stored_log import StorableLog
-    from stepscope.metadata.stored_pattern import StorablePattern
+    from stepscope.metadata.stored.stored_log import StorableLog
+    from stepscope.metadata.stored.stored_pattern import StorablePattern
     from stepscope.options import RunOptions
 
 __all__ = ["LoggedRecording", "Recording", "RunNumbers", "Shared"]

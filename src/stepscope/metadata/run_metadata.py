@@ -13,19 +13,19 @@ from stepscope import _messages as pb
 from stepscope._message_backed import MessageBacked
 from stepscope.errors import InvalidOptionError
 from stepscope.metadata.device_names import named_device
-from stepscope.metadata.extras import OWN_FIELDS
 from stepscope.metadata.state import TENSORFLOW_FIELDS, State
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.tables import table_of
+from stepscope.metadata.wire.extras import OWN_FIELDS
 from stepscope.options import RunOptions
 from stepscope.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.out_of_memory import OutOfMemory
+    from stepscope.metadata.memory.allocations import AllocationColumns
+    from stepscope.metadata.memory.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import LoggedRecording, Recording
 

@@ -21,23 +21,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope import _messages as pb
-from stepscope.metadata import extras
-from stepscope.metadata.allocation_codec import (
+from stepscope.metadata.columns import OpColumns
+from stepscope.metadata.memory.allocations import AllocationColumns
+from stepscope.metadata.recording import LoggedRecording, Shared
+from stepscope.metadata.wire import extras
+from stepscope.metadata.wire.allocation_codec import (
     allocations_of,
     decode_allocations,
     encode_allocations,
 )
-from stepscope.metadata.allocations import AllocationColumns
-from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.decode import decode_ops
-from stepscope.metadata.encode import encode_ops
-from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
-from stepscope.metadata.recording import LoggedRecording, Shared
+from stepscope.metadata.wire.decode import decode_ops
+from stepscope.metadata.wire.encode import encode_ops
+from stepscope.metadata.wire.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.metadata.out_of_memory import OutOfMemory
+    from stepscope.metadata.memory.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import Recording
 

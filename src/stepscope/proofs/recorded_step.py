@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from stepscope.analysis.execution.edges import input_node
 from stepscope.analysis.program.run_parts import PYTHON_TYPES
 from stepscope.errors import StepscopeError
-from stepscope.metadata.labels import parse_label
 from stepscope.metadata.readers.users_graph import graph_of
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from stepscope.metadata import LoadedRun, RunMetadata

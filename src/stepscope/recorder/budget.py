@@ -53,7 +53,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 
 __all__ = [
     "BURST_STEPS",

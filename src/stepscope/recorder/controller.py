@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from stepscope.metadata.quantiles import QuantileSketch
+from stepscope.metadata.stored.quantiles import QuantileSketch
 from stepscope.recorder.budget import Budget, Level
 from stepscope.recorder.keeping import Changes, Keep, Keeper, Kept, Noted
 from stepscope.recorder.triggers import (

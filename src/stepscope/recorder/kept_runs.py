@@ -38,14 +38,14 @@ from stepscope.metadata import (
     RunMetadata,
     Status,
 )
-from stepscope.metadata.quantiles import QuantileSketch
 from stepscope.metadata.readers.kept_file import TABLES
-from stepscope.metadata.step_summaries import Level, StepSummary
+from stepscope.metadata.stored.quantiles import QuantileSketch
+from stepscope.metadata.stored.step_summaries import Level, StepSummary
 from stepscope.recorder.controller import Begun, Controller, Ended
 from stepscope.recorder.lanes import Lane, Remarkable, ThreadTimes, cost_of_lanes
 
 if TYPE_CHECKING:
-    from stepscope.metadata.stored_run import Part, StoredRun
+    from stepscope.metadata.stored.stored_run import Part, StoredRun
     from stepscope.recorder.keeping import Changes, Kept
     from stepscope.store import Store
     from stepscope.store.database import Database

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.errors import OpError, code_name
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 from stepscope.runtime.execute.recording_costs import recording_costs
 from stepscope.runtime.observers import Choose, Fed, LiveLog, Observer
 from stepscope.runtime.report import ENGINE

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from stepscope.errors import CANCELLED, OK, InvalidArgumentError, OpError
 from stepscope.graph.dtypes import Array
 from stepscope.metadata import InFlight, Loss
-from stepscope.metadata.allocation_log import LogSettings
-from stepscope.metadata.out_of_memory import OutOfMemory
+from stepscope.metadata.memory.allocation_log import LogSettings
+from stepscope.metadata.memory.out_of_memory import OutOfMemory
 from stepscope.options import DEFAULT_RESOLVED, ResolvedRunOptions, RunOptions
 from stepscope.runtime.cost_model import CostModel
 from stepscope.runtime.debug.debugger import Debugger

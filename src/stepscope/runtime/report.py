@@ -18,8 +18,8 @@ from stepscope.metadata import (
     RunNumbers,
     Status,
 )
-from stepscope.metadata.allocation_log import LogSettings
-from stepscope.metadata.out_of_memory import OutOfMemory
+from stepscope.metadata.memory.allocation_log import LogSettings
+from stepscope.metadata.memory.out_of_memory import OutOfMemory
 from stepscope.options import ResolvedRunOptions, RunOptions
 from stepscope.runtime.execute.recording_costs import recording_costs
 from stepscope.runtime.execute.run_pattern import RunPattern

@@ -2,7 +2,7 @@
 
 A map: `store` (the queue and the thread that writes), `database` (the file),
 `live_runs` (what is not in it yet). What a run looks like
-in it is `stepscope.metadata.stored_run`, what the file looks like and how it is read
+in it is `stepscope.metadata.stored.stored_run`, what the file looks like and how it is read
 `stepscope.metadata.readers.store_file`.
 """
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepscope.metadata.program_notes import Note
-    from stepscope.metadata.stored_run import Part, StoredRun
+    from stepscope.metadata.stored.stored_run import Part, StoredRun
 
 __all__ = ["Database", "add_note_to"]
 

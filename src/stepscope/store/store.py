@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
-from stepscope.metadata.stored_run import RunEncoder, StoredRun
+from stepscope.metadata.stored.stored_run import RunEncoder, StoredRun
 from stepscope.store.database import Database
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.program_notes import Note
-    from stepscope.metadata.stored_run import Part
+    from stepscope.metadata.stored.stored_run import Part
 
 __all__ = ["COMMIT_S", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
 

@@ -39,14 +39,14 @@ PATHS: Final[dict[str, list[str]]] = {
     "core.framework.tensor_pb2": ["stepscope._messages: TensorProto"],
     "core.framework.tensor_shape_pb2": ["stepscope._messages: TensorShapeProto"],
     "core.profiler.tfprof_log_pb2": [
-        "stepscope.metadata.profile_messages: CodeDef ExecMemory ExecProfile ExecTime "
+        "stepscope.metadata.wire.profile_messages: CodeDef ExecMemory ExecProfile ExecTime "
         "OpLogEntry OpLogProto ProfileNode ProfileProto",
     ],
     "core.profiler.tfprof_options_pb2": [
-        "stepscope.metadata.profile_messages: AdvisorOptionsProto OptionsProto",
+        "stepscope.metadata.wire.profile_messages: AdvisorOptionsProto OptionsProto",
     ],
     "core.profiler.tfprof_output_pb2": [
-        "stepscope.metadata.profile_messages: AdviceProto GraphNodeProto MultiGraphNodeProto "
+        "stepscope.metadata.wire.profile_messages: AdviceProto GraphNodeProto MultiGraphNodeProto "
         "TFProfTensorProto",
     ],
     "core.protobuf.cluster_pb2": ["stepscope.options: ClusterDef JobDef"],

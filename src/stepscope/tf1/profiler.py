@@ -1,6 +1,6 @@
 """`tf.profiler`: parameters, floating-point operations, time and memory of a model."""
 
-from stepscope.metadata.profile_messages import (
+from stepscope.metadata.wire.profile_messages import (
     AdviceProto,
     GraphNodeProto,
     MultiGraphNodeProto,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from stepscope.analysis.runs import NamedRun
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.metadata.readers import is_unread
-from stepscope.metadata.together import decoded_ahead
+from stepscope.metadata.wire.together import decoded_ahead
 from stepscope.web.survey import Survey, surveyed
 
 if TYPE_CHECKING:

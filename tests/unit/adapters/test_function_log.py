@@ -24,7 +24,7 @@ from stepscope.adapters.tensorflow.node_log.log import NodeLog
 from stepscope.adapters.tensorflow.runs.function import Observed
 from stepscope.adapters.tensorflow.script.deliveries import KeptRun
 from stepscope.adapters.tensorflow.support import FUNCTION
-from stepscope.metadata.stored_log import pack_log
+from stepscope.metadata.stored.stored_log import pack_log
 from stepscope.options import RunOptions
 from stepscope.store import Store
 

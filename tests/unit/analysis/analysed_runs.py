@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepscope.metadata import OpColumns, Recording, RunMetadata, TensorColumns
-from stepscope.metadata.labels import make_label
+from stepscope.metadata.wire.labels import make_label
 
 T0 = 1_700_000_000_000_000_000
 CPU0, CPU1 = "/job:localhost/replica:0/task:0/device:CPU:0", "/device:CPU:1"

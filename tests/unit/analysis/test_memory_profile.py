@@ -11,7 +11,7 @@ import stepscope
 import stepscope.tf1 as tf
 from stepscope import analysis, errors
 from stepscope.metadata import AllocationColumns, OpColumns, Recording, RunMetadata, Status
-from stepscope.metadata.out_of_memory import MemoryRequest, out_of_memory
+from stepscope.metadata.memory.out_of_memory import MemoryRequest, out_of_memory
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 OTHER = "/job:localhost/replica:0/task:0/device:CPU:1"

@@ -9,7 +9,7 @@ from recorded_program import keras_like, slow_map, waiting_for_input
 from stepscope import analysis
 from stepscope._messages import GraphDef
 from stepscope.metadata import AllocationColumns, Completeness, Loss, RunMetadata, Status
-from stepscope.metadata.out_of_memory import MemoryRequest, out_of_memory
+from stepscope.metadata.memory.out_of_memory import MemoryRequest, out_of_memory
 
 HOSTILE = "</td><script>alert('x')</script>&amp;\"quoted\""
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -14,7 +14,7 @@ from stepscope.analysis.profile import sampled_runs
 from stepscope.analysis.profile.sampled_runs import Weights, sampled_profile
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
-from stepscope.metadata.step_summaries import StepSummary
+from stepscope.metadata.stored.step_summaries import StepSummary
 from stepscope.recorder.budget import Budget, Level
 from stepscope.recorder.controller import Controller, Ended
 from stepscope.recorder.keeping import Keep, Keeper

@@ -7,7 +7,7 @@ import pytest
 
 from stepscope._messages import GraphDef
 from stepscope.metadata import OpColumns, Placement, Recording, RunMetadata, Status
-from stepscope.metadata.labels import make_label
+from stepscope.metadata.wire.labels import make_label
 
 T0 = 1_700_000_000_000_000_000
 CPU0 = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.metadata.checksums import masked_crc
-from stepscope.metadata.records import frame
+from stepscope.metadata.wire.checksums import masked_crc
+from stepscope.metadata.wire.records import frame
 
 PAYLOADS = [b"", b"a", b"\x00" * 31, bytes(range(256)) * 4096]
 

@@ -15,7 +15,7 @@ from tensorboard.compat.proto import config_pb2
 import stepscope
 from random_examples import examples
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata
-from stepscope.metadata.allocation_log import LogSettings, json_of, log_of
+from stepscope.metadata.memory.allocation_log import LogSettings, json_of, log_of
 
 T0 = 1_794_769_119_769_750_449
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -16,8 +16,8 @@ from stepscope.metadata import (
     TensorColumns,
     load,
 )
-from stepscope.metadata.labels import make_label, parse_label
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.wire.labels import make_label, parse_label
 
 
 def three_ops(**changes):

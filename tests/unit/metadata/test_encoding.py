@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from stepscope import _messages as pb
 from stepscope.metadata import OpColumns, RunMetadata
-from stepscope.metadata.encode import encode_ops
-from stepscope.metadata.extras import decode_sources, encode_sources
-from stepscope.metadata.memory import MemoryColumns, TensorColumns
-from stepscope.metadata.message_rows import MessageRows, varint
+from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns
+from stepscope.metadata.wire.encode import encode_ops
+from stepscope.metadata.wire.extras import decode_sources, encode_sources
+from stepscope.metadata.wire.message_rows import MessageRows, varint
 
 CPU, GPU = "/device:CPU:0", "/device:GPU:0"
 _NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300) | st.just(0)

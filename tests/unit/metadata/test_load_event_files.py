@@ -11,7 +11,7 @@ from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
 from stepscope.export import FileWriter
 from stepscope.metadata import RunMetadata, iter_runs, load
-from stepscope.metadata.records import frame
+from stepscope.metadata.wire.records import frame
 
 DATA = Path(__file__).parents[2] / "data"
 SHARED = ARTEFACTS / "events_filewriter"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from random_examples import examples
 from stepscope.metadata import AllocationColumns, Recording, RunMetadata
-from stepscope.metadata.out_of_memory import (
+from stepscope.metadata.memory.out_of_memory import (
     BatchHint,
     Growth,
     MemoryRequest,

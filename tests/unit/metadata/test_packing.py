@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from random_examples import examples
 from stepscope.metadata import StringColumn
-from stepscope.metadata.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(), max_size=8)

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.metadata import quantiles
-from stepscope.metadata.quantiles import ACCURACY, QuantileSketch, QuantileSketches
+from stepscope.metadata.stored import quantiles
+from stepscope.metadata.stored.quantiles import ACCURACY, QuantileSketch, QuantileSketches
 
 NUMBERS = st.lists(st.integers(1, 10**12), min_size=1, max_size=200)
 

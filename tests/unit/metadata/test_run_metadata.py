@@ -478,7 +478,7 @@ def test_steps_of_merged_rows_survive():
 
 
 def test_large_thread_identifiers_do_not_collide():
-    from stepscope.metadata.encode import wire_thread_ids
+    from stepscope.metadata.wire.encode import wire_thread_ids
 
     idents = [5, 2**32 + 4, 2**33 + 7, -1, BIG_IDENT, 0]
     given = wire_thread_ids(idents)

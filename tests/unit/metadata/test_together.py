@@ -10,7 +10,7 @@ import pytest
 from shared_data import ARTEFACTS
 from stepscope import _messages as pb
 from stepscope.metadata import RunMetadata, StringColumn, iter_runs
-from stepscope.metadata.together import TOGETHER, decode_together, decoded_ahead
+from stepscope.metadata.wire.together import TOGETHER, decode_together, decoded_ahead
 
 DATA = Path(__file__).parents[2] / "data"
 FILES = sorted(p for root in (DATA, ARTEFACTS) for p in root.glob("**/run_metadata.pb"))

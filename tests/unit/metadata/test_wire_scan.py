@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from random_examples import examples
 from stepscope import _messages as pb
-from stepscope.metadata.decode import decode_ops
-from stepscope.metadata.step_stats import StepStatsTable
-from stepscope.metadata.wire_scan import (
+from stepscope.metadata.wire.decode import decode_ops
+from stepscope.metadata.wire.step_stats import StepStatsTable
+from stepscope.metadata.wire.wire_scan import (
     BYTES,
     NUMBER,
     REPEATED,

@@ -41,7 +41,7 @@ def yielding(*items):
 
 
 def frame(payload):
-    from stepscope.metadata.records import frame
+    from stepscope.metadata.wire.records import frame
 
     return frame(payload)
 

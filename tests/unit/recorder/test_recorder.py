@@ -12,7 +12,7 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf
 from stepscope import errors
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 
 
 @pytest.fixture

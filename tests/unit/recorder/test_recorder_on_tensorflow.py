@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import stepscope
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 
 v1 = tf.compat.v1
 

@@ -5,7 +5,7 @@ import pytest
 
 import stepscope.tf1 as tf
 from stepscope.errors import ResourceExhaustedError
-from stepscope.metadata.allocations import AllocationColumns
+from stepscope.metadata.memory.allocations import AllocationColumns
 from stepscope.ops.resources import ResourceStore
 from stepscope.options import ConfigProto, RunOptions
 from stepscope.runtime.memory import allocator as allocators

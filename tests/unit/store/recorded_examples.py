@@ -22,7 +22,7 @@ from stepscope.metadata import (
     Status,
     TensorColumns,
 )
-from stepscope.metadata.out_of_memory import HeldMemory, MemoryRequest, OutOfMemory
+from stepscope.metadata.memory.out_of_memory import HeldMemory, MemoryRequest, OutOfMemory
 
 TIME = st.integers(1_600_000_000_000_000_000, 1_800_000_000_000_000_000)
 SIZE = st.integers(0, 1 << 40)

@@ -25,9 +25,9 @@ from stepscope.metadata.logged_nodes import (
     LoggedNodes,
     nodes_of,
 )
-from stepscope.metadata.packing import PackedDamageError
-from stepscope.metadata.stored_log import StorableLog
-from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run
+from stepscope.metadata.stored.packing import PackedDamageError
+from stepscope.metadata.stored.stored_log import StorableLog
+from stepscope.metadata.stored.stored_run import Part, RunEncoder, StoredRun, decoded_run
 
 TYPES = ("Mul", "Const", "Identity", "Split")
 SHAPES = [None, (), (2, 3), (7,), (0, 4)]

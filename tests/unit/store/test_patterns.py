@@ -12,14 +12,14 @@ import stepscope
 import stepscope.tf1 as tf
 from run_content import all_of
 from stepscope.metadata import GraphFacts, OpColumns
-from stepscope.metadata.packing import PackedDamageError
-from stepscope.metadata.stored_pattern import (
+from stepscope.metadata.stored.packing import PackedDamageError
+from stepscope.metadata.stored.stored_pattern import (
     NOTHING_STOOD,
     Readings,
     pack_pattern,
     unpack_pattern,
 )
-from stepscope.metadata.stored_run import RunEncoder, StoredRun, decoded_run
+from stepscope.metadata.stored.stored_run import RunEncoder, StoredRun, decoded_run
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime import observers
 from stepscope.runtime.plan import plan

@@ -21,7 +21,7 @@ from stepscope.metadata import (
     Shared,
     TensorColumns,
 )
-from stepscope.metadata.stored_run import RunEncoder, decoded_run
+from stepscope.metadata.stored.stored_run import RunEncoder, decoded_run
 from stepscope.store import Store
 
 

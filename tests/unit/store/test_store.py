@@ -17,7 +17,7 @@ from recorded_examples import recorded, simple_run
 import stepscope
 from patience import patient
 from stepscope.metadata import OpColumns, RunMetadata
-from stepscope.metadata.stored_run import Part
+from stepscope.metadata.stored.stored_run import Part
 from stepscope.store import Store
 from stepscope.store.store import WAITING
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from stepscope.analysis.replay import Change, Prediction, RecordedWork, WorkReader, predict
 from stepscope.cached_property import cached_property
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.feeds import Feed

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepscope.analysis.cluster.tasks import task_column, task_of
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -37,7 +37,7 @@ from stepscope.metadata import (
     RunMetadata,
     iter_runs,
 )
-from stepscope.metadata.together import TOGETHER, decode_together
+from stepscope.metadata.wire.together import TOGETHER, decode_together
 
 __all__ = ["RUN_FILE", "SERVED", "WORKER_FILE", "Absence", "Worker", "WorkerRuns", "workers_at"]
 

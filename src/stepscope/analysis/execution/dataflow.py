@@ -15,7 +15,7 @@ import numpy as np
 
 from stepscope.analysis.execution.edges import input_node
 from stepscope.analysis.intervals import self_times, sums_at
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

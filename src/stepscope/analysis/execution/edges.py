@@ -17,7 +17,7 @@ import numpy as np
 
 from stepscope.analysis.cluster.messages import RECEIVES, SENDS, traffic
 from stepscope.analysis.cluster.tasks import task_column
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from stepscope.analysis.input.stages import QUEUE, UNKNOWN, Pipeline, Stage
 from stepscope.analysis.intervals import merged, self_times
 from stepscope.analysis.program.steps import run_span
 from stepscope.metadata.executed_graphs import executed_graphs
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

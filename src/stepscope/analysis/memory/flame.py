@@ -19,10 +19,10 @@ from stepscope.analysis.memory.profile import event_times
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.errors import StepscopeError
-from stepscope.metadata.out_of_memory import held_memory
+from stepscope.metadata.memory.out_of_memory import held_memory
 
 if TYPE_CHECKING:
-    from stepscope.metadata.out_of_memory import HeldMemory
+    from stepscope.metadata.memory.out_of_memory import HeldMemory
 
 __all__ = ["FlameRow", "MemoryFlame", "highest_peak", "instant_ns", "memory_flame", "tree"]
 

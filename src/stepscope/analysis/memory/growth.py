@@ -26,7 +26,7 @@ from stepscope.analysis.program.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata import Note, Program, iter_runs
-from stepscope.metadata.allocations import HELD
+from stepscope.metadata.memory.allocations import HELD
 from stepscope.metadata.program_notes import MEMORY
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.errors import StepscopeError
-from stepscope.metadata.allocations import FAILED, HELD, PERSISTENT_KINDS, AllocationColumns
 from stepscope.metadata.dtype_names import dtype_name
-from stepscope.metadata.out_of_memory import Growth, HeldMemory, MemoryRequest, held_memory
+from stepscope.metadata.memory.allocations import FAILED, HELD, PERSISTENT_KINDS, AllocationColumns
+from stepscope.metadata.memory.out_of_memory import Growth, HeldMemory, MemoryRequest, held_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

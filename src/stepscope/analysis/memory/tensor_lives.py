@@ -15,9 +15,9 @@ import numpy as np
 
 from stepscope.analysis.memory.profile import event_times
 from stepscope.analysis.profile.layers import layers_of
-from stepscope.metadata.allocations import FAILED, FREE
 from stepscope.metadata.dtype_names import dtype_name
-from stepscope.metadata.out_of_memory import shape_text
+from stepscope.metadata.memory.allocations import FAILED, FREE
+from stepscope.metadata.memory.out_of_memory import shape_text
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:

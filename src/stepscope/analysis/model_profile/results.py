@@ -7,7 +7,7 @@ from typing import Any
 from stepscope.analysis.model_profile.nodes import ModelProfile, ProfiledNode
 from stepscope.analysis.model_profile.options import ProfileOptions
 from stepscope.analysis.model_profile.views import Place, View
-from stepscope.metadata.profile_messages import GraphNodeProto, MultiGraphNodeProto
+from stepscope.metadata.wire.profile_messages import GraphNodeProto, MultiGraphNodeProto
 
 __all__ = ["message_of"]
 

@@ -15,7 +15,7 @@ from stepscope.analysis.profile.source_functions import SourceFunctions
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.metadata.strings import StringColumn
-from stepscope.metadata.together import decoded_ahead
+from stepscope.metadata.wire.together import decoded_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,7 +14,7 @@ step is 19 times of 20: from how much sampled runs differ, by the usual theory o
 of them than have op times: what these took beyond what the weighed runs did may have been any op's,
 and is part of the interval.
 
->>> from stepscope.metadata.step_summaries import StepSummary
+>>> from stepscope.metadata.stored.step_summaries import StepSummary
 >>> kept = [KeptRun(1, "step", Level.DETAIL, ("first", "slowest")),
 ...         KeptRun(40, "step", Level.TIMES, ("sample",)),
 ...         KeptRun(70, "step", Level.TIMES, ("sample", "latest")),
@@ -46,7 +46,7 @@ from stepscope.analysis.profile.op_profile import By, OpProfile, OpRow, groups_b
 from stepscope.analysis.runs import NamedRun, iter_named_runs
 from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording, steps_recordings
 from stepscope.metadata.self_times import self_times
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

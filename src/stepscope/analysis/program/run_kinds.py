@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from stepscope.analysis.execution.edges import input_node
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from stepscope.analysis.runs import NamedRun

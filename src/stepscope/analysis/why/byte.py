@@ -14,7 +14,7 @@ from stepscope.analysis.result import Result
 from stepscope.analysis.runs import Runs, named_runs
 from stepscope.analysis.why.op import rows_of
 from stepscope.errors import StepscopeError
-from stepscope.metadata.allocations import HELD, PERSISTENT_KINDS
+from stepscope.metadata.memory.allocations import HELD, PERSISTENT_KINDS
 from stepscope.metadata.readable import plain, time
 
 if TYPE_CHECKING:

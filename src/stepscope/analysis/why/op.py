@@ -31,9 +31,9 @@ from stepscope.analysis.execution.edges import Edges, input_node
 from stepscope.analysis.execution.thread_order import ThreadOrder
 from stepscope.analysis.result import Result
 from stepscope.errors import StepscopeError
-from stepscope.metadata.labels import parse_label
 from stepscope.metadata.readable import number as counted
 from stepscope.metadata.readable import plain, time
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

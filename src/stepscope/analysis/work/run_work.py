@@ -17,7 +17,7 @@ import numpy as np
 from stepscope.analysis.work.graph_calls import data_inputs
 from stepscope.analysis.work.op_work import OpCall, Tensor, op_work
 from stepscope.metadata.executed_graphs import executed_graphs
-from stepscope.metadata.labels import parse_label
+from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -39,8 +39,8 @@ from stepscope.cli.script.worker_file import WORKER_FILE, WorkerFile
 from stepscope.errors import StepscopeError
 from stepscope.metadata.program_notes import STOPPED, Note
 from stepscope.metadata.readers.store_file import SUFFIX, stored_runs
-from stepscope.metadata.step_summaries import Level
-from stepscope.metadata.stored_run import StoredRun, decoded_run
+from stepscope.metadata.stored.step_summaries import Level
+from stepscope.metadata.stored.stored_run import StoredRun, decoded_run
 from stepscope.recorder.kept_runs import KeptRuns
 from stepscope.store import LiveRuns, Store, add_note_to
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from stepscope.metadata import RunMetadata
-    from stepscope.metadata.stored_run import Part
+    from stepscope.metadata.stored.stored_run import Part
     from stepscope.recorder.terms import Terms
 
 TIMELINE_FILE = "timeline.json"

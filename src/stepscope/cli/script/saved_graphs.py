@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from stepscope.metadata.stored_run import Part
+from stepscope.metadata.stored.stored_run import Part
 
 METADATA_FILE = "run_metadata.pb"
 GRAPH_FILE = "graph.pb"

@@ -22,7 +22,7 @@ from stepscope.errors import TimesTooFarApartError
 from stepscope.export.messages import is_a
 from stepscope.metadata import RunMetadata, iter_runs
 from stepscope.metadata.readable import writable
-from stepscope.metadata.together import decoded_ahead
+from stepscope.metadata.wire.together import decoded_ahead
 
 KEPT_ROWS = 500_000
 LONGEST_NS = 1 << 62

@@ -25,7 +25,7 @@ from typing import Any
 
 from stepscope._messages import Event
 from stepscope.export.messages import wire_bytes
-from stepscope.metadata.records import frame
+from stepscope.metadata.wire.records import frame
 
 _FILE_VERSION = "brain.Event:2"
 _WRITER = "stepscope.export.tensorboard"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepscope import _messages as pb
 from stepscope.metadata.executed_graphs import executed_graphs
-from stepscope.metadata.labels import make_label, parse_label
+from stepscope.metadata.wire.labels import make_label, parse_label
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

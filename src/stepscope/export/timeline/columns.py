@@ -10,15 +10,15 @@ import numpy as np
 from stepscope._messages import AllocationDescription, DataType, TensorDescription
 from stepscope.export.json_rows import escaped
 from stepscope.metadata.row_groups import numbered, rows_alike
-from stepscope.metadata.step_stats import StepStatsTable
 from stepscope.metadata.strings import StringColumn
-from stepscope.metadata.wire_scan import BYTES, NUMBER, Field
+from stepscope.metadata.wire.step_stats import StepStatsTable
+from stepscope.metadata.wire.wire_scan import BYTES, NUMBER, Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.metadata import OpColumns, TensorColumns
-    from stepscope.metadata.wire_scan import Scanned
+    from stepscope.metadata.wire.wire_scan import Scanned
 
     Ints: TypeAlias = NDArray[np.int64]
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from stepscope.errors import UnreadableFileError, code_from_name
 from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.labels import make_label
 from stepscope.metadata.outcome import END_MISSING, Completeness, Loss, Status
 from stepscope.metadata.readable import writable
 from stepscope.metadata.readers.json_events import EventStream, is_gzip
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.wire.labels import make_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
-from stepscope.metadata.checksums import masked_crc
-from stepscope.metadata.extras import decode_completeness, encode_completeness
 from stepscope.metadata.outcome import Completeness, Loss
 from stepscope.metadata.readers import run_metadata_pb
 from stepscope.metadata.run_metadata import RunMetadata
+from stepscope.metadata.wire.checksums import masked_crc
+from stepscope.metadata.wire.extras import decode_completeness, encode_completeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

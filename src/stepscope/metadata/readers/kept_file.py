@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from stepscope.metadata.packing import PackedDamageError
 from stepscope.metadata.readers.store_file import is_store, opened
-from stepscope.metadata.step_summaries import Level, StepSummary
+from stepscope.metadata.stored.packing import PackedDamageError
+from stepscope.metadata.stored.step_summaries import Level, StepSummary
 
 if TYPE_CHECKING:
     from pathlib import Path

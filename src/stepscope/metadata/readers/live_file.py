@@ -31,11 +31,11 @@ import numpy as np
 from stepscope.errors import code_name
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.outcome import Completeness, InFlight, Loss, Status
-from stepscope.metadata.packing import Packed, PackedDamageError, pack
 from stepscope.metadata.program_notes import CallTime
 from stepscope.metadata.recording import Recording
 from stepscope.metadata.run_metadata import RunMetadata
-from stepscope.metadata.stored_columns import pack_facts, unpack_facts
+from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.stored.stored_columns import pack_facts, unpack_facts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -19,7 +19,7 @@ from stepscope.metadata.program_notes import PROCESS, CallTime, Note
 from stepscope.metadata.readers import store_file
 from stepscope.metadata.readers._load import files_below
 from stepscope.metadata.run_metadata import RunMetadata
-from stepscope.metadata.stored_run import decoded_run
+from stepscope.metadata.stored.stored_run import decoded_run
 
 __all__ = ["Program", "ProgramRun", "programs"]
 

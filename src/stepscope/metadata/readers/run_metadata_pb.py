@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import _messages as pb
 from stepscope.errors import UnreadableFileError
-from stepscope.metadata.extras import decode_completeness, encode_completeness, encode_status
 from stepscope.metadata.outcome import END_MISSING, Completeness, Loss
 from stepscope.metadata.readers.density import is_hollow
 from stepscope.metadata.readers.wire import parses_in_parts, salvage
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.state import State
-from stepscope.metadata.wire_scan import WireDamageError, fields_of
+from stepscope.metadata.wire.extras import decode_completeness, encode_completeness, encode_status
+from stepscope.metadata.wire.wire_scan import WireDamageError, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

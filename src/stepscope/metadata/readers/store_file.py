@@ -47,7 +47,7 @@ from stepscope.metadata.outcome import Loss, Overhead
 from stepscope.metadata.program_notes import Note
 from stepscope.metadata.readers import live_file, node_log_file
 from stepscope.metadata.readers.event_file import NoRunError
-from stepscope.metadata.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
+from stepscope.metadata.stored.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
 from stepscope.note_rows import checksum_of
 
 if TYPE_CHECKING:

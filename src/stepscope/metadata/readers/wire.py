@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import message_factory
 
 from stepscope._messages import DecodeError
-from stepscope.metadata.wire_scan import WireDamageError, fields_of
+from stepscope.metadata.wire.wire_scan import WireDamageError, fields_of
 
 __all__ = ["Salvage", "parses_in_parts", "salvage"]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stepscope.cached_property import cached_property
-from stepscope.metadata.wire_scan import (
+from stepscope.metadata.wire.wire_scan import (
     BYTES,
     NUMBER,
     REPEATED,

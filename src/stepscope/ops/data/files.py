@@ -10,7 +10,7 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.registry import KernelNode
-from stepscope.metadata.records import records
+from stepscope.metadata.wire.records import records
 from stepscope.ops.data.registering import METADATA, register_dataset
 from stepscope.ops.data.stages import Call, DatasetValue, Element, Elements, Pipeline, Place, Stage
 from stepscope.ops.io.files import opened, text_of

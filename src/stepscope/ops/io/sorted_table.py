@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from stepscope.errors import DataLossError
-from stepscope.metadata.checksums import masked_crc
+from stepscope.metadata.wire.checksums import masked_crc
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48

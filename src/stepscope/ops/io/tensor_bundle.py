@@ -32,7 +32,7 @@ from stepscope.errors import (
 from stepscope.graph.dtypes import Array, DType, as_dtype, string
 from stepscope.graph.shapes import TensorShape
 from stepscope.local_files import AnyPath, as_tensorflow, local_path
-from stepscope.metadata.checksums import extended, masked
+from stepscope.metadata.wire.checksums import extended, masked
 from stepscope.ops.io.sorted_table import entries, read_varint, table, varint
 from stepscope.whole_files import whole_file
 

@@ -12,7 +12,7 @@ from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.export import Timeline
 from stepscope.graph import get_default_graph
 from stepscope.metadata import RunMetadata
-from stepscope.metadata.profile_messages import AdviceProto
+from stepscope.metadata.wire.profile_messages import AdviceProto
 from stepscope.programs.profiler.op_log import graph_def_of, merge_default_with_oplog
 from stepscope.programs.profiler.option_builder import ProfileOptionBuilder
 from stepscope.programs.profiler.profile_file import profile_message

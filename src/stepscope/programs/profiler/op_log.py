@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope.analysis.model_profile import TRAINABLE, ModelProfile, shapes_of_runs
 from stepscope.graph import Graph, GraphKeys, get_default_graph
-from stepscope.metadata.profile_messages import OpLogProto
+from stepscope.metadata.wire.profile_messages import OpLogProto
 from stepscope.whole_files import whole_file
 
 __all__ = ["graph_def_of", "merge_default_with_oplog", "write_op_log"]

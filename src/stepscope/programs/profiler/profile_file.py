@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepscope.analysis.model_profile import ModelProfile
-from stepscope.metadata.profile_messages import ProfileProto
+from stepscope.metadata.wire.profile_messages import ProfileProto
 
 __all__ = ["profile_message"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.metadata import MemoryColumns, OpColumns, TensorColumns
-from stepscope.metadata.allocations import ALLOCATE
+from stepscope.metadata.memory.allocations import ALLOCATE
 from stepscope.runtime.execute.trace import Trace
 from stepscope.runtime.memory.flow_memory import FlowMemory, FlowOwner
 from stepscope.runtime.plan.node_table import Int64s

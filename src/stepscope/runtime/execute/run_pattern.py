@@ -5,7 +5,7 @@ All else of its columns follows from the plan, by rules that look at times only 
 rules, applied to the ranks of the readings in place of the times, say which reading comes where,
 for every run of the plan whose readings are in that order. Addresses and the steps of what was made
 before are passed on as they are, so that numbers can stand for them, too. The columns that come out
-are a pattern (`stepscope.metadata.stored_pattern`), which a store keeps once.
+are a pattern (`stepscope.metadata.stored.stored_pattern`), which a store keeps once.
 
 A run is no such run where its columns have other times than readings: with spans of the user's, or
 pauses for watched tensors; or where its memory was counted as it went.
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from stepscope.cached_property import cached_property
 from stepscope.metadata import AllocationColumns, OpColumns, Shared
-from stepscope.metadata.stored_pattern import (
+from stepscope.metadata.stored.stored_pattern import (
     NOTHING_STOOD,
     Readings,
     Standing,

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from stepscope.metadata.allocations import ALLOCATE, FREE
+from stepscope.metadata.memory.allocations import ALLOCATE, FREE
 from stepscope.runtime.plan.memory_table import MemoryTable, Output, Port
 
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from stepscope.metadata.allocations import AllocationColumns
+from stepscope.metadata.memory.allocations import AllocationColumns
 from stepscope.ops.resources import Holding, ResourceStore
 from stepscope.runtime.memory.buffers import MAX_IDLE_BUFFERS, BufferCache
 

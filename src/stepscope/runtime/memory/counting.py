@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stepscope.graph.dtypes import Array
-from stepscope.metadata.allocation_log import LogSettings, log_of
-from stepscope.metadata.allocations import AllocationColumns
+from stepscope.metadata.memory.allocation_log import LogSettings, log_of
+from stepscope.metadata.memory.allocations import AllocationColumns
 from stepscope.metadata.outcome import Loss
 from stepscope.ops.resources import address_of
 from stepscope.runtime.execute.execution import RunState

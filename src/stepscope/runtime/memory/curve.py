@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.metadata.allocations import ALLOCATE
+from stepscope.metadata.memory.allocations import ALLOCATE
 from stepscope.runtime.execute.program import Program
 from stepscope.runtime.memory.accountant import Accountant, Event, Found, Owner
 from stepscope.runtime.plan.memory_table import MemoryTable, Port

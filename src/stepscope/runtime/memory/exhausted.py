@@ -15,9 +15,9 @@ import numpy as np
 
 from stepscope.errors import OpError, ResourceExhaustedError
 from stepscope.graph.dtypes import Array, as_dtype
-from stepscope.metadata.allocations import ALLOCATE, HELD, AllocationColumns
 from stepscope.metadata.dtype_names import dtype_name
-from stepscope.metadata.out_of_memory import (
+from stepscope.metadata.memory.allocations import ALLOCATE, HELD, AllocationColumns
+from stepscope.metadata.memory.out_of_memory import (
     BatchHint,
     MemoryRequest,
     OutOfMemory,

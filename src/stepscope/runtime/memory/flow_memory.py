@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stepscope.metadata.allocations import ALLOCATE, FREE
+from stepscope.metadata.memory.allocations import ALLOCATE, FREE
 from stepscope.ops.resources import address_of
 from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime.execute.frames import Task

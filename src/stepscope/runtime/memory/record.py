@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stepscope.metadata.allocations import FAILED, FREE, HELD, AllocationColumns
+from stepscope.metadata.memory.allocations import FAILED, FREE, HELD, AllocationColumns
 from stepscope.ops.resources import Holding
 from stepscope.ops.state.variable_cells import KIND as VARIABLE
 from stepscope.runtime.execute.trace import Trace

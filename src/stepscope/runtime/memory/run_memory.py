@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepscope.metadata.allocations import ALLOCATE, FREE
+from stepscope.metadata.memory.allocations import ALLOCATE, FREE
 from stepscope.ops.resources import Holding, address_of
 from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime.execute.trace import clock

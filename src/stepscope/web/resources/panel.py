@@ -10,8 +10,8 @@ from stepscope.analysis.execution.timeline import CATEGORIES
 from stepscope.analysis.intervals import highest_places
 from stepscope.metadata import readable
 from stepscope.metadata.dtype_names import dtype_name
-from stepscope.metadata.labels import parse_label
-from stepscope.metadata.out_of_memory import shape_text
+from stepscope.metadata.memory.out_of_memory import shape_text
+from stepscope.metadata.wire.labels import parse_label
 from stepscope.web.resources.asked import WrongParameterError
 from stepscope.web.resources.covered import covered
 from stepscope.web.resources.looked_at import LookedAt, looked_at

@@ -25,7 +25,7 @@ from stepscope.adapters.tensorflow.capture.profiler import Batch
 from stepscope.adapters.tensorflow.node_log.log import LoggedRun, NodeLog
 from stepscope.metadata import CallTime, Loss, OpColumns, Overhead, RunNumbers
 from stepscope.metadata.logged_nodes import DoingAt
-from stepscope.metadata.stored_log import StorableLog
+from stepscope.metadata.stored.stored_log import StorableLog
 from stepscope.metadata.xplane import FIRST_NODE
 
 clock = time.perf_counter_ns

@@ -16,7 +16,7 @@ from stepscope.adapters.tensorflow.capture.events import NO_NODES, Row
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedRun, NodeLog
 from stepscope.metadata import Loss, OpColumns, RunNumbers
 from stepscope.metadata.logged_nodes import DoingAt
-from stepscope.metadata.stored_log import StorableLog
+from stepscope.metadata.stored.stored_log import StorableLog
 
 _TRACED_ANEW: Final = Loss(
     "eager ops, annotations, input pipelines", 0,

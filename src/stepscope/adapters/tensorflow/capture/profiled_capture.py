@@ -35,7 +35,7 @@ from stepscope.adapters.tensorflow.capture.profiler import (
 from stepscope.adapters.tensorflow.capture.row_columns import row_columns
 from stepscope.adapters.tensorflow.node_log.log import RECORD_NS, LoggedRun, NodeLog
 from stepscope.metadata import Loss, OpColumns
-from stepscope.metadata.stored_log import StorableLog
+from stepscope.metadata.stored.stored_log import StorableLog
 from stepscope.metadata.xplane import COMPILED
 
 _EVENT_NS: Final = 240

@@ -23,8 +23,8 @@ from stepscope.adapters.tensorflow.memory.report import (
 )
 from stepscope.adapters.tensorflow.runs.session_graph import is_of
 from stepscope.metadata import AllocationColumns, Loss
-from stepscope.metadata.allocations import HELD
-from stepscope.metadata.out_of_memory import OutOfMemory, out_of_memory
+from stepscope.metadata.memory.allocations import HELD
+from stepscope.metadata.memory.out_of_memory import OutOfMemory, out_of_memory
 
 HOLDERS: Final = Loss(
     "holders of memory", 0,

@@ -21,8 +21,8 @@ from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph
 from stepscope.adapters.tensorflow.memory.report import HOW_TO_RECORD
 from stepscope.cached_property import cached_property
 from stepscope.metadata import MEMORY_OF_KERNELS, AllocationColumns, Loss
-from stepscope.metadata.allocations import ALLOCATE, FAILED, FREE, HELD
-from stepscope.metadata.out_of_memory import MemoryRequest
+from stepscope.metadata.memory.allocations import ALLOCATE, FAILED, FREE, HELD
+from stepscope.metadata.memory.out_of_memory import MemoryRequest
 
 BEFORE: Final = "before recording"
 OUTSIDE: Final = "outside of ops"

@@ -16,7 +16,7 @@ from stepscope.adapters.tensorflow.failures import (
     failing_nodes,
 )
 from stepscope.adapters.tensorflow.memory.allocator_events import CPU
-from stepscope.metadata.out_of_memory import MemoryRequest, OutOfMemory
+from stepscope.metadata.memory.out_of_memory import MemoryRequest, OutOfMemory
 
 HOW_TO_RECORD: Final = (
     "`stepscope run --memory SCRIPT`, or in a program "

@@ -26,9 +26,9 @@ from stepscope.adapters.tensorflow.memory.report import (
 )
 from stepscope.adapters.tensorflow.support import only_traces
 from stepscope.metadata import AllocationColumns, Loss
-from stepscope.metadata.allocation_log import AllocationLog, LogSettings, log_of
-from stepscope.metadata.allocations import HELD
-from stepscope.metadata.out_of_memory import (
+from stepscope.metadata.memory.allocation_log import AllocationLog, LogSettings, log_of
+from stepscope.metadata.memory.allocations import HELD
+from stepscope.metadata.memory.out_of_memory import (
     BatchHint,
     OutOfMemory,
     out_of_memory,

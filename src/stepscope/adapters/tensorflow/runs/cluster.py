@@ -30,9 +30,9 @@ from stepscope.adapters.tensorflow.runs.session_run import NO_GRAPHS, SessionRun
 from stepscope.adapters.tensorflow.support import CLUSTER, without_effect
 from stepscope.cached_property import cached_property
 from stepscope.metadata import Completeness, Loss, OpColumns, Overhead, Recording, RunMetadata
-from stepscope.metadata.allocation_codec import allocations_of
-from stepscope.metadata.allocation_log import AllocationLog, LogSettings, log_of
-from stepscope.metadata.out_of_memory import OutOfMemory
+from stepscope.metadata.memory.allocation_log import AllocationLog, LogSettings, log_of
+from stepscope.metadata.memory.out_of_memory import OutOfMemory
+from stepscope.metadata.wire.allocation_codec import allocations_of
 from stepscope.options import RunOptions
 
 v1 = tensorflow.compat.v1

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.script.deliveries import END_OF_INPUT, Decided
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 from stepscope.recorder.kept_runs import given_up
 
 if TYPE_CHECKING:
     from stepscope.metadata import Loss
-    from stepscope.metadata.stored_run import Part
+    from stepscope.metadata.stored.stored_run import Part
     from stepscope.recorder.kept_runs import KeptRuns
     from stepscope.recorder.lanes import Lane
 

@@ -71,7 +71,7 @@ from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
 from stepscope.metadata import Note, Recording, Status
 from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import RECORDING, STOPPED
-from stepscope.metadata.step_summaries import Level
+from stepscope.metadata.stored.step_summaries import Level
 from stepscope.recorder.lanes import Lane
 from stepscope.scheduling import Action, Schedule
 

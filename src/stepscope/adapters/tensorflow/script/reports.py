@@ -14,7 +14,7 @@ from stepscope import options as opts
 from stepscope.adapters.tensorflow.runs.session_run import SessionRun
 from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
 from stepscope.metadata import RunMetadata, as_run_metadata_target
-from stepscope.metadata.allocation_log import LogSettings
+from stepscope.metadata.memory.allocation_log import LogSettings
 
 
 def asks_for_memory(options: Any) -> bool:

@@ -15,7 +15,7 @@ from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.step_finding import finding_id
 from stepscope.analysis.execution.edges import input_node
 from stepscope.analysis.memory.profile import memory_profile
-from stepscope.metadata.allocations import FAILED
+from stepscope.metadata.memory.allocations import FAILED
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:

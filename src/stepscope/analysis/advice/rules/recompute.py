@@ -35,7 +35,7 @@ from stepscope.analysis.advice.step_finding import finding_id
 from stepscope.analysis.execution.edges import input_node
 from stepscope.analysis.memory.tensor_lives import tensor_lives
 from stepscope.cached_property import cached_property
-from stepscope.metadata.allocations import PERSISTENT_KINDS
+from stepscope.metadata.memory.allocations import PERSISTENT_KINDS
 from stepscope.metadata.readable import number, size, time
 
 if TYPE_CHECKING:

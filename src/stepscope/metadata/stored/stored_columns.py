@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import orjson
 
-from stepscope.metadata.allocations import AllocationColumns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.graph_facts import GraphFacts
-from stepscope.metadata.memory import MemoryColumns, TensorColumns, object_column
-from stepscope.metadata.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.memory.allocations import AllocationColumns
+from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns, object_column
+from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope import _messages as pb
-from stepscope.metadata.labels import parse_label
-from stepscope.metadata.message_rows import MessageRows, bytes_field, number_field, text_field
 from stepscope.metadata.row_groups import distinct, numbered, rows_alike
+from stepscope.metadata.wire.labels import parse_label
+from stepscope.metadata.wire.message_rows import MessageRows, bytes_field, number_field, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.memory import MemoryColumns, TensorColumns
+    from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns
 
 __all__ = ["encode_ops", "wire_thread_ids"]
 

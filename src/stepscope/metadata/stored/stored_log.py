@@ -25,8 +25,8 @@ from stepscope.metadata.logged_nodes import (
     LoggedNodes,
     nodes_of,
 )
-from stepscope.metadata.packing import Packed, PackedDamageError, pack
-from stepscope.metadata.stored_columns import (
+from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.stored.stored_columns import (
     pack_facts,
     shape_columns,
     unpack_facts,

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import orjson
 
-from stepscope.metadata.allocation_sampling import sampled
-from stepscope.metadata.allocations import FAILED, AllocationColumns
 from stepscope.metadata.dtype_names import dtype_name
+from stepscope.metadata.memory.allocation_sampling import sampled
+from stepscope.metadata.memory.allocations import FAILED, AllocationColumns
 from stepscope.metadata.outcome import Loss
 from stepscope.options import ALLOCATION_LOG_ADDRESSES
 

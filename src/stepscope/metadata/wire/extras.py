@@ -8,7 +8,6 @@ import numpy as np
 
 from stepscope._messages import OWN_FIELDS_START, RunMetadataMessage
 from stepscope.errors import code_from_name, code_name
-from stepscope.metadata.message_rows import MessageRows
 from stepscope.metadata.outcome import (
     OUTCOMES,
     Completeness,
@@ -20,6 +19,7 @@ from stepscope.metadata.outcome import (
 )
 from stepscope.metadata.readable import writable
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.wire.message_rows import MessageRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

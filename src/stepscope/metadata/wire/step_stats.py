@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.metadata.memory import MemoryColumns, TensorColumns
+from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns
 from stepscope.metadata.strings import StringColumn
-from stepscope.metadata.wire_scan import (
+from stepscope.metadata.wire.wire_scan import (
     BYTES,
     NUMBER,
     REPEATED,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.metadata.wire_scan import Scanned
+    from stepscope.metadata.wire.wire_scan import Scanned
 
     Ints = NDArray[np.int64]
 

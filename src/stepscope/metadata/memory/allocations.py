@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from stepscope.metadata.memory import check_lengths, object_column, times_in_range
+from stepscope.metadata.memory.memory_columns import check_lengths, object_column, times_in_range
 from stepscope.metadata.readable import number
 from stepscope.metadata.strings import StringColumn
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope.metadata.decode import decode_many
-from stepscope.metadata.wire_scan import WireDamageError
+from stepscope.metadata.wire.decode import decode_many
+from stepscope.metadata.wire.wire_scan import WireDamageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepscope.metadata.allocations import PERSISTENT_KINDS
+from stepscope.metadata.memory.allocations import PERSISTENT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stepscope.metadata.allocations import AllocationColumns
-    from stepscope.metadata.out_of_memory import Growth, HeldMemory, MemoryRequest
+    from stepscope.metadata.memory.allocations import AllocationColumns
+    from stepscope.metadata.memory.out_of_memory import Growth, HeldMemory, MemoryRequest
 
 __all__ = ["BatchHint", "advice"]
 

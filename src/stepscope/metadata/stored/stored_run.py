@@ -25,16 +25,17 @@ import orjson
 
 from stepscope import _messages as pb
 from stepscope.cached_property import cached_property
-from stepscope.metadata import extras, stored_log, stored_pattern
-from stepscope.metadata import stored_columns as columns
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.logged_nodes import LoggedNodes, ended
-from stepscope.metadata.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 from stepscope.metadata.outcome import Completeness, Loss, Overhead, Status
-from stepscope.metadata.packing import Packed, pack
 from stepscope.metadata.program_notes import CallTime
 from stepscope.metadata.recording import Recording, Shared
 from stepscope.metadata.run_metadata import RunMetadata
+from stepscope.metadata.stored import stored_columns as columns
+from stepscope.metadata.stored import stored_log, stored_pattern
+from stepscope.metadata.stored.packing import Packed, pack
+from stepscope.metadata.wire import extras
+from stepscope.metadata.wire.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
     from stepscope.metadata.graph_facts import GraphFacts
     from stepscope.metadata.logged_nodes import LoggedGraphs
-    from stepscope.metadata.stored_log import StorableLog
-    from stepscope.metadata.stored_pattern import StorablePattern
+    from stepscope.metadata.stored.stored_log import StorableLog
+    from stepscope.metadata.stored.stored_pattern import StorablePattern
 
 __all__ = ["Part", "RunEncoder", "StoredRun", "decoded_run"]
 

@@ -30,16 +30,16 @@ import numpy as np
 import orjson
 
 from stepscope.cached_property import cached_property
-from stepscope.metadata import stored_columns as columns
 from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.memory import MemoryColumns, object_column
-from stepscope.metadata.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.memory.memory_columns import MemoryColumns, object_column
+from stepscope.metadata.stored import stored_columns as columns
+from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.metadata.allocations import AllocationColumns
     from stepscope.metadata.graph_facts import GraphFacts
+    from stepscope.metadata.memory.allocations import AllocationColumns
 
 __all__ = [
     "NOTHING_STOOD",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from stepscope.metadata.columns import OpColumns
-from stepscope.metadata.labels import parse_label
-from stepscope.metadata.memory import MemoryColumns, TensorColumns
-from stepscope.metadata.step_stats import StepStatsTable
+from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns
 from stepscope.metadata.strings import StringColumn
+from stepscope.metadata.wire.labels import parse_label
+from stepscope.metadata.wire.step_stats import StepStatsTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from stepscope.metadata.allocations import FAILED, FREE
+from stepscope.metadata.memory.allocations import FAILED, FREE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.metadata.allocations import AllocationColumns
+    from stepscope.metadata.memory.allocations import AllocationColumns
 
     Rows: TypeAlias = NDArray[np.intp]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from stepscope.errors import DataLossError
-from stepscope.metadata.checksums import masked_crc
+from stepscope.metadata.wire.checksums import masked_crc
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")

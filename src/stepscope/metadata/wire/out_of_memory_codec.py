@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stepscope.metadata.out_of_memory import Growth, HeldMemory, MemoryRequest, OutOfMemory
+from stepscope.metadata.memory.out_of_memory import Growth, HeldMemory, MemoryRequest, OutOfMemory
 
 __all__ = ["decode_out_of_memory", "encode_out_of_memory"]
 

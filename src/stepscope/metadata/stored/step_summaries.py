@@ -32,9 +32,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import orjson
 
-from stepscope.metadata.packing import Packed, PackedDamageError, pack
-from stepscope.metadata.quantiles import QuantileSketch, QuantileSketches
 from stepscope.metadata.self_times import self_times
+from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.stored.quantiles import QuantileSketch, QuantileSketches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.metadata.allocations import FAILED, FREE, PERSISTENT_KINDS
 from stepscope.metadata.dtype_names import dtype_name
-from stepscope.metadata.memory_advice import BatchHint, advice
+from stepscope.metadata.memory.allocations import FAILED, FREE, PERSISTENT_KINDS
+from stepscope.metadata.memory.memory_advice import BatchHint, advice
 from stepscope.metadata.readable import size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepscope.metadata.allocations import AllocationColumns
+    from stepscope.metadata.memory.allocations import AllocationColumns
 
 __all__ = [
     "BatchHint",

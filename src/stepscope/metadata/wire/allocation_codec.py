@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepscope.metadata.allocations import AllocationColumns
+from stepscope.metadata.memory.allocations import AllocationColumns
 from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:

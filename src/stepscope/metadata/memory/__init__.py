@@ -1,0 +1,1 @@
+"""Memory in the model: what was allocated and freed, used per op, and asked for in vain."""

@@ -1,0 +1,1 @@
+"""To and from bytes that TensorFlow reads: messages, columns straight from bytes, records."""
