@@ -86,8 +86,8 @@ $(OLD)/.stamp: pyproject.toml | $(UV)
 test-tf215: $(OLD)/.stamp   ## the adapter on TensorFlow 2.15, the last with Estimator (Python 3.11)
 	-@$(OLD)/bin/stepscope prepare
 	$(OLD)/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile tests/unit/adapters \
-	  tests/unit/analysis tests/contract tests/golden tests/unit/cli/test_cli_tensorflow.py \
-	  tests/unit/cli/test_cli_estimator.py tests/unit/programs/test_estimator_on_tensorflow.py
+	  tests/unit/analysis tests/contract tests/golden tests/unit/cli/script/test_cli_tensorflow.py \
+	  tests/unit/cli/script/test_cli_estimator.py tests/unit/programs/test_estimator_on_tensorflow.py
 
 browser:   ## Chromium for the tests that need a browser, as the Debian package, if there is none
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
@@ -138,11 +138,11 @@ $(LOWEST)/.stamp: pyproject.toml | $(UV)
 test-lowest: $(LOWEST)/.stamp smoke-lowest   ## all that needs no TensorFlow, on the lowest versions allowed (Python 3.11)
 	$(OLDEST) --numprocesses $(JOBS) --dist loadfile tests/golden tests/property tests/contract tests/unit \
 	  --ignore tests/unit/adapters --ignore tests/unit/export/test_tensorboard_http.py \
-	  --ignore tests/unit/cli/test_cli_estimator.py
+	  --ignore tests/unit/cli/script/test_cli_estimator.py
 	@# The server of TensorBoard 2.15, not its messages, needs a setuptools that has pkg_resources.
 	$(UV) pip install --quiet --python $(LOWEST)/env --target $(LOWEST)/setuptools 'setuptools<81'
 	PYTHONPATH=$(LOWEST)/setuptools $(OLDEST) tests/unit/export/test_tensorboard_http.py \
-	  tests/unit/cli/test_cli_estimator.py
+	  tests/unit/cli/script/test_cli_estimator.py
 
 smoke-lowest: $(LOWEST)/.stamp   ## every command once on the lowest versions allowed, without a warning
 	$(LOWEST)/env/bin/python -W error -m stepscope info docs/questions/recorded/classify

@@ -9,7 +9,7 @@ moment the other threads are in by then, or in an op that never ends. What holds
 - the command ended as the script died, and said so;
 - the op that never ends is named, and its run is there, unfinished.
 
-`tests/unit/cli/test_cli_random_deaths.py` has 40 of them, `tests/hard/kill.py` any number.
+`tests/unit/cli/script/test_cli_random_deaths.py` has 40 of them, `tests/hard/kill.py` any number.
 """
 
 from __future__ import annotations

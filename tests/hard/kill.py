@@ -2,9 +2,9 @@
 
     python tests/hard/kill.py [--deaths 1000] [--at-once 2] [--engines embedded function ...]
 
-The code of `tests/unit/cli/test_cli_random_deaths.py`, with other seeds: three in four on the
-embedded engine, which dies fastest, one in three there in an op that never ends. Each death that
-does not leave what it must is named with what it left, and makes the exit code 1.
+The code of `tests/unit/cli/script/test_cli_random_deaths.py`, with other seeds: three in four on
+the embedded engine, which dies fastest, one in three there in an op that never ends. Each death
+that does not leave what it must is named with what it left, and makes the exit code 1.
 """
 
 from __future__ import annotations

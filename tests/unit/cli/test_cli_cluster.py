@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
 
 from simulated_cluster import BEGIN, MS, SECOND, Clock, parameter_server_step
 

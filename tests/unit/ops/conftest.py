@@ -1,21 +1,3 @@
-"""TensorFlow as the tables here compare with it."""
+"""TensorFlow as the tests here compare with it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def lowered_control_flow(request: pytest.FixtureRequest) -> Iterator[None]:
-    """TensorFlow makes conditionals and loops as TensorFlow 1 did: Switch, Merge, Enter, Exit."""
-    if "tf" not in request.fixturenames:
-        yield
-        return
-    tf = request.getfixturevalue("tf")
-    was_on = tf.control_flow_v2_enabled()
-    tf.disable_control_flow_v2()
-    yield
-    if was_on:
-        tf.enable_control_flow_v2()
+from lowered_control_flow import lowered_control_flow  # noqa: F401 - a fixture

@@ -1,12 +1,13 @@
 """Rows that say "build this with TensorFlow and with us, the rest must be the same".
 
-`cases_<family>.py` files hold `CASES`, lists of `Case`. A case's `build` gets TensorFlow's
-`compat.v1` once and our own functions under the same names once.
+`cases_<family>.py` files, in the rooms of `stepscope.ops`, hold `CASES`, lists of `Case`. A case's
+`build` gets TensorFlow's `compat.v1` once and our own functions under the same names once.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -75,7 +76,9 @@ def all_cases() -> list[Case]:
     """The rows of every `cases_*.py` beside this file."""
     here = Path(__file__).parent
     cases: list[Case] = []
-    for path in sorted(here.glob("cases_*.py")):
+    for path in sorted(here.rglob("cases_*.py"), key=lambda path: path.name):
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
         cases += importlib.import_module(path.stem).CASES
     return cases
 

@@ -17,6 +17,7 @@ from stepscope.graph import Graph, import_graph_def
 from stepscope.runtime import Session
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops" / "data"))
 
 from cases_data import PIPELINES, leaves
 from op_cases import assert_same_value
