@@ -172,6 +172,8 @@ def as_seen_outside(value: Any) -> Any:
 
 class _Running(threading.local):
     step_id = 0
+    cores = 1
+    """How many threads its ops may use by themselves, where BLAS has one."""
 
 
 running = _Running()

@@ -34,6 +34,7 @@ class ArrayStore:
         self.name = name
         self._dtype = dtype
         self._shape = element_shape
+        self._known = element_shape.known
         self._dynamic = dynamic
         self._clears = clears
         self._items: list[Any] = [_UNWRITTEN] * size
@@ -126,6 +127,8 @@ class ArrayStore:
             self._items = []
 
     def _check(self, value: Any) -> None:
+        if np.shape(value) == self._known:
+            return
         found = TensorShape(np.shape(value))
         if not self._shape.is_compatible_with(found):
             raise self._refusal(

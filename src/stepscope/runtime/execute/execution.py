@@ -39,8 +39,8 @@ class RunState:
     """
 
     __slots__ = (
-        "_wake", "cancellation", "closing", "frame", "memory", "rendezvous", "stages", "step_id",
-        "watch",
+        "_wake", "cancellation", "closing", "cores", "frame", "memory", "rendezvous", "stages",
+        "step_id", "watch",
     )  # fmt: skip
 
     def __init__(self, step_id: int, cancellation: CancellationToken | None = None) -> None:
@@ -48,6 +48,8 @@ class RunState:
         self.frame: FrameType | None = None
         self._wake: Callable[[], None] | None = None
         self.closing = False
+        self.cores = 1
+        """How many threads an op may use by itself, where ops follow each other."""
         self.memory: RunMemory | None = None
         self.watch: Callable[[int, int, Any], None] | None = None
         self.step_id = step_id

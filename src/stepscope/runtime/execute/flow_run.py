@@ -31,10 +31,12 @@ from stepscope.runtime.execute.execution import (
     Executing,
     RunState,
     StepFailed,
+    StoppedBetween,
     deadline_error,
 )
 from stepscope.runtime.execute.flow_trace import FlowTrace
 from stepscope.runtime.execute.frames import FlowTable, Frames, Task
+from stepscope.runtime.execute.loop_program import LoopProgram, loop_program
 from stepscope.runtime.execute.pool_run import PoolRun
 from stepscope.runtime.execute.pools import Task as PoolTask
 from stepscope.runtime.execute.pools import WorkerPool
@@ -70,6 +72,8 @@ class FlowSchedule:
             for i, s in enumerate(plan.steps)
         ]
         """Per step, whether it is there when the run begins, and nothing has to happen."""
+        self.program = loop_program(plan, self.silent)
+        """Where the plan shows beforehand what an iteration executes."""
 
 
 class FlowRun(PoolRun):
@@ -99,16 +103,54 @@ class FlowRun(PoolRun):
 
     def on_this_thread(self, deadline: int = 0, timeout_ms: int = 0) -> tuple[Any, ...]:
         """Run now. A deadline (a clock reading) is looked at between ops."""
+        program = self._schedule.program
+        if program is not None and not deadline and self._is_plain():
+            return self._run_program(program)
         try:
             return self._run_here(deadline, timeout_ms)
         finally:
             self._frames.close()
 
+    def _is_plain(self) -> bool:
+        """Whether nobody asks what single executions hold or make."""
+        trace = self.trace
+        if self._memory is not None or self._watched:
+            return False
+        return trace is None or (trace.level < 3 and trace.live is None)
+
+    def _run_program(self, program: LoopProgram) -> tuple[Any, ...]:
+        state, trace = self._state, self.trace
+        token = state.cancellation
+
+        def stop() -> None:
+            raise StoppedBetween(token.error())
+
+        self._begin_trace()
+        running.step_id, running.cores = state.step_id, state.cores
+        function = program.function(traced=trace is not None)
+        add = thread = None
+        if trace is not None:
+            add, thread = trace.events.append, trace.thread
+        spans = noting(trace.spans) if trace is not None else nullcontext()
+        try:
+            with np.errstate(all="ignore"), spans:
+                values = function(state, self._feeds, token, stop, clock, add, thread)
+        except StoppedBetween as stopped:
+            raise StepFailed(stopped.error, None) from None
+        except BaseException as error:
+            step = program.step_at(error.__traceback__)
+            if step is None:
+                raise StepFailed(error, None) from error
+            raise self._failed_here(error, step) from error
+        self._results = dict(zip(program.retvals, values, strict=True))
+        self._end()
+        return self.result()
+
     def _run_here(self, deadline: int, timeout_ms: int) -> tuple[Any, ...]:
         token = self._state.cancellation
         trace = self.trace
         self._begin_trace()
-        running.step_id = self._state.step_id
+        running.step_id, running.cores = self._state.step_id, self._state.cores
         last: Step | None = None
         spans = noting(trace.spans) if trace is not None else nullcontext()
         with np.errstate(all="ignore"), spans:
@@ -164,7 +206,7 @@ class FlowRun(PoolRun):
         if trace is not None:
             trace.thread_names[threading.get_native_id()] = thread.name
         token = self._state.cancellation
-        running.step_id = self._state.step_id
+        running.step_id, running.cores = self._state.step_id, 1
         heapq.heapify(work)
         spans = noting(trace.spans) if trace is not None else nullcontext()
         with np.errstate(all="ignore"), spans:

@@ -137,6 +137,9 @@ class CompiledPlan:
 
     def gains_on(self, workers: int) -> bool:
         """Whether it is done sooner on a pool of so many workers."""
+        if self.plan.has_flow and self.flow.program is not None:
+            # What handing tensors on costs there is more than what side by side would gain.
+            return False
         return self.gain(workers, BLAS.count()).worth_it
 
     def table(self) -> PlanTable:
