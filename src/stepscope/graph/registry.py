@@ -98,6 +98,8 @@ class Kernel:
     """Estimated time of one call on one core; None lets the plan judge by the bytes moved."""
     threaded: bool = False
     """Whether a call spreads over BLAS's threads by itself."""
+    spreads: bool = False
+    """Whether a call spreads over the cores by itself, and wants one BLAS thread on each."""
     value: Any = None
     """The output, where it never changes (constants): such a node has nothing to execute."""
 

@@ -287,6 +287,8 @@ class _Run:
             timeout_ms = session.settings.timeout_ms
         deadline = clock() + timeout_ms * 1_000_000 if timeout_ms > 0 else 0
         where = decide(plan.plan, self._options, session.configured, deadline > 0, plan.gains_on)
+        if where.products == "one by one" and plan.plan.spreads:
+            self._state.cores = BLAS.count()
         self._losses = where.losses
         run = self._make_executor(where)
         if where.place == "caller":
@@ -407,12 +409,14 @@ def _sharing_blas(
     """For as long as a run lasts: BLAS's threads as its products need them.
 
     Products that run side by side share them. Small ones that follow each other take one each: what
-    more threads would gain is less than what waiting for them costs when something else runs.
+    more threads would gain is less than what waiting for them costs when something else runs. So
+    do all where ops spread over the cores by themselves.
     """
     if products == "as they are" or not compiled.plan.has_products:
         return _NOTHING_AROUND
     if products == "one by one":
-        return BLAS.share(1) if compiled.plan.small_products else _NOTHING_AROUND
+        alone = compiled.plan.small_products or compiled.plan.spreads
+        return BLAS.share(1) if alone else _NOTHING_AROUND
     return BLAS.share(compiled.gain(workers, BLAS.count()).blas_threads)
 
 

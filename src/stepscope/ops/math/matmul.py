@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import UNKNOWN, TensorShape, broadcast
 from stepscope.ops.arrays import indexing, joining, shaping
+from stepscope.ops.cores import cores_here, spread
 from stepscope.ops.math.broadcasting import conjugate
 from stepscope.ops.math.reductions import reduce_prod
 from stepscope.ops.math.unary import conj
@@ -63,6 +64,36 @@ def _in_single(call: Callable[..., Any]) -> Callable[..., Any]:
     return product
 
 
+_SPREAD_NS: Final = 4_000_000
+"""From here on starting a thread for half of a product is nothing beside the product."""
+
+
+def _spreading(plain: Callable[..., Any], *, flip_a: bool, flip_b: bool) -> Callable[..., Any]:
+    """A product whose rows or columns are shared out where the op may use several cores."""
+
+    def product(a: Array, b: Array, out: Array | None = None) -> Any:
+        cores = cores_here()
+        work = 2.0 * a.size * b.shape[0 if flip_b else 1] / _FLOPS_PER_NS
+        if cores == 1 or work < _SPREAD_NS or a.dtype != b.dtype:
+            return plain(a, b, out)
+        x, y = a.T if flip_a else a, b.T if flip_b else b
+        made = np.empty((x.shape[0], y.shape[1]), x.dtype) if out is None else out
+        by_rows = x.shape[0] >= y.shape[1]
+        each = -(-(x.shape[0] if by_rows else y.shape[1]) // cores)
+
+        def part(n: int) -> None:
+            where = slice(n * each, (n + 1) * each)
+            if by_rows:
+                np.matmul(x[where], y, out=made[where])
+            else:
+                np.matmul(x, y[:, where], out=made[:, where])
+
+        spread(range(cores), part)
+        return made
+
+    return product
+
+
 def _matmul_kernel(node: KernelNode) -> Kernel:
     flip_a, flip_b = node.attr("transpose_a"), node.attr("transpose_b")
     cost = _cost_ns(node.input_shapes[0], _axis(node.output_shapes[0], 1))
@@ -76,6 +107,8 @@ def _matmul_kernel(node: KernelNode) -> Kernel:
         call = lambda a, b, out=None: np.dot(a, b.T, out)  # noqa: E731
     else:
         call = np.dot
+    if cost is None or cost >= _SPREAD_NS:
+        call = _spreading(call, flip_a=flip_a, flip_b=flip_b)
     if node.input_dtypes[0].numpy == np.float16:
         return Kernel(_in_single(call), cost_ns=cost, threaded=True)
     return Kernel(call, out="positional", cost_ns=cost, threaded=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,60 +16,70 @@ from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.arrays.shaping import shape
+from stepscope.ops.cores import SCRATCH_BYTES, cores_here, scratch, spread
 from stepscope.ops.nn.windows import (
-    SCRATCH_BYTES,
     Line,
     lines_of,
     offsets,
     padded,
     refuse_channels_first,
-    scratch,
     unpadded,
     windowed_shape,
 )
 from stepscope.ops.signatures import FLOATS, exactly_rank, limited, merge_dims, one_name, output_of
 
 _FLOPS_PER_NS = 40.0
+_Block = tuple[slice, slice, slice]
+"""Images, lines of windows in them, and which windows these are."""
 
 
-def _columns(x: Array, high: Line, wide: Line) -> Iterator[tuple[slice, Array]]:
-    """All windows as rows (windows, elements of one), some at a time, and which ones they are.
+class _Windows:
+    """All windows of images as rows (windows, elements of one), some at a time.
 
-    Each matrix lies in memory that the next one overwrites: small enough to stay in the
+    Each matrix lies in memory that another one uses afterwards: small enough to stay in the
     processor's cache between being filled and being multiplied.
     """
-    x = padded(x, high, wide)
-    count, depth = x.shape[0], x.shape[3]
-    if high.size == wide.size == high.stride == wide.stride == 1:
-        yield slice(None), x.reshape(-1, depth)
-        return
-    image, down, right, channel = x.strides
-    windows = np.lib.stride_tricks.as_strided(
-        x,
-        (count, high.count or 0, wide.count or 0, high.size, wide.size, depth),
-        (image, down * high.stride, right * wide.stride, down * high.dilation,
-         right * wide.dilation, channel),
-        writeable=False,
-    )  # fmt: skip
-    length = high.size * wide.size * depth
-    # Copying takes a loop per run of neighbours: those of a window, or those of a row of windows.
-    by_element = wide.stride == 1 and wide.size * depth < (wide.count or 0)
-    for images, lines, rows in _blocks(count, high, wide, length * x.itemsize):
-        part = windows[images, lines]
-        if by_element:
-            matrix = scratch((length, rows.stop - rows.start), x.dtype)
-            np.copyto(matrix.reshape(part.shape[3:] + part.shape[:3]),
-                      part.transpose(3, 4, 5, 0, 1, 2))  # fmt: skip
-            yield rows, matrix.T
+
+    def __init__(self, x: Array, high: Line, wide: Line) -> None:
+        x = padded(x, high, wide)
+        count, depth = x.shape[0], x.shape[3]
+        self._length = length = high.size * wide.size * depth
+        self._dtype = x.dtype
+        self._whole: Array | None = None
+        if high.size == wide.size == high.stride == wide.stride == 1:
+            self._whole = x.reshape(-1, depth)
+        image, down, right, channel = x.strides
+        self._windows = np.lib.stride_tricks.as_strided(
+            x,
+            (count, high.count or 0, wide.count or 0, high.size, wide.size, depth),
+            (image, down * high.stride, right * wide.stride, down * high.dilation,
+             right * wide.dilation, channel),
+            writeable=False,
+        )  # fmt: skip
+        # Copying takes a loop per run of neighbours: those of a window, or those of a row of them.
+        self._by_element = wide.stride == 1 and wide.size * depth < (wide.count or 0)
+        self.blocks = list(_blocks(count, high, wide, length * x.itemsize))
+
+    @contextmanager
+    def laid_out(self, block: _Block) -> Iterator[Array]:
+        """The windows of a block as rows."""
+        images, lines, rows = block
+        if self._whole is not None:
+            yield self._whole[rows]
+            return
+        part, count = self._windows[images, lines], rows.stop - rows.start
+        if self._by_element:
+            with scratch((self._length, count), self._dtype) as matrix:
+                np.copyto(matrix.reshape(part.shape[3:] + part.shape[:3]),
+                          part.transpose(3, 4, 5, 0, 1, 2))  # fmt: skip
+                yield matrix.T
         else:
-            matrix = scratch((rows.stop - rows.start, length), x.dtype)
-            np.copyto(matrix.reshape(part.shape), part)
-            yield rows, matrix
+            with scratch((count, self._length), self._dtype) as matrix:
+                np.copyto(matrix.reshape(part.shape), part)
+                yield matrix
 
 
-def _blocks(
-    count: int, high: Line, wide: Line, window_bytes: int
-) -> Iterator[tuple[slice, slice, slice]]:
+def _blocks(count: int, high: Line, wide: Line, window_bytes: int) -> Iterator[_Block]:
     """Images, lines of windows in them, and the windows they are, a few megabytes at a time."""
     lines, per_line = high.count or 0, wide.count or 0
     fitting = max(1, SCRATCH_BYTES // max(1, per_line * window_bytes))
@@ -85,8 +96,13 @@ def _blocks(
 def _convolve(x: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
     """Filter images by a matrix of (elements of a window, features) into `out`."""
     flat = out.reshape(-1, weights.shape[1])
-    for rows, matrix in _columns(x, high, wide):
-        np.dot(matrix, weights, flat[rows])
+    windows = _Windows(x, high, wide)
+
+    def one(block: _Block) -> None:
+        with windows.laid_out(block) as matrix:
+            np.dot(matrix, weights, flat[block[2]])
+
+    spread(windows.blocks, one)
     return out
 
 
@@ -129,7 +145,7 @@ def _conv_kernel(node: KernelNode) -> Kernel:
         return _convolve(x, weights.reshape(-1, depth), high, wide, out)
 
     cost = _cost(node.input_shapes[1], node.output_shapes[0])
-    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True, spreads=True)
 
 
 _ATTRS = (
@@ -169,7 +185,7 @@ def _to_input_kernel(node: KernelNode) -> Kernel:
         return _convolve(grad, turned, back[0], back[1], out)
 
     cost = _cost(node.input_shapes[1], node.input_shapes[2])
-    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True, spreads=True)
 
 
 def _spread(grad: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
@@ -181,18 +197,36 @@ def _spread(grad: Array, weights: Array, high: Line, wide: Line, out: Array) -> 
         (count, height + high.before + high.after, width + wide.before + wide.after, depth),
         grad.dtype,
     )
-    for images, lines, rows in _blocks(count, high, wide, matrix.shape[1] * grad.itemsize):
-        columns = scratch((rows.stop - rows.start, matrix.shape[1]), grad.dtype)
-        np.dot(flat[rows], matrix, columns)
-        places = columns.reshape(
-            images.stop - images.start, lines.stop - lines.start, -1, high.size, wide.size, depth
-        )
+
+    def one(block: _Block) -> None:
+        images, lines, rows = block
+        shape = images.stop - images.start, lines.stop - lines.start, -1
         some = replace(high, count=lines.stop - lines.start)
         below = full[images, lines.start * high.stride :]
-        for i, j, where in offsets(some, wide):
-            below[where] += places[:, :, :, i, j]
+        with scratch((rows.stop - rows.start, matrix.shape[1]), grad.dtype) as columns:
+            np.dot(flat[rows], matrix, columns)
+            places = columns.reshape((*shape, high.size, wide.size, depth))
+            for i, j, where in offsets(some, wide):
+                below[where] += places[:, :, :, i, j]
+
+    blocks = list(_blocks(count, high, wide, matrix.shape[1] * grad.itemsize))
+    # Blocks of one image add to the same lines of it.
+    apart = all(lines == slice(0, high.count) for _, lines, _ in blocks)
+    spread(blocks, one, None if apart else 1)
     np.copyto(out, unpadded(full, high, wide, height, width))
     return out
+
+
+def _summed(windows: _Windows, blocks: Sequence[_Block], slopes: Array, total: Array) -> None:
+    """What some of the windows give to the gradient of the filter, into `total`."""
+    part = np.empty(total.shape, total.dtype) if len(blocks) > 1 else total
+    if not blocks:
+        total.fill(0)
+    for n, block in enumerate(blocks):
+        with windows.laid_out(block) as matrix:
+            np.dot(matrix.T, slopes[block[2]], part if n else total)
+        if n:
+            np.add(total, part, total)
 
 
 def _to_filter_kernel(node: KernelNode) -> Kernel:
@@ -203,19 +237,18 @@ def _to_filter_kernel(node: KernelNode) -> Kernel:
         high, wide = lines_of(node, x.shape[1:3], wanted[:2])
         if out is None:
             out = np.empty(wanted, x.dtype)
+        windows = _Windows(x, high, wide)
         flat, slopes = out.reshape(-1, wanted[3]), grad.reshape(-1, wanted[3])
-        flat.fill(0)
-        part = None
-        for rows, matrix in _columns(x, high, wide):
-            if part is None:
-                np.dot(matrix.T, slopes[rows], flat)
-                part = np.empty(flat.shape, flat.dtype)
-            else:
-                np.add(flat, np.dot(matrix.T, slopes[rows], part), flat)
+        # Who takes which blocks is always the same, and so is the sum, to the last bit.
+        shares = [windows.blocks[n :: cores_here()] for n in range(cores_here())]
+        sums = [flat, *(np.empty(flat.shape, flat.dtype) for _ in shares[1:])]
+        spread(range(len(shares)), lambda n: _summed(windows, shares[n], slopes, sums[n]))
+        for other in sums[1:]:
+            np.add(flat, other, flat)
         return out
 
     cost = _cost(node.output_shapes[0], node.input_shapes[2])
-    return Kernel(call, out="keyword", cost_ns=cost, threaded=True)
+    return Kernel(call, out="keyword", cost_ns=cost, threaded=True, spreads=True)
 
 
 def _sized_by(index: int) -> Any:

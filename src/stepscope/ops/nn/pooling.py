@@ -26,6 +26,7 @@ from stepscope.graph.registry import (
 )
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.arrays.shaping import shape
+from stepscope.ops.cores import spread_over_first_axis
 from stepscope.ops.nn.convolution import four
 from stepscope.ops.nn.windows import (
     Line,
@@ -108,16 +109,20 @@ def _max_kernel(node: KernelNode) -> Kernel:
 
     def call(x: Array, out: Array | None = None) -> Array:
         high, wide = lines_of(node, x.shape[1:3], sizes)
-        inside = padded(x, high, wide, _lowest(x.dtype))
         result = _result(x, high, wide, out)
-        for i, j, where in offsets(high, wide):
-            if i == j == 0:
-                np.copyto(result, inside[where])
-            else:
-                np.maximum(result, inside[where], out=result)
+
+        def some(images: Array, largest: Array) -> None:
+            inside = padded(images, high, wide, _lowest(x.dtype))
+            for i, j, where in offsets(high, wide):
+                if i == j == 0:
+                    np.copyto(largest, inside[where])
+                else:
+                    np.maximum(largest, inside[where], out=largest)
+
+        spread_over_first_axis([x, result], some)
         return result
 
-    return Kernel(call, out="keyword")
+    return Kernel(call, out="keyword", spreads=True)
 
 
 def _max_of_channels(node: KernelNode) -> Kernel:
@@ -170,25 +175,35 @@ def _max_back_kernel(node: KernelNode) -> Kernel:
 
     def call(x: Array, largest: Array, grad: Array, out: Array | None = None) -> Array:
         high, wide = lines_of(node, x.shape[1:3], sizes)
-        inside = padded(x, high, wide, _lowest(x.dtype))
-        is_padded = inside is not x
         result = np.empty(x.shape, grad.dtype) if out is None else out
-        full = np.empty(inside.shape, grad.dtype) if is_padded else result
-        whole = np.dtype(f"i{grad.itemsize}")
-        bits, slopes = full.view(whole), grad.view(whole)
-        apart = high.stride >= high.size and wide.stride >= wide.size
-        if not (apart and high.covers(full.shape[1]) and wide.covers(full.shape[2])):
-            full.fill(0)
-        for where, chosen in _chosen(inside, largest, high, wide):
-            if apart:
-                np.bitwise_and(slopes, _bits(chosen, whole), bits[where])
-            else:
-                full[where] += np.bitwise_and(slopes, _bits(chosen, whole)).view(grad.dtype)
-        if is_padded:
-            np.copyto(result, unpadded(full, high, wide, *x.shape[1:3]))
+        spread_over_first_axis(
+            [x, largest, grad, result],
+            lambda a, b, c, d: _back_to_largest(a, b, c, d, high, wide),
+        )
         return result
 
-    return Kernel(call, out="keyword")
+    return Kernel(call, out="keyword", spreads=True)
+
+
+def _back_to_largest(
+    x: Array, largest: Array, grad: Array, result: Array, high: Line, wide: Line
+) -> None:
+    """The gradient of each window added to the first of its largest elements, into `result`."""
+    inside = padded(x, high, wide, _lowest(x.dtype))
+    is_padded = inside is not x
+    full = np.empty(inside.shape, grad.dtype) if is_padded else result
+    whole = np.dtype(f"i{grad.itemsize}")
+    bits, slopes = full.view(whole), grad.view(whole)
+    apart = high.stride >= high.size and wide.stride >= wide.size
+    if not (apart and high.covers(full.shape[1]) and wide.covers(full.shape[2])):
+        full.fill(0)
+    for where, chosen in _chosen(inside, largest, high, wide):
+        if apart:
+            np.bitwise_and(slopes, _bits(chosen, whole), bits[where])
+        else:
+            full[where] += np.bitwise_and(slopes, _bits(chosen, whole)).view(grad.dtype)
+    if is_padded:
+        np.copyto(result, unpadded(full, high, wide, *x.shape[1:3]))
 
 
 def _max_second_kernel(node: KernelNode) -> Kernel:

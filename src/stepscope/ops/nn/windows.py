@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +12,6 @@ from stepscope.errors import UnimplementedError
 from stepscope.graph.dtypes import Array
 from stepscope.graph.registry import KernelNode
 from stepscope.graph.shapes import TensorShape
-
-SCRATCH_BYTES: Final = 2 << 20
-"""How much of the windows is laid out at a time; each thread that does so keeps as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +90,6 @@ def lines_of(node: Any, lengths: Sequence[int | None], sizes: Sequence[int]) -> 
         for i in range(2)
     ]  # fmt: skip
     return made[0], made[1]
-
-
-class _Scratch(threading.local):
-    buffer: Array = np.empty(0, np.uint8)
-
-
-_kept = _Scratch()
-
-
-def scratch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Memory for something that ends before the next call on this thread. Small ones are kept."""
-    size = math.prod(shape) * dtype.itemsize
-    if size > SCRATCH_BYTES:
-        return np.empty(shape, dtype)
-    if _kept.buffer.nbytes < size:
-        _kept.buffer = np.empty(SCRATCH_BYTES, np.uint8)
-    return _kept.buffer[:size].view(dtype).reshape(shape)
 
 
 def _attrs(node: Any) -> Any:

@@ -138,7 +138,7 @@ class InlineRun:
             buffers = arena.views
             if memory is not None:
                 memory.view_addresses = arena.addresses()
-        running.step_id = state.step_id
+        running.step_id, running.cores = state.step_id, state.cores
         program.last_used = state.step_id
         try:
             with np.errstate(all="ignore"):

@@ -143,7 +143,7 @@ class PooledRun(PoolRun):
         if trace is not None:
             trace.thread_names[native] = thread.name
         token = self._state.cancellation
-        running.step_id = self._state.step_id
+        running.step_id, running.cores = self._state.step_id, 1
         spans = noting(trace.spans) if trace is not None else nullcontext()
         with np.errstate(all="ignore"), spans:
             while work and not token.cancelled:

@@ -137,6 +137,9 @@ class Plan:
         """Whether an op may spend its time waiting while others could work."""
         products = [s.cost_ns for s in self.steps if s.kernel.threaded and s.expensive]
         self.has_products = bool(products)
+        self.spreads = any(s.kernel.spreads and s.kernel.threaded and s.expensive
+                           for s in self.steps)  # fmt: skip
+        """Whether ops spread over the cores by themselves: BLAS should have one thread then."""
         self.small_products = bool(products) and all(
             c is not None and c < BLAS_GAINS_NS for c in products
         )
