@@ -19,7 +19,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-diff bench-workers fuzz search soak wheel docs docs-site clean
+.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-budget bench-diff bench-workers fuzz search soak wheel docs docs-site clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -114,6 +114,9 @@ bench: $(DEV)   ## side by side with TensorFlow, as ratios; writes benchmarks/re
 
 bench-advice: $(DEV)   ## what `advise` predicts against what a change achieves, and replays (some minutes)
 	$(BIN)/python -m benchmarks advice replays
+
+bench-budget: $(DEV)   ## what a Recorder costs against its budget, on four programs (a quarter of an hour)
+	@for program in keras embedded session eager; do $(BIN)/python -m benchmarks budget_$$program || exit 1; done
 
 bench-diff: $(DEV)   ## how often `diff` is right, on 750 pairs of real sets of runs (some minutes)
 	$(BIN)/python -m benchmarks.diff_trials

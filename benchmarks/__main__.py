@@ -19,6 +19,7 @@ def main(wanted: list[str]) -> int:
         adapter,
         advice,
         analyses,
+        budget,
         engine,
         memory,
         memory_tensorflow,
@@ -48,7 +49,7 @@ def main(wanted: list[str]) -> int:
             reading,
             timeline,
         ),
-        *(scripts, start_up, workers, analyses, advice, viewer),
+        *(scripts, budget, start_up, workers, analyses, advice, viewer),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]
