@@ -19,6 +19,8 @@ How it decides:
   time: samples do not fall into step with a program that does something every n-th run.
 - Length and status are noted of every run as long as that takes at most half of what the time
   between runs earns, also in debt; else of those for which there is credit, and others are counted.
+- Before eight runs began it is not known how long they take: lengths are noted till then. A lull in
+  which runs are only counted looks at no clock: it lasts at most twice as many runs as the last.
 - Deciding costs more than noting a length. Where there is no credit for more there is a **lull**:
   how long the answer stays the same follows from the credit that is missing, and nobody has to ask
   until then. What ran in the meantime is told at once (`passed`).
@@ -59,6 +61,7 @@ __all__ = [
     "BURST_STEPS",
     "DETAIL_GAP",
     "LULL_NS",
+    "MOST_COUNTED",
     "MOST_KINDS",
     "OTHERS",
     "WHOLE_NS",
@@ -77,6 +80,11 @@ MOST_KINDS: Final = 256
 run has no detail at once for each."""
 OTHERS: Final = "other steps"
 
+MOST_COUNTED: Final = 4096
+"""So many runs of a kind are only counted at most before somebody looks at the clock again."""
+
+_PACED: Final = 8
+"""How long runs take is not known before so many began: till then lengths are noted."""
 _GUESS_NS: Final = 2_000
 """What noting a length is taken to cost until one was noted."""
 _DONE_ONCE: Final = 4
@@ -104,6 +112,9 @@ class KindSpending:
     detail_gap: int = 1
     detail_due: int = 2
     jitter: float = 0.0
+    counting: int = 4
+    """So many runs are only counted before it is looked at how long they took: twice as many each
+    time, up to `MOST_COUNTED`."""
 
     def expects(self, level: Level) -> float:
         """What that level is expected to cost, by what others cost where it was never tried."""
@@ -160,6 +171,8 @@ class Budget:
         self._last_begin: int | None = None
         self._between: float | None = None
         """The program's own time from run to run, of late."""
+        self._paced = 0
+        """By how many runs that is known."""
         self._chance = random.Random(seed)
 
     @property
@@ -208,9 +221,24 @@ class Budget:
     def least(self, kind: str) -> Level:
         """What is noted of runs of a kind in a lull."""
         known = self.kinds[self.kind_of(kind)]
-        noting = known.expects(Level.LENGTH)
-        worth = noting <= _SHARE_OF_LENGTHS * self.share * self.between_ns
-        return Level.LENGTH if worth else Level.COUNT
+        return Level.LENGTH if self._affords_length(known) else Level.COUNT
+
+    def _affords_length(self, kind: KindSpending) -> bool:
+        """Whether every length of a kind can be noted, also in debt."""
+        noting = kind.expects(Level.LENGTH)
+        paid = noting <= _SHARE_OF_LENGTHS * self.share * self.between_ns
+        return paid or self._paced < _PACED
+
+    def counted_in_lull(self, kind: str) -> int:
+        """How many runs of a kind a lull lasts in which they are only counted.
+
+        By how long runs took of late; of these only the last are known, so that it is at most twice
+        as many as in the lull before.
+        """
+        known = self.kinds[self.kind_of(kind)]
+        known.counting = min(2 * known.counting, MOST_COUNTED)
+        between = self.between_ns
+        return min(int(self.lull_ns(kind) / between), known.counting) if between else 0
 
     @property
     def between_ns(self) -> float:
@@ -286,9 +314,9 @@ class Budget:
 
     def _least(self, kind: KindSpending) -> Level:
         """What is noted where there is no credit for more."""
-        cost = kind.expects(Level.LENGTH)
-        if cost <= _SHARE_OF_LENGTHS * self.share * self.between_ns:
+        if self._affords_length(kind):
             return Level.LENGTH
+        cost = kind.expects(Level.LENGTH)
         return Level.LENGTH if self.credit - self._claims >= cost else Level.COUNT
 
     def _detailed(self, kind: KindSpending) -> Level:
@@ -325,6 +353,7 @@ class Budget:
         last, self._last_begin = self._last_begin, self.own_ns
         if last is None:
             return
+        self._paced += runs
         between = (self.own_ns - last) / runs
         if self._between is None:
             self._between = between

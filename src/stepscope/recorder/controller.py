@@ -165,7 +165,7 @@ class Controller:
                 slow_ns, late_ns = min(slow_ns, slow), min(late_ns, late)
         slow_ns = min(slow_ns, self.keeper.slowest_ns(run.kind))
         level = budget.least(run.kind)
-        runs = int(length_ns / budget.between_ns) if budget.between_ns else 0
+        runs = budget.counted_in_lull(run.kind) if level is Level.COUNT else 0
         return Lull(level, length_ns, runs, slow_ns, late_ns)
 
     def passed(

@@ -41,8 +41,10 @@ from stepscope.metadata import (
 from stepscope.metadata.readers.kept_file import TABLES
 from stepscope.metadata.stored.quantiles import QuantileSketch
 from stepscope.metadata.stored.step_summaries import Level, StepSummary
+from stepscope.recorder.budget import LULL_NS
 from stepscope.recorder.controller import Begun, Controller, Ended
 from stepscope.recorder.lanes import Lane, Remarkable, ThreadTimes, cost_of_lanes
+from stepscope.recorder.standstills import Standstills
 
 if TYPE_CHECKING:
     from stepscope.metadata.stored.stored_run import Part, StoredRun
@@ -82,6 +84,7 @@ class _Held:
     metadata: RunMetadata | None
     graph: Part | None
     kept: float
+    wait_ns: int = 0
     to_sum: bool = False
     wanted: bool = True
 
@@ -127,6 +130,9 @@ class KeptRuns:
         self._saved_ns = self.clock()
         self._offset = time.time_ns() - self._saved_ns
         self._closed = False
+        self._standstills = Standstills(control.budget.share, woke=self._end_long_counting)
+        self._standing_ns = 0
+        """What of the cost of looking for standstills was charged."""
         disk = control.keeper.disk
         control.keeper.disk = int(disk * _SHARE_OF_DISK)
         self._terms = {
@@ -186,6 +192,11 @@ class KeptRuns:
         if noted or counted:
             self.control.passed(lane.kind, noted, counted, self._lane_ns, now)
 
+    def _end_long_counting(self, now: int) -> None:
+        """A lull in which runs are only counted ends when they take far longer than they did."""
+        for lane in list(self._lanes.values()):
+            lane.expire(now - 2 * LULL_NS)
+
     def _is_full(self, lane: Lane) -> None:
         with self._lock:
             self._settle(lane, self.clock())
@@ -233,14 +244,12 @@ class KeptRuns:
             if run.level > Level.COUNT or failed:
                 held = self._held[run.number] = _Held(
                     run.level, engine, label, run.began_ns, began, threading.get_native_id(),
-                    failed, metadata, graph, kept,
+                    failed, metadata, graph, kept, run.wait_ns,
                 )  # fmt: skip
                 if metadata is not None and not failed and self._may_sum():
                     held.to_sum = True
                     self._pending.append((run.kind, run.number))
-            stored = self._store.busy_ns
-            self.control.spent(stored - self._stored_ns)
-            self._stored_ns = stored
+            self._charge_threads()
             took = Ended(began, cost_ns, size, failed, peak_bytes, asked)
             self._carry_out(self.control.ended(run, took))
             self._note_triggers(run)
@@ -249,6 +258,12 @@ class KeptRuns:
             # Of the processor's time: that others had it meanwhile is not because of us.
             self.control.spent(time.thread_time_ns() - ours)
             self._here.ended = self.clock()
+
+    def _charge_threads(self) -> None:
+        """What our threads took of the interpreter since, the program waited for."""
+        stored, standing = self._store.busy_ns, self._standstills.cost_ns
+        self.control.spent(stored - self._stored_ns + standing - self._standing_ns)
+        self._stored_ns, self._standing_ns = stored, standing
 
     def keep(self, why: str) -> None:
         """Keep the runs of the seconds before now."""
@@ -268,6 +283,7 @@ class KeptRuns:
             if self._closed:
                 return
             self._closed = True
+            self._standstills.close()
             for lane in self._lanes.values():
                 self._settle(lane, self.clock())
             self._carry_out(self.control.keeper.closes())
@@ -318,7 +334,9 @@ class KeptRuns:
             self._store.add(metadata, held.label, held.graph, kept=held.kept, number=number)
             self._written[number] = held.ended_ns - held.began_ns
             kept = self.control.why(number)
-            self._store.do(functools.partial(_save_reasons, kept=kept, level=held.level))
+            self._store.do(
+                functools.partial(_save_reasons, kept=kept, level=held.level, wait_ns=held.wait_ns)
+            )
             self._forget(self.control.keeper.written(number, self._run_bytes).forget)
         self._forget(changes.forget)
         self._let_go_of_released()
@@ -433,6 +451,10 @@ class KeptRuns:
             "own_ns": control.budget.own_ns,
             "dropped": [[*key, count] for key, count in control.keeper.dropped.items()],
             "triggered": list(self._triggered),
+            "standstills": [
+                [began + self._offset, ended + self._offset]
+                for began, ended in self._standstills.found()
+            ],
         }
         summaries, kept = list(self._summaries.values()), list(control.keeper.kept())
         self._store.do(lambda database: _save(database, summaries, kept, terms))
@@ -457,11 +479,11 @@ class KeptRuns:
         self._committed.append(([run.number for run in runs], self._store.used_bytes))
 
 
-def _save_reasons(database: Database, kept: Kept, level: Level) -> None:
+def _save_reasons(database: Database, kept: Kept, level: Level, wait_ns: int) -> None:
     reasons = orjson.dumps(kept.reasons).decode()
     database.write(
-        "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?)",
-        [(kept.number, kept.kind, int(level), reasons, kept.why)],
+        "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?)",
+        [(kept.number, kept.kind, int(level), reasons, kept.why, wait_ns)],
     )
 
 

@@ -57,7 +57,8 @@ class Lane:
     """See the module's text. `KeptRuns` opens and settles it."""
 
     __slots__ = (
-        "_full", "_here", "_late_ns", "_most", "_noted", "_numbers", "_slow_ns", "_tell", "_until",
+        "_full", "_here", "_late_ns", "_most", "_noted", "_numbers", "_opened", "_slow_ns", "_tell",
+        "_until",
         "counted", "kind", "level",
     )  # fmt: skip
 
@@ -76,17 +77,26 @@ class Lane:
         self.counted: list[None] = []
         self._most = 0
         """So many may be counted until somebody is to be asked."""
-        self._until = 0
+        self._until = self._opened = 0
         self._slow_ns = self._late_ns = 0.0
 
     def open(self, lull: Lull, now: int) -> None:
         """A lull begins."""
         self.level = lull.level
+        self._opened = now
         self._slow_ns, self._late_ns = lull.slow_ns, lull.late_ns
         if lull.level is Level.COUNT:
             self._most, self._until = min(lull.runs, FULL), 0
         else:
             self._most, self._until = 0, now + lull.length_ns
+
+    def expire(self, before: int) -> None:
+        """Let a lull end that began before this time and only counts: it looks at no clock itself.
+
+        From any thread.
+        """
+        if self._most and self._opened < before:
+            self._most = 0
 
     def begins(self) -> int:
         """A run begins: a value for `ended`; 0 where there is no lull."""

@@ -135,6 +135,26 @@ def test_runs_that_are_shorter_than_noting_them_are_counted():
     assert sum(s.cost_ns for s in steps) <= 0.0105 * sum(s.own_ns for s in steps)
 
 
+def test_it_is_not_believed_that_runs_are_short_before_many_were_seen():
+    # The first run takes no time of its own, as far as can be told: all of it was ours.
+    budget = Budget(0.2)
+    budget.begins("init", 0)
+    budget.spent(40_000_000, "init", Level.DETAIL)
+    budget.begins("train", 40_001_000)
+    budget.spent(100_000_000, "train", Level.DETAIL)
+    assert budget.begins("train", 141_000_000) is Level.LENGTH
+    assert budget.least("train") is Level.LENGTH
+
+
+def test_a_lull_of_counting_is_short_until_it_is_known_how_many_runs_it_can_last():
+    budget, kind = Budget(0.01), Kind(2_000, 1.0, (0, 500, 2_000, 4_000))
+    simulated(budget, [kind], 200, random.Random(3))
+    budget.spent(10**9)
+    lulls = [budget.counted_in_lull("kind 0") for _ in range(14)]
+    assert lulls[:4] == [8, 16, 32, 64]
+    assert max(lulls) == 4096
+
+
 def test_a_new_kind_gets_detail_at_once_whatever_the_debt():
     budget = Budget(0.01)
     assert budget.begins("train", 0) is Level.DETAIL

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import signal
 from pathlib import Path
@@ -13,6 +15,8 @@ import stepscope
 import stepscope.tf1 as tf
 from stepscope import errors
 from stepscope.metadata.stored.step_summaries import Level
+from stepscope.recorder.controller import Lull
+from stepscope.recorder.lanes import COUNTED, Lane, ThreadTimes
 
 
 @pytest.fixture
@@ -207,6 +211,16 @@ def test_in_a_lull_every_run_is_counted_and_what_is_slow_or_fails_is_told(tmp_pa
     assert sum(summary.at[level] for level in (Level.COUNT, Level.LENGTH)) > 2900
     (failed,) = [kept for kept in found.kept if "failed" in kept.reasons]
     assert failed.number == 3001
+
+
+def test_a_lull_that_only_counts_ends_when_runs_take_far_longer_than_before():
+    lane = Lane("step", ThreadTimes(), itertools.count(1), lambda _: None, lambda _: None)
+    lane.open(Lull(Level.COUNT, 10**9, 1000, math.inf, math.inf), now=1000)
+    assert lane.begins() == COUNTED
+    lane.expire(before=1000)
+    assert lane.begins() == COUNTED
+    lane.expire(before=1001)
+    assert lane.begins() == 0
 
 
 def test_a_hook_opens_a_recorder_with_its_loop_and_closes_it(tmp_path):

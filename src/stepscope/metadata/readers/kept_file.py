@@ -4,8 +4,10 @@ Tables, in stores that such a recorder wrote:
 
     recording   name, value (JSON): the terms (`budget`, `memory`, `disk`, `keep`, `triggers`), what
                 it cost (`spent_ns`, of `own_ns`), what had to go (`dropped`: kind, reason, count),
-                what triggered (`triggered`: why, when)
-    kept        number (of the run), kind, level, reasons (JSON), why
+                what triggered (`triggered`: why, when), when the process did not run
+                (`standstills`: from, to)
+    kept        number (of the run), kind, level, reasons (JSON), why, wait_ns (since the run before
+                it on its thread)
     summaries   kind, content (`StepSummary.to_bytes`), checksum (CRC-32)
 
 A summary that is damaged is left out. All of it is read without looking at any run.
@@ -28,12 +30,20 @@ from stepscope.metadata.stored.step_summaries import Level, StepSummary
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TABLES", "KeptRun", "StepsRecording", "recording_of", "steps_recordings"]
+__all__ = [
+    "TABLES",
+    "KeptRun",
+    "StepsRecording",
+    "recording_of",
+    "recordings_at",
+    "steps_recordings",
+]
 
 TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS recording (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, kind TEXT NOT NULL,"
-    " level INTEGER NOT NULL, reasons TEXT NOT NULL, why TEXT NOT NULL)",
+    " level INTEGER NOT NULL, reasons TEXT NOT NULL, why TEXT NOT NULL,"
+    " wait_ns INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS summaries (kind TEXT PRIMARY KEY, content BLOB NOT NULL,"
     " checksum INTEGER NOT NULL)",
 )
@@ -41,13 +51,29 @@ TABLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """That a run was kept, and why: `reasons` as the recorder calls them, `why` in words."""
+    """That a run was kept, and why: `reasons` as the recorder calls them, `why` in words.
+
+    What follows is what the store's list of runs says of it, without looking into it.
+    """
 
     number: int
     kind: str
     level: Level
     reasons: tuple[str, ...]
     why: str = ""
+    wait_ns: int = 0
+    """What passed before it since the run before on its thread, where that is known."""
+    what: str = ""
+    engine: str = ""
+    status: str = "OK"
+    started_ns: int = 0
+    ended_ns: int = 0
+    ops: int = 0
+
+    @property
+    def name(self) -> str:
+        """What its file calls it."""
+        return f"run_{self.number:06d} {self.what}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +92,8 @@ class StepsRecording:
     own_ns: int = 0
     dropped: dict[tuple[str, str], int] = field(default_factory=dict)
     triggered: tuple[tuple[str, int], ...] = ()
+    standstills: tuple[tuple[int, int], ...] = ()
+    """From when to when the process did not run, though it wanted to; the longest ones."""
     kept: tuple[KeptRun, ...] = ()
     summaries: tuple[StepSummary, ...] = ()
     """By kind, the one with the most steps first."""
@@ -92,8 +120,9 @@ def recording_of(path: Path) -> StepsRecording | None:
                 return None
             terms = dict(database.execute("SELECT name, value FROM recording").fetchall())
             kept = database.execute(
-                "SELECT number, kind, level, reasons, why FROM kept"
-                " WHERE number IN (SELECT number FROM runs) ORDER BY number"
+                "SELECT kept.number, kind, level, reasons, why, wait_ns, what, engine, status,"
+                " started_ns, ended_ns, ops FROM kept JOIN runs ON runs.number = kept.number"
+                " ORDER BY kept.number"
             ).fetchall()
             rows = database.execute("SELECT content, checksum FROM summaries").fetchall()
     except (sqlite3.DatabaseError, OSError):
@@ -115,9 +144,10 @@ def recording_of(path: Path) -> StepsRecording | None:
         own_ns=said.get("own_ns", 0),
         dropped={(kind, reason): count for kind, reason, count in said.get("dropped", ())},
         triggered=tuple((why, when) for why, when in said.get("triggered", ())),
+        standstills=tuple((began, ended) for began, ended in said.get("standstills", ())),
         kept=tuple(
-            KeptRun(number, kind, Level(level), tuple(orjson.loads(reasons)), why)
-            for number, kind, level, reasons, why in kept
+            KeptRun(number, kind, Level(level), tuple(orjson.loads(reasons)), *rest)
+            for number, kind, level, reasons, *rest in kept
         ),
         summaries=tuple(summaries),
     )
@@ -125,6 +155,11 @@ def recording_of(path: Path) -> StepsRecording | None:
 
 def steps_recordings(path: Path) -> list[StepsRecording]:
     """Of a store, or of all stores in a directory, those that a recorder with a budget wrote."""
+    return [found for _, found in recordings_at(path)]
+
+
+def recordings_at(path: Path) -> list[tuple[Path, StepsRecording]]:
+    """The same, each with its store."""
     files = sorted(path.glob("*.stepscope")) if path.is_dir() else [path]
-    found = (recording_of(file) for file in files if is_store(file))
-    return [one for one in found if one is not None]
+    found = ((file, recording_of(file)) for file in files if is_store(file))
+    return [(file, one) for file, one in found if one is not None]

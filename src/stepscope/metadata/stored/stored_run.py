@@ -392,6 +392,8 @@ class RunEncoder:
 def _note_call(run: StoredRun, call: CallTime | None) -> None:
     if call is not None:
         run.columns["call"] = _CALL.pack(*call)
+        if not run.ops:
+            run.started_ns, run.ended_ns = call.started_ns, call.ended_ns
 
 
 def _note_times(ops: OpColumns, run: StoredRun) -> None:
