@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepscope.analysis.compare.diff_words import in_words, percent
-from stepscope.cli.arguments.saved_runs import all_runs
+from stepscope.cli.arguments.saved_runs import all_runs, kept_runs
 from stepscope.cli.output import tables, terminal, wording
 from stepscope.cli.output.tables import table_options
 from stepscope.errors import StepscopeError
@@ -17,6 +18,7 @@ from stepscope.errors import StepscopeError
 if TYPE_CHECKING:
     from stepscope.analysis import Diff, DiffRow
     from stepscope.cli.output.tables import Choice
+    from stepscope.metadata import RunMetadata
 
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<|&@#]")
@@ -82,14 +84,18 @@ def command(
     a machine is faster in one minute than in the next, and if one side is recorded after the other
     that cannot be told from a change of the program, so only large changes count.
 
-    Runs that did not end well are left out, and said. Exit codes: 0 no regression; 1, with
-    --fail-on, a significant regression; 2 an error, or, with --fail-on, runs of NEW that failed
-    where none of BASE did. Bounds that these runs cannot tell about are named on stderr.
+    Of a recording with a budget the random sample is compared: what was kept for being slow would
+    make it look slower than it was. Runs that did not end well are left out, and said.
+
+    Exit codes: 0 no regression; 1, with --fail-on, a significant regression; 2 an error, or, with
+    --fail-on, runs of NEW that failed where none of BASE did. Bounds that these runs cannot tell
+    about are named on stderr.
     """
     from stepscope.analysis import diff
 
-    sides = ([run.metadata for run in all_runs(path)] for path in (base, new))
-    found = diff(*sides, by=by, level=level)
+    sides = [_side(base, "base"), _side(new, "new")]
+    found = diff(*(runs for runs, _ in sides), by=by, level=level)
+    found = replace(found, notes=(*(note for _, note in sides if note), *found.notes))
     worse: tuple[DiffRow, ...] = ()
     if bounds is not None:
         worse = found.regressions(time=bounds.get("time"), memory=bounds.get("memory"))
@@ -113,6 +119,19 @@ def command(
     else:
         _show(found, columns, choice)
     return _verdict(found, worse, bounds)
+
+
+def _side(path: Path, side: str) -> tuple[list[RunMetadata], str]:
+    """The runs to compare; of a recording with a budget its random sample, which is said."""
+    from stepscope.analysis.sampling.chosen_runs import random_sample
+    from stepscope.analysis.sampling.weights import sampled_at
+
+    found = sampled_at(path)
+    chosen = random_sample(found[1]) if found is not None else None
+    if found is None or chosen is None or not chosen.runs:
+        return [run.metadata for run in all_runs(path)], ""
+    runs = kept_runs(*found, chosen.runs)
+    return [run.metadata for run in runs], f"{side}: {chosen.why}"
 
 
 def _show(found: Diff, columns: Any, choice: Choice) -> None:

@@ -36,19 +36,23 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     """Show what PATH holds: what limits its runs, and a table of them, or all about a single one.
 
     What comes first is the verdict: how long each kind of step takes, the largest cause of that and
-    its line, and commands to look further. Of a recording with a budget there is before it what was
-    seen of all steps, and which were kept because of what happened in them. Then of each run its
-    engine, how it ended, ops, devices, threads, and what was not measured. Read are .stepscope,
-    run_metadata.pb, event files, Chrome traces, .xplane.pb, and directories of them.
+    its line, and commands to look further. Then of each run its engine, how it ended, ops, devices,
+    threads, and what was not measured. Of a recording with a budget there is before it what was
+    seen of all steps, and why those were slow or failed that were kept for that; runs are listed by
+    why they were kept. Read are .stepscope, run_metadata.pb, event files, Chrome traces,
+    .xplane.pb, and directories of them.
     """
     from stepscope.analysis.advice import AdviceSums, program_at
     from stepscope.analysis.cluster.clock import OneClock
     from stepscope.analysis.program.verdict import notes_for_verdict
     from stepscope.analysis.runs import NamedRun
+    from stepscope.analysis.sampling.explained_runs import explained_runs
     from stepscope.cli.output import kept_steps, program_verdict, tables, terminal, wording
-    from stepscope.metadata.readers.kept_file import steps_recordings
+    from stepscope.metadata.readers.kept_file import recordings_at
 
-    recorded = steps_recordings(path) if number is None else []
+    if number is None and kept_steps.info(path, choice):
+        return
+    recorded = recordings_at(path) if number is None else []
     runs = all_runs(path, number, unread=True)
     rows = tuple(_row(run) for run in runs)
     columns = [
@@ -68,11 +72,12 @@ def command(path: Path, number: int | None, choice: Choice) -> None:
     for run in runs:
         sums.add(NamedRun(run.found, clock.of(run.metadata)))
     found = sums.limits.verdict(notes_for_verdict(path))
-    kept = tuple(run for recording in recorded for run in recording.kept)
+    kept = tuple(run for _, recording in recorded for run in recording.kept)
     if tables.write_for_programs(_info(rows, found, kept), rows, columns, choice):
         return
-    for recording in recorded:
-        terminal.console().print(kept_steps.shown(recording))
+    for store, recording in recorded:
+        explained = explained_runs(store, recording)
+        terminal.console().print(kept_steps.shown(recording, explained))
     if len(runs) == 1:
         terminal.console().print(_summary(path, runs[0]))
     else:

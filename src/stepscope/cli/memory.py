@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli.arguments.saved_runs import all_runs, every_run_option, runs_argument
+from stepscope.cli.arguments.saved_runs import all_runs, every_run_option, kept_runs, runs_argument
 from stepscope.cli.output.held_memory import by_option
 from stepscope.cli.output.tables import table_options
 from stepscope.errors import StepscopeError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import DeviceMemory, MemoryProfile
+    from stepscope.cli.arguments.saved_runs import SavedRun
     from stepscope.cli.output.tables import Choice
 
 
@@ -45,6 +46,8 @@ def command(
     Several runs are shown one after the other in time; the table is of the one with the highest
     peak. Its rows sum to the peak. --growth compares what was held when each run of a kind began:
     a row per owner that holds more each time, by how much in a step, from the least to the most.
+    Of a recording with a budget few runs have their memory: it is said of how many steps the peak
+    may be higher.
     --flame and --at show who held memory at one instant, scope by scope.
     """
     if growth and (flame or instant is not None):
@@ -60,9 +63,10 @@ def command(
         show_flame(path, number, instant or "peak", device, choice)
         return
     from stepscope.analysis import memory_profile
-    from stepscope.cli.output import held_memory, tables, terminal
+    from stepscope.cli.output import held_memory, run_report, tables, terminal
 
-    profile = memory_profile([run[:2] for run in all_runs(path, number)], by)
+    runs, rests_on = _runs(path, number)
+    profile = memory_profile([run[:2] for run in runs], by)
     if not profile.devices:
         raise StepscopeError(
             f"{path}: no memory was recorded; record it with `stepscope run --trace full`, or "
@@ -72,10 +76,25 @@ def command(
         profile = _only(profile, device)
     if tables.write_for_programs(profile, profile.rows, held_memory.columns(by), choice):
         return
+    if rests_on:
+        run_report.say(rests_on)
+        terminal.console().print()
     for count, memory in enumerate(profile.devices):
         if count:
             terminal.console().print()
         _show(profile, memory, choice)
+
+
+def _runs(path: Path, number: int | None) -> tuple[list[SavedRun], str]:
+    """The runs to look at; of a recording with a budget, what they say of all steps, in words."""
+    from stepscope.analysis.sampling.chosen_runs import recorded_in_detail
+    from stepscope.analysis.sampling.weights import sampled_at
+
+    found = sampled_at(path) if number is None else None
+    if found is None:
+        return all_runs(path, number), ""
+    chosen = recorded_in_detail(found[1])
+    return kept_runs(*found, chosen.runs), chosen.why
 
 
 def _only(profile: MemoryProfile, wanted: str) -> MemoryProfile:

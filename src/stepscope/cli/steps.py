@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from stepscope.analysis import StepRow
-    from stepscope.analysis.program.steps import Cause, Outlier
+    from stepscope.analysis.program.steps import Outlier
     from stepscope.cli.output.tables import Choice, Column
 
 _SPARK = "▁▂▃▄▅▆▇█"
@@ -37,12 +37,17 @@ def command(path: Path, choice: Choice) -> None:
     third of the rest took than the first, where that is no chance. Below are the runs that took
     much longer than the others, and what was different in them. A run's number is what --run of
     other commands takes.
+
+    Of a recording with a budget it is answered for all steps, from summaries: lengths are of all
+    that were noted, quantiles within 1%.
     """
     from stepscope.analysis import steps
     from stepscope.analysis.cluster.clock import OneClock
     from stepscope.cli.output import tables, terminal, wording
     from stepscope.metadata import iter_runs
 
+    if _show_all_steps(path, choice):
+        return
     found = steps(OneClock(lambda: iter_runs(path)).passing(named_runs(path)))
     columns = _columns()
     without = ("outliers", "lengths_ns")
@@ -55,6 +60,37 @@ def command(path: Path, choice: Choice) -> None:
     for row in shown:
         for text in _below(row, screen.width):
             screen.print(text, soft_wrap=True)
+
+
+def _show_all_steps(path: Path, choice: Choice) -> bool:
+    """Show all steps of a recording with a budget, if it is one that has not all of its runs."""
+    from stepscope.analysis.sampling.explained_runs import explained_runs
+    from stepscope.analysis.sampling.summed_steps import steps_of_summaries
+    from stepscope.analysis.sampling.weights import sampled_at
+    from stepscope.cli.output import kept_steps, run_report, tables, terminal, wording
+
+    recorded = sampled_at(path)
+    if recorded is None:
+        return False
+    found = steps_of_summaries(recorded[1])
+    columns = [column for column in _columns() if column.field not in ("trend", "far")]
+    if tables.write_for_programs(
+        found, found.rows, columns, choice, without=("outliers", "lengths_ns")
+    ):
+        return True
+    noted = sum(row.rests_on for row in found.rows)
+    run_report.say(
+        f"{wording.number(found.runs, 'step')} · {wording.time(found.total_ns)} in all, by "
+        f"summaries of all of them: the length of {noted:,} was noted, the first among them; "
+        "quantiles are within 1%"
+    )
+    terminal.console().print()
+    tables.show_table(found.rows, columns, choice, what="kind of run", plural="kinds of runs")
+    explained = explained_runs(*recorded)
+    if explained:
+        terminal.console().print("\nkept because of what happened in them:")
+        terminal.console().print(kept_steps.happened(explained))
+    return True
 
 
 def _columns() -> list[Column]:
@@ -103,26 +139,13 @@ def _below(row: StepRow, width: int) -> Iterator[Text]:
 
 
 def _outlier(outlier: Outlier) -> str:
+    from stepscope.analysis.program.steps import cause_in_words
     from stepscope.cli.output import wording
 
     said = f"run {outlier.run}: {wording.time(outlier.ns)}, {wording.time(outlier.over_ns)} more"
     if not outlier.causes:
         return f"{said} than usual; nothing in it stands out"
-    return f"{said} than usual: {', '.join(map(cause_words, outlier.causes))}"
-
-
-def cause_words(cause: Cause) -> str:
-    """What was different in a run, in words."""
-    from stepscope.cli.output import wording
-
-    more = wording.time(cause.more_ns)
-    if cause.kind == "outside":
-        return f"{more} outside of all ops"
-    line = f" ({wording.place(cause.line)})" if cause.line else ""
-    name = wording.plain(cause.op).removeprefix("StatefulPartitionedCall/")
-    if cause.kind == "wait":
-        return f"{name} waited {more} longer for a thread{line}"
-    return f"{name} took {more} longer{line}"
+    return f"{said} than usual: {', '.join(map(cause_in_words, outlier.causes))}"
 
 
 def spark(values: tuple[int, ...], width: int) -> str:

@@ -77,7 +77,8 @@ def command(
     for all of them (not by layer): each run is weighed by how many steps it stands for.
     """
     from stepscope.analysis import layer_profile, op_profile
-    from stepscope.analysis.profile.sampled_runs import sampled_profile, weights_at
+    from stepscope.analysis.sampling.sampled_profile import sampled_profile
+    from stepscope.analysis.sampling.weights import weights_at
     from stepscope.cli.output import tables
 
     if work:

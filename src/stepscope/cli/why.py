@@ -196,8 +196,8 @@ def _show_run(path: Path, asked: _Asked, choice: Choice) -> None:
 
 
 def _say_run(found: RunCauses) -> None:
+    from stepscope.analysis.program.steps import cause_in_words
     from stepscope.cli.output import run_report, wording
-    from stepscope.cli.steps import cause_words
 
     took = f"run {found.run} ({wording.plain(found.what)}) took {wording.time(found.ns)}"
     if not found.compared:
@@ -212,7 +212,7 @@ def _say_run(found: RunCauses) -> None:
         f"{wording.time(found.median_ns)}{first}"
     )
     for cause in found.causes:
-        run_report.say(cause_words(cause), indent="  ")
+        run_report.say(cause_in_words(cause), indent="  ")
     if not found.causes:
         said = "nothing in it stands out" if over > 0 else "it was not slower"
         run_report.say(f"{said}: below is what its end waited for", indent="  ")

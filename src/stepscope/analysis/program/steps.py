@@ -18,6 +18,7 @@ from stepscope.analysis.intervals import merged, sums_at
 from stepscope.analysis.program.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.result import Result
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
+from stepscope.metadata import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = NDArray[np.int64]
 
-__all__ = ["Cause", "Outlier", "StepRow", "StepSums", "Steps", "run_span", "steps"]
+__all__ = [
+    "Cause",
+    "Outlier",
+    "StepRow",
+    "StepSums",
+    "Steps",
+    "cause_in_words",
+    "run_span",
+    "steps",
+]
 
 _COMPARED: Final = 200
 """Of so many runs of a kind it is kept how long each op took."""
@@ -100,6 +110,9 @@ class StepRow:
     far: int
     outliers: tuple[Outlier, ...]
     lengths_ns: tuple[int, ...]
+    rests_on: int = 0
+    """Of a recording with a budget: how many runs `median_ns`, `p90_ns`, `p99_ns` (within 1%) and
+    `worst_ns` are of, the first among them; else 0."""
 
     @property
     def rest(self) -> int:
@@ -382,3 +395,20 @@ def _trend(lengths: Ints) -> float:
     chance = 3 * 1.25 * math.hypot(*spread) / math.sqrt(third)
     change = after - before
     return change / before if before > 0 and abs(change) > max(chance, 0.05 * before) else 0.0
+
+
+def cause_in_words(cause: Cause) -> str:
+    """What was different in a run.
+
+    >>> from stepscope.analysis.program.steps import Cause
+    >>> cause_in_words(Cause("op", "augment", "PyFunc", "train.py:12", 20_000_000))
+    'augment took 20.0 ms longer (train.py:12)'
+    """
+    more = readable.time(cause.more_ns)
+    if cause.kind == "outside":
+        return f"{more} outside of all ops"
+    line = f" ({readable.place(cause.line)})" if cause.line else ""
+    name = readable.plain(cause.op).removeprefix("StatefulPartitionedCall/")
+    if cause.kind == "wait":
+        return f"{name} waited {more} longer for a thread{line}"
+    return f"{name} took {more} longer{line}"

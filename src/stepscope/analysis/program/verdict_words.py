@@ -75,6 +75,9 @@ def worth_saying(verdict: Verdict) -> list[StepVerdict]:
 def length(row: StepVerdict) -> str:
     """`21.5 ms a step (p90 24.0 ms, first 1.90 s)`."""
     step = row.step
+    if step.rests_on:
+        p90 = readable.time(step.p90_ns)
+        return f"{readable.time(step.median_ns)} a step (p90 {p90}, of {_steps(step.runs)})"
     if not step.rest:
         return f"{readable.time(step.first_ns)}, once"
     first = readable.time(step.first_ns)

@@ -22,15 +22,19 @@ from stepscope.errors import UnreadableFileError
 from stepscope.metadata.readable import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.progress import Progress
 
     from stepscope.metadata import LoadedRun, RunMetadata
+    from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
 
 __all__ = [
     "SavedRun",
     "all_runs",
     "each_run",
     "every_run_option",
+    "kept_runs",
     "named_runs",
     "no_such_run",
     "one_run",
@@ -103,6 +107,9 @@ def one_run(path: Path, number: int | None) -> SavedRun:
     Of all runs only the one looked for stays in memory.
     """
     if number is None:
+        sampled = _typical_of_sample(path)
+        if sampled is not None:
+            return sampled
         from stepscope.analysis.typical_run import typical_run
 
         chosen = typical_run((place, run.metadata) for place, run in readable_runs(path))
@@ -122,6 +129,32 @@ def one_run(path: Path, number: int | None) -> SavedRun:
     _say_damage(_damage(path, found))
     name = str(path) if count == 1 else _numbered(place, found.name)
     return SavedRun(name, found.metadata, found.name, number=place)
+
+
+def _typical_of_sample(path: Path) -> SavedRun | None:
+    """Of a recording with a budget, in which slow runs are more than their share, a usual one."""
+    from stepscope.analysis.sampling.chosen_runs import typical_of_sample
+    from stepscope.analysis.sampling.weights import sampled_at
+
+    found = sampled_at(path)
+    chosen = typical_of_sample(found[1]) if found is not None else None
+    if found is None or chosen is None:
+        return None
+    runs = kept_runs(*found, chosen.runs)
+    return runs[0]._replace(why=f"{chosen.why}; --run takes another") if runs else None
+
+
+def kept_runs(store: Path, recording: StepsRecording, chosen: Sequence[KeptRun]) -> list[SavedRun]:
+    """Some runs of a recording with a budget; only these are read."""
+    from stepscope.analysis.sampling.chosen_runs import places
+    from stepscope.metadata.readers.store_file import numbered_runs
+
+    place = dict(zip((run.number for run in chosen), places(recording, chosen), strict=True))
+    name = {run.number: run.name for run in chosen}
+    return [
+        SavedRun(_numbered(place[n], name[n]), metadata, name[n], number=place[n])
+        for n, metadata in numbered_runs(store, place)
+    ]
 
 
 def say_choice(run: SavedRun) -> None:

@@ -2,33 +2,140 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from stepscope.cli.output import wording
+from stepscope.cli.output import program_verdict, tables, terminal, wording
+from stepscope.metadata.stored.step_summaries import Level
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType
 
+    from stepscope.analysis import Verdict
+    from stepscope.analysis.sampling.explained_runs import ExplainedRun
+    from stepscope.cli.output.tables import Choice
     from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
 
-__all__ = ["shown"]
+__all__ = ["happened", "info", "shown"]
 
-_SAID: Final = ("failed", "trigger")
+LEVELS: Final = {
+    Level.COUNT: "nothing", Level.LENGTH: "length", Level.TIMES: "op times", Level.DETAIL: "all",
+}  # fmt: skip
+"""What was recorded of a run, in a word or two."""
 _MOST: Final = 20
 """So many runs are named that something happened in."""
 
 
-def shown(recording: StepsRecording) -> RenderableType:
-    """All of it, from the summaries; no run is looked at."""
-    parts: list[RenderableType] = [_heading(recording), Text(), _kinds(recording)]
-    happened = [run for run in recording.kept if set(run.reasons) & set(_SAID)]
-    happened.sort(key=lambda run: "failed" not in run.reasons)
-    if happened:
-        parts += [Text(), Text("kept because of what happened in them:"), _happened(happened)]
+def info(path: Path, choice: Choice) -> bool:
+    """What `stepscope info` shows of a recording with a budget that has not all of its steps.
+
+    False where there is none. What all steps did comes from its summaries; of runs only those are
+    read that something happened in, and some of each kind's random sample.
+    """
+    from stepscope.analysis.advice import AdviceSums, program_at
+    from stepscope.analysis.program.verdict import notes_for_verdict
+    from stepscope.analysis.sampling.explained_runs import explained_runs
+    from stepscope.analysis.sampling.summed_steps import SampledRuns, verdict_of_all
+    from stepscope.analysis.sampling.weights import sampled_at
+
+    found = sampled_at(path)
+    if found is None:
+        return False
+    store, recording = found
+    explained = explained_runs(store, recording)
+    sums, sampled = AdviceSums(), SampledRuns(store, recording)
+    for run in sampled:
+        sums.add(run)
+    limits = sums.limits.verdict(notes_for_verdict(path))
+    verdict = verdict_of_all(limits, recording, sampled.kinds)
+    rows = tuple(_kept_row(place, run) for place, run in enumerate(recording.kept))
+    columns = _columns()
+    result = _info(rows, verdict, recording.kept, tuple(explained))
+    if tables.write_for_programs(result, rows, columns, choice):
+        return True
+    screen = terminal.console()
+    screen.print(shown(recording, explained))
+    advice = sums.advice(program_at(path))
+    for part in program_verdict.parts(verdict, advice, path, path, screen.width):
+        screen.print(part, soft_wrap=True)
+        screen.print()
+    if limits.rows:
+        screen.print(
+            f"What limits them is seen in {wording.number(len(sampled), 'run')}: the first of each "
+            "kind and some of its random sample.\n"
+        )
+    kept = wording.number(len(rows), "run")
+    screen.print(f"{kept} kept in {wording.plain(str(path))}; --run takes the #\n")
+    tables.show_table(rows, columns, choice, what="run")
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRow:
+    """One kept run, by what the recorder noted of it; `number` is what `--run` calls it."""
+
+    run: str
+    number: int
+    kind: str
+    engine: str
+    status: str
+    level: str
+    reasons: str
+    ops: int
+    ns: int
+
+
+def _kept_row(place: int, run: KeptRun) -> KeptRow:
+    return KeptRow(
+        run.name, place, run.kind, run.engine, run.status, LEVELS[run.level],
+        ", ".join(run.reasons), run.ops, max(0, run.ended_ns - run.started_ns),
+    )  # fmt: skip
+
+
+def _columns() -> list[tables.Column]:
+    return [
+        tables.Column("run", "run", style="bold"),
+        tables.Column("number", "#", right=True),
+        tables.Column("reasons", "kept as"),
+        tables.Column("level", "recorded", rank=1),
+        tables.Column("engine", "engine", lambda engine: engine or "not said", rank=2),
+        tables.Column("status", "status", rank=1),
+        tables.count_column("ops", "ops"),
+        tables.time_column("ns", "length"),
+    ]
+
+
+def _info(
+    rows: tuple[KeptRow, ...], verdict: Verdict, kept: tuple[KeptRun, ...],
+    happened: tuple[ExplainedRun, ...],
+) -> object:  # fmt: skip
+    from stepscope.analysis import Result
+
+    @dataclass(frozen=True)
+    class Info(Result):
+        rows: tuple[KeptRow, ...]
+        verdict: Verdict
+        kept: tuple[KeptRun, ...]
+        happened: tuple[ExplainedRun, ...]
+
+    return Info(rows, verdict, kept, happened)
+
+
+def shown(recording: StepsRecording, explained: list[ExplainedRun]) -> RenderableType:
+    """What was seen of all steps, from the summaries, and why runs were kept."""
+    parts: list[RenderableType] = [_heading(recording), Text(), kinds(recording)]
+    if explained:
+        parts += [Text(), Text("kept because of what happened in them:"), happened(explained)]
+    if recording.standstills:
+        still = sum(until - since for since, until in recording.standstills)
+        times = wording.number(len(recording.standstills), "time")
+        parts.append(Text(f"the process did not run {times}, {wording.time(still)} in all"))
     asked = [why for why, _ in recording.triggered if not why.startswith("run ")]
     if asked:
         parts.append(Text(f"what was before was kept for: {wording.plain('; '.join(asked))}"))
@@ -48,7 +155,8 @@ def _heading(recording: StepsRecording) -> Text:
     )
 
 
-def _kinds(recording: StepsRecording) -> Table:
+def kinds(recording: StepsRecording) -> Table:
+    """A row for each kind of step, from its summary."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("kind of step", overflow="fold", ratio=1)
     for title in ("steps", "op times of", "failed", "median", "p99", "longest", "kept"):
@@ -64,12 +172,13 @@ def _kinds(recording: StepsRecording) -> Table:
     return table
 
 
-def _happened(runs: list[KeptRun]) -> Table:
+def happened(runs: list[ExplainedRun]) -> Table:
+    """The runs that something happened in, with why."""
     table = Table.grid(padding=(0, 2, 0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for run in runs[:_MOST]:
-        table.add_row(f"run_{run.number:06d}", wording.plain(f"{run.kind}: {run.why or 'failed'}"))
+        table.add_row(f"run_{run.number:06d}", wording.plain(f"{run.kind}: {run.why}"))
     if len(runs) > _MOST:
         table.add_row("", f"and {len(runs) - _MOST:,} more (--json has all)")
     return table

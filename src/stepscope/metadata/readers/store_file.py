@@ -51,7 +51,7 @@ from stepscope.metadata.stored.stored_run import Part, RunEncoder, StoredRun, de
 from stepscope.note_rows import checksum_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepscope.metadata.run_metadata import RunMetadata
 
@@ -62,6 +62,7 @@ __all__ = [
     "VERSION",
     "is_store",
     "notes",
+    "numbered_runs",
     "opened",
     "stored_runs",
     "user_graph",
@@ -129,6 +130,16 @@ def stored_runs(path: Path) -> Iterator[StoredRun]:
         yield from _not_stored(path, reader, last)
     except sqlite3.DatabaseError as error:
         yield from _around_damage(path, reader, last, error)
+
+
+def numbered_runs(path: Path, numbers: Iterable[int]) -> Iterator[tuple[int, RunMetadata]]:
+    """The runs in the store that have these numbers, read one by one; no other is looked at."""
+    reader = _Reader(path)
+    with contextlib.suppress(sqlite3.DatabaseError):
+        for number in numbers:
+            for run in reader.after(number - 1, 1):
+                if run.number == number:
+                    yield number, decoded_run(run)
 
 
 def _not_stored(path: Path, reader: _Reader, last: int) -> Iterator[StoredRun]:

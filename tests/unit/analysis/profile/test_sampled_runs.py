@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from stepscope.analysis import op_profile
-from stepscope.analysis.profile import sampled_runs
-from stepscope.analysis.profile.sampled_runs import Weights, sampled_profile
+from stepscope.analysis.sampling import weights
+from stepscope.analysis.sampling.sampled_profile import sampled_profile
+from stepscope.analysis.sampling.weights import Weights
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
 from stepscope.metadata.stored.step_summaries import StepSummary
@@ -105,4 +106,4 @@ def test_a_recording_of_every_step_is_not_estimated():
 
 
 def test_the_worked_example():
-    assert doctest.testmod(sampled_runs).failed == 0
+    assert doctest.testmod(weights).failed == 0

@@ -1,42 +1,20 @@
-"""What runs of a recording with a budget stand for, and estimates for all of its steps.
+"""Where the time of all steps went, estimated from the runs that a recorder with a budget kept.
 
-A recorder with a budget (`stepscope.recorder`) keeps few runs of many, and not at random: those
-that failed, the slowest, the first. Sums over what it kept would be those of a stranger program. So
-each run with op times gets a **weight**, by its kind of step and why it was kept:
-
-    failed, trigger, slowest, asked, first    it stands for itself: 1
-    sample                                    all of these together stand for all other steps
-    before, latest                            0: kept to be looked at
+Each run counts as many times as it stands for steps (`weights`).
 
 What is estimated for all steps has an **interval**, in which the figure of a recording of every
 step is 19 times of 20: from how much sampled runs differ, by the usual theory of stratified samples
 (a share is a ratio of two estimates; its error is linearized). How long steps took is known of more
 of them than have op times: what these took beyond what the weighed runs did may have been any op's,
 and is part of the interval.
-
->>> from stepscope.metadata.stored.step_summaries import StepSummary
->>> kept = [KeptRun(1, "step", Level.DETAIL, ("first", "slowest")),
-...         KeptRun(40, "step", Level.TIMES, ("sample",)),
-...         KeptRun(70, "step", Level.TIMES, ("sample", "latest")),
-...         KeptRun(99, "step", Level.LENGTH, ("slowest",)),
-...         KeptRun(100, "step", Level.TIMES, ("latest",))]
->>> weights = Weights.of(StepsRecording(kept=tuple(kept), summaries=(StepSummary("step", at=[0, 90,
-...                                                                              9, 1]),)))
->>> weights.of_run("run_000001"), weights.of_run("run_000070 step"), weights.of_run("run_000100")
-(1.0, 49.5, 0.0)
->>> weights.steps, weights.rests_on
-(100, 3)
 """
 
 from __future__ import annotations
 
 import math
-import os
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -44,94 +22,17 @@ import numpy as np
 from stepscope.analysis.intervals import merged, merged_by_key
 from stepscope.analysis.profile.op_profile import By, OpProfile, OpRow, groups_by
 from stepscope.analysis.runs import NamedRun, iter_named_runs
-from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording, steps_recordings
 from stepscope.metadata.self_times import self_times
-from stepscope.metadata.stored.step_summaries import Level
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepscope.analysis.profile.op_profile import Groups
+    from stepscope.analysis.sampling.weights import Weights
 
-__all__ = ["SampledProfile", "SampledRow", "Weights", "sampled_profile", "weights_at"]
+__all__ = ["SampledProfile", "SampledRow", "sampled_profile"]
 
-_ITSELF: Final = frozenset({"failed", "trigger", "slowest", "asked", "first"})
-_NUMBER: Final = re.compile(r"run_(\d+)")
 _Z: Final = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """How many steps each run stands for.
-
-    `sampled` has, by kind, how many runs are its random sample, and how many steps they stand for.
-    """
-
-    weight: dict[int, float]
-    kind: dict[int, str]
-    """Of the runs of samples."""
-    sampled: dict[str, tuple[int, int]]
-    steps: int
-    length_ns: float = 0.0
-    """How long all steps took, by those whose length was noted; 0 where none was."""
-
-    @classmethod
-    def of(cls, recording: StepsRecording) -> Weights:
-        """Those of what one recorder kept."""
-        weight: dict[int, float] = {}
-        kind_of: dict[int, str] = {}
-        sampled: dict[str, tuple[int, int]] = {}
-        with_times: defaultdict[str, list[KeptRun]] = defaultdict(list)
-        for run in recording.kept:
-            weight[run.number] = 0.0
-            if run.level >= Level.TIMES:
-                with_times[run.kind].append(run)
-        for summary in recording.summaries:
-            runs = with_times[summary.kind]
-            alone = {run.number for run in runs if _ITSELF & set(run.reasons)}
-            sample = [run for run in runs if "sample" in run.reasons and run.number not in alone]
-            rest = summary.runs - len(alone)
-            if rest and not sample:
-                # Nothing was left to chance: whatever there is stands for all.
-                sample, alone, rest = runs, set(), summary.runs
-            weight.update(dict.fromkeys(alone, 1.0))
-            if sample:
-                weight.update({run.number: rest / len(sample) for run in sample})
-                kind_of.update({run.number: summary.kind for run in sample})
-                sampled[summary.kind] = len(sample), rest
-        noted = [one for one in recording.summaries if one.lengths.count and with_times[one.kind]]
-        length = sum(one.lengths.total / one.lengths.count * one.runs for one in noted)
-        return cls(weight, kind_of, sampled, recording.steps, length)
-
-    @property
-    def rests_on(self) -> int:
-        """How many runs estimates rest on."""
-        return sum(weight > 0 for weight in self.weight.values())
-
-    @property
-    def all_are_there(self) -> bool:
-        """Whether every step is there with its op times: nothing is estimated."""
-        return self.rests_on == self.steps
-
-    def of_run(self, name: str) -> float:
-        """How many steps the run of that name stands for."""
-        return self.weight.get(_number(name), 0.0)
-
-    def kind_of(self, name: str) -> str:
-        """The kind of step that the run of that name is a sample of; "" where it is none."""
-        return self.kind.get(_number(name), "")
-
-
-def weights_at(path: str | os.PathLike[str]) -> Weights | None:
-    """What the runs there stand for; None where all steps are there, or no budget was kept to.
-
-    Of several recordings with a budget it is not told whose runs are whose: None as well.
-    """
-    found = steps_recordings(Path(path))
-    if len(found) != 1:
-        return None
-    weights = Weights.of(found[0])
-    return None if weights.all_are_there else weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +203,3 @@ def _of_few(runs: Iterable[Any]) -> float:
     """How many standard errors hold 19 of 20: more for a small sample (Student's t, nearly)."""
     count = max(2, sum(1 for run in runs if run[1]))
     return _Z + 2.4 / (count - 1)
-
-
-def _number(name: str) -> int:
-    found = _NUMBER.search(name)
-    return int(found[1]) if found else -1
