@@ -86,9 +86,10 @@ def program(engine: str, slowness: Slowness) -> Callable[[], Any]:
         import tensorflow.compat.v1 as tf
 
         tf.disable_v2_behavior()
-    x = tf.placeholder(tf.float32, [256, 384], name="x")
+    rows = 256 if engine == "embedded" else 1536  # some milliseconds on either
+    x = tf.placeholder(tf.float32, [rows, 384], name="x")
     augmented = tf.py_func(slowness.in_op, [x], tf.float32, name="augment")
-    augmented.set_shape([256, 384])
+    augmented.set_shape([rows, 384])
     hidden = augmented
     for layer in range(3):
         weights = tf.Variable(tf.truncated_normal([384, 384], stddev=0.05), name=f"weights{layer}")
@@ -96,7 +97,7 @@ def program(engine: str, slowness: Slowness) -> Callable[[], Any]:
     total = tf.reduce_sum(hidden, name="total")
     session = tf.Session()
     session.run(tf.global_variables_initializer())
-    feeds = {x: np.ones([256, 384], np.float32)}
+    feeds = {x: np.ones([rows, 384], np.float32)}
     return lambda: session.run(total, feeds)
 
 

@@ -197,13 +197,19 @@ class Controller:
         length = max(0, how.now - run.began_ns - how.cost_ns)
         known = self.lengths.setdefault(run.kind, KindLengths())
         took = Took(length, run.wait_ns, how.failed, how.peak_bytes)
-        whys = [why for one in self._conditions if (why := one.why(took, known.usual))]
+        whys, rank = [], 0.0
+        for one in self._conditions:
+            if why := one.why(took, known.usual):
+                whys.append(why)
+                rank = max(
+                    rank, one.excess(took, known.usual) if isinstance(one, Slow) else math.inf
+                )
         known.failed += bool(how.failed)
         known.add(length, length + run.wait_ns)
         noted = Noted(
             run.number, run.kind, how.now, length, how.size,
             failed=bool(how.failed), sampled=run.level >= Level.TIMES and not how.asked,
-            why="; ".join(whys), asked=how.asked,
+            why="; ".join(whys), asked=how.asked, rank=rank,
         )  # fmt: skip
         return self.keeper.ended(noted)
 

@@ -6,7 +6,8 @@ with `Changes`: runs to write now, and runs that nobody wants any more.
 Runs are kept for **reasons**, and as long as they have one:
 
     failed      it did not end well
-    trigger     something happened in it that the user wants to know of (`Kept.why` says what)
+    trigger     something happened in it that the user wants to know of (`Kept.why` says what); of
+                too many slow ones those stay that were slowest for what is usual
     asked       the program itself had it traced
     before      its op times were noted in the seconds before such a run, or before somebody asked
     slowest     one of the slowest of its kind
@@ -132,6 +133,8 @@ class Noted(NamedTuple):
     why: str = ""
     """What triggered with this run; "" where nothing did."""
     asked: bool = False
+    rank: float = 0.0
+    """Of runs that triggered: what is higher stays where there are too many."""
 
 
 class Kept(NamedTuple):
@@ -174,7 +177,8 @@ class _Kind:
     seen: int = 0
     sampled: int = 0
     failed: deque[int] = field(default_factory=deque)
-    trigger: deque[int] = field(default_factory=deque)
+    trigger: list[tuple[float, int]] = field(default_factory=list)
+    """With their ranks, in their order."""
     asked: deque[int] = field(default_factory=deque)
     slowest: list[tuple[int, int]] = field(default_factory=list)
     latest: deque[int] = field(default_factory=deque)
@@ -314,8 +318,8 @@ class Keeper:
         assert self.held_bytes <= self.memory, "more is held than the bound of memory"
         for name, kind in self._kinds.items():
             for reason, numbers in (
-                ("failed", kind.failed), ("trigger", kind.trigger), ("asked", kind.asked),
-                ("slowest", [n for _, n in kind.slowest]),
+                ("failed", kind.failed), ("asked", kind.asked),
+                ("trigger", kind.trigger), ("slowest", kind.slowest),
                 ("latest", kind.latest), ("sample", kind.sample),
             ):  # fmt: skip
                 assert len(numbers) <= getattr(self.keep, reason), f"{name}: too many {reason}"
@@ -326,9 +330,10 @@ class Keeper:
         keep, number = self.keep, run.number
         if kind.seen <= keep.first:
             self._give(number, "first")
+        if run.why and keep.trigger:
+            self._add_trigger(run, kind)
         for reason, is_so, numbers in (
-            ("failed", run.failed, kind.failed), ("trigger", bool(run.why), kind.trigger),
-            ("asked", run.asked, kind.asked),
+            ("failed", run.failed, kind.failed), ("asked", run.asked, kind.asked),
         ):  # fmt: skip
             most = getattr(keep, reason)
             if not is_so or not most:
@@ -353,6 +358,13 @@ class Keeper:
         if run.sampled and keep.sample:
             kind.sampled += 1
             self._sample(number, kind)
+
+    def _add_trigger(self, run: Noted, kind: _Kind) -> None:
+        """Of too many runs that triggered the lowest rank goes, of several the oldest."""
+        bisect.insort(kind.trigger, (run.rank, run.number))
+        self._give(run.number, "trigger")
+        if len(kind.trigger) > self.keep.trigger:
+            self._take(kind.trigger.pop(0)[1], "trigger", dropped=True)
 
     def _sample(self, number: int, kind: _Kind) -> None:
         """Every sampled run is as likely to be among them as any other."""
@@ -448,10 +460,11 @@ class Keeper:
         if run.is_written:
             self._forget[number] = None
         kind = self._kinds[run.kind]
-        for numbers in (kind.failed, kind.trigger, kind.asked, kind.latest, kind.sample):
+        for numbers in (kind.failed, kind.asked, kind.latest, kind.sample):
             if number in numbers:
                 numbers.remove(number)
         kind.slowest = [one for one in kind.slowest if one[1] != number]
+        kind.trigger = [one for one in kind.trigger if one[1] != number]
 
     def _changes(self) -> Changes:
         """What was decided since the last time; what was both is neither."""

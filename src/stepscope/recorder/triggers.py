@@ -82,15 +82,29 @@ class Slow:
         if usual.runs < _LEAST_RUNS:
             return ""
         length, period = took.length_ns, took.length_ns + took.wait_ns
+        waited = max(0.0, usual.period_ns - usual.length_ns)
+        said = []
         if self._is_slow(length, usual.length_ns):
-            return f"took {_ms(length)}, {_times(length, usual.length_ns)} that are usual"
-        if self._is_slow(period, usual.period_ns):
-            waited = max(0.0, usual.period_ns - usual.length_ns)
-            return (
+            said.append(f"took {_ms(length)}, {_times(length, usual.length_ns)} that are usual")
+        # Where both are long, each for itself: a slow run does not make what was before it late.
+        late = period if not said else took.wait_ns + usual.length_ns
+        if self._is_slow(late, usual.period_ns):
+            said.append(
                 f"began {_ms(took.wait_ns)} after the run before it, where {_ms(waited)} are "
                 "usual: the program, or its input, was late"
             )
-        return ""
+        return "; ".join(said)
+
+    def excess(self, took: Took, usual: Usual) -> float:
+        """How many times as long as usual it took, itself or with what came before it.
+
+        >>> Slow(3).excess(Took(80_000_000), Usual(100, 10_000_000, 10_000_000))
+        8.0
+        """
+        if usual.runs < _LEAST_RUNS:
+            return 0.0
+        period = took.length_ns + took.wait_ns
+        return max(took.length_ns / max(usual.length_ns, 1.0), period / max(usual.period_ns, 1.0))
 
     def limits(self, usual: Usual) -> tuple[float, float]:
         """Above which length, or period, a run is slow; infinite where nothing is usual yet."""

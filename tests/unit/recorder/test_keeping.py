@@ -132,6 +132,14 @@ def test_triggers_in_a_row_do_not_keep_everything():
     assert len(kept_for(keeper, "before")) < 30
 
 
+def test_of_too_many_slow_runs_those_stay_that_were_slowest_for_what_is_usual():
+    keeper = Keeper(Keep(trigger=3, slowest=0, first=0, latest=0, sample=0), memory=1000, disk=1000)
+    for number, rank in enumerate([3.1, 9.0, 3.2, 30.0, 3.3, 4.0], 1):
+        keeper.ended(Noted(number, "train", number, 10, 1, why=f"{rank} times", rank=rank))
+    assert [run.number for run in keeper.kept() if "trigger" in run.reasons] == [2, 4, 6]
+    assert keeper.dropped["train", "trigger"] == 3
+
+
 def test_what_was_dropped_is_counted_by_kind_and_reason():
     keeper = Keeper(Keep(failed=2, slowest=0, first=0, latest=0, sample=0), memory=9, disk=9)
     for number in range(1, 6):

@@ -64,6 +64,15 @@ def test_a_step_is_slow_by_its_own_length_or_by_what_came_before_it():
     )
 
 
+def test_a_step_may_be_slow_both_ways_and_says_both():
+    usual = Usual(100, 4_000_000, 4_100_000)
+    said = Slow(3).why(Took(20_000_000, 40_000_000), usual)
+    assert said.startswith("took 20 ms, 5 times the 4 ms that are usual; began 40 ms after")
+    # That it took long itself makes nothing of what was before it late.
+    assert "began" not in Slow(3).why(Took(60_000_000, 2_000_000), usual)
+    assert Slow(3).excess(Took(20_000_000, 40_000_000), usual) == pytest.approx(60 / 4.1)
+
+
 def test_nothing_is_slow_before_it_is_known_what_is_usual():
     assert Slow(3).why(Took(10**9), Usual(9, 1.0, 1.0)) == ""
 

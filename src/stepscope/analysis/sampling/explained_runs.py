@@ -115,7 +115,7 @@ def _explained(
     began, ended = (run.started_ns, run.ended_ns) if metadata is None else run_span(metadata)
     still = _stood_still(recording, began - run.wait_ns, ended)
     causes: tuple[Cause, ...] = ()
-    late = "was late" in run.why
+    late = run.why.startswith("began ")  # and its own length was usual
     if metadata is not None and sums is not None and not late and "failed" not in run.reasons:
         different: Outlier = sums.compared(run.kind, NamedRun(run.name, metadata), run.number)
         causes = tuple(cause for cause in different.causes if cause.more_ns > _TOLD_NS // 10)
