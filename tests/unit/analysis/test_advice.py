@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from analysed_runs import T0, run_of
 
 import stepscope.tf1 as tf
+from analysed_runs import T0, run_of
 from stepscope.analysis import advise, memory_growth, steps
 from stepscope.analysis.advice.check import chosen, growth_check, peak_check, step_check
 from stepscope.errors import InvalidArgumentError

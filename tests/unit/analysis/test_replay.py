@@ -1,8 +1,8 @@
 """Replaying a recorded run: as it was, and with something changed."""
 
 import pytest
-from analysed_runs import T0, run_of
 
+from analysed_runs import T0, run_of
 from stepscope.analysis.replay import (
     ANY,
     Change,

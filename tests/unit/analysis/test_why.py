@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from analysed_runs import run_of
 
 import stepscope
 import stepscope.tf1 as tf
+from analysed_runs import run_of
 from stepscope.analysis import critical_path, why_bytes, why_op, why_run
 from stepscope.analysis.why import node_named
 from stepscope.errors import StepscopeError
