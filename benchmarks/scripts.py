@@ -1,4 +1,4 @@
-"""`stepscope run` against plain `python`: unchanged programs, every run recorded at its default.
+"""`stepscope run --budget off` against plain `python`: unchanged programs, all runs in full.
 
 Each program is run in pairs, once by Python and once by `stepscope run`, and says itself how long
 its loop took. From outside the whole process is measured, the report included. TensorFlow has its
@@ -55,8 +55,8 @@ class Program:
         self._run("plain", [sys.executable, self._script])
 
     def recorded(self) -> None:
-        command = [sys.executable, "-m", "stepscope", "run", "--out", str(self._out), self._script]
-        self._run("recorded", command)
+        run = [sys.executable, "-m", "stepscope", "run", "--budget", "off"]
+        self._run("recorded", [*run, "--out", str(self._out), self._script])
         self.bytes = sum(file.stat().st_size for file in self._out.glob("*.stepscope*"))
 
     def _run(self, side: str, command: list[str]) -> None:
