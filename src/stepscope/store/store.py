@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from stepscope.metadata.program_notes import Note
     from stepscope.metadata.stored.stored_run import Part
 
-__all__ = ["COMMIT_S", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
+__all__ = ["BREAK_S", "COMMIT_S", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
 
 GATHER_S: Final = 10.0
 PAUSE_S: Final = 0.1
+BREAK_S: Final = 1e-5
 WAITING: Final = 64
 """So many runs wait to be written at most, beside those that are gathered."""
 COMMIT_S: Final = 0.01
@@ -63,6 +64,14 @@ class _Waiting(NamedTuple):
 
 class _Work(NamedTuple):
     work: Callable[[Database], None]
+
+
+class _Gathering(NamedTuple):
+    """Since when runs have been gathered, and when the last one was first seen, by its number."""
+
+    since: float
+    last: float
+    added: int
 
 
 class Store:
@@ -109,6 +118,9 @@ class Store:
         self._kept = 0.0
         self._unkept = 0
         """Of the runs in the queue, all ops that are kept, and how many runs are not."""
+        self._gathering: _Gathering | None = None
+        self._flushing = 0
+        """How many wait for what they added."""
         self._closing = False
         self._process = os.getpid()
         self._opened = self._closed = False
@@ -192,6 +204,11 @@ class Store:
     def _is_urgent(self) -> bool:
         return self._taken < self._due or bool(self._notes)
 
+    @property
+    def _hurries(self) -> bool:
+        """Whether somebody waits for runs to be written."""
+        return bool(self._flushing) or self._closing
+
     def _is_full(self) -> bool:
         return self._unkept >= WAITING or self._kept >= 2
 
@@ -201,8 +218,10 @@ class Store:
             return
         with self._changed:
             until = self._due = self._added
+            self._flushing += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._done >= until or self._closed)
+            self._flushing -= 1
 
     def close(self) -> None:
         """Write what is waiting, and fold the store into one file. Later runs are not taken."""
@@ -276,23 +295,36 @@ class Store:
                 self.stored = database.runs
                 self._done += len(taken)
                 self._changed.notify_all()
-            if self._committed is not None:
+            if taken and self._committed is not None:
                 self._committed([run for run in taken if run is not None])
 
     def _wait_for_runs(self) -> bool:
         """Whether there are runs or notes to write; False at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._notes or self._closing)
-            until = time.monotonic() + GATHER_S
-            while not (self._is_urgent() or self._closing) and time.monotonic() < until:
-                before = self._added
+            self._due_if_paused()
+            while self._queue and not (self._is_urgent() or self._closing):
                 self._changed.wait(PAUSE_S)
-                if self._added == before:
-                    break
+                self._due_if_paused()
+            if self._closing:
+                self._due = self._added
             return bool(self._queue or self._notes)
 
+    def _due_if_paused(self) -> None:
+        """What was gathered is due where the program made no more for long enough."""
+        now = time.monotonic()
+        if not self._queue or self._taken < self._due:
+            self._gathering = None
+        elif self._gathering is None:
+            self._gathering = _Gathering(now, now, self._added)
+        elif self._gathering.added != self._added:
+            self._gathering = _Gathering(self._gathering.since, now, self._added)
+        since = self._gathering
+        if since is not None and (now >= since.last + PAUSE_S or now >= since.since + GATHER_S):
+            self._due, self._gathering = self._added, None
+
     def _write_some(self, database: Database, encoder: RunEncoder) -> list[StoredRun | None]:
-        """Write and commit what is in the queue, for as long as a commit may wait."""
+        """Write and commit what is due of the queue, for as long as a commit may wait."""
         until = time.monotonic() + COMMIT_S
         taken: list[StoredRun | None] = []
         database.begin()
@@ -300,7 +332,7 @@ class Store:
             database.add_note(self._notes.popleft())
         while True:
             with self._changed:
-                if not self._queue:
+                if not self._queue or self._taken >= self._due:
                     break
                 full = self._is_full()
                 run = self._queue.popleft()
@@ -328,8 +360,10 @@ class Store:
                 taken.append(replace(encoded, parts={}, columns={}))
             # Not kept alive while this waits for the next one.
             del run
-            if not self._queue or time.monotonic() > until:
+            if time.monotonic() > until:
                 break
+            if not (full or self._hurries):
+                time.sleep(BREAK_S)
         database.commit()
         self.used_bytes = database.used_bytes
         return taken

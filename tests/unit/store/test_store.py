@@ -16,9 +16,11 @@ from recorded_examples import recorded, simple_run
 
 import stepscope
 from patience import patient
-from stepscope.metadata import OpColumns, RunMetadata
+from stepscope.metadata import Note, OpColumns, RunMetadata
+from stepscope.metadata.program_notes import IMPORT
 from stepscope.metadata.stored.stored_run import Part
 from stepscope.store import Store
+from stepscope.store.database import Database
 from stepscope.store.store import WAITING
 
 
@@ -333,3 +335,24 @@ def test_runs_that_take_much_room_where_they_are_kept_do_not_wait(tmp_path):
         for number in range(8):
             store.add(simple_run(number), kept=1)
     assert steps(tmp_path) == list(range(8))
+
+
+def test_a_note_is_written_before_the_runs_that_are_gathered(tmp_path, monkeypatch):
+    monkeypatch.setattr("stepscope.store.store.PAUSE_S", patient(600))
+    monkeypatch.setattr("stepscope.store.store.GATHER_S", patient(600))
+    committed, commit = threading.Event(), Database.commit
+
+    def commit_and_say(database):
+        commit(database)
+        committed.set()
+
+    monkeypatch.setattr(Database, "commit", commit_and_say)
+    with Store(tmp_path) as store:
+        store.add(simple_run(1), kept=1 / 250)
+        store.note(Note(IMPORT, 1, 2, what="module"))
+        assert committed.wait(patient(60))
+        reader = sqlite3.connect(store.path)
+        assert reader.execute("SELECT count(*) FROM notes").fetchone() == (1,)
+        assert reader.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+        reader.close()
+    assert steps(tmp_path) == [1]
