@@ -47,7 +47,8 @@ KEPT_RUNS: Final = 4096
 KEPT_OPS: Final = 200_000
 """So many wait here to be stored, before the store is not to wait for more of them."""
 _AT_ONCE: Final = 1 << 18
-"""So many bytes are made ready at once at most: as many pieces as there are already, up to that."""
+"""So many bytes are made ready at once at most: as many pieces as there are already, up to that.
+A piece is made of them when a run needs it: until then they are zeros."""
 _HIGH: Final = 200
 """Where our file descriptor is: those of the script have the numbers they have without us."""
 _PROT_READ_WRITE: Final = 3
@@ -131,6 +132,8 @@ class LiveRuns:
         # Changed without a lock, in single steps: a signal's handler may call `close` at any time,
         # and waits for the thread of the store, which calls `stored`.
         self._free: defaultdict[int, deque[LiveRun]] = defaultdict(deque)
+        self._unused: defaultdict[int, deque[int]] = defaultdict(deque)
+        """Where there is room for pieces that no run had yet, by their bytes."""
         self._under_way: set[LiveRun] = set()
         self._ended: dict[int, tuple[LiveRun, bool]] = {}
         if hasattr(os, "register_at_fork"):
@@ -207,23 +210,25 @@ class LiveRuns:
         return place
 
     def _piece(self, size: int) -> LiveRun | None:
-        size = max(layout.PAGE, 1 << (size - 1).bit_length())
+        size = max(layout.UNIT, 1 << (size - 1).bit_length())
+        free, unused = self._free[size], self._unused[size]
+        # Another thread may take the last one between the two.
         try:
-            return self._free[size].popleft()
+            return free.popleft() if free else LiveRun(unused.popleft(), size)
         except IndexError:
             pass
         with self._lock:
-            if self._end + size > MOST_BYTES:
+            least = max(1, layout.PAGE // size)
+            if self._end + least * size > MOST_BYTES:
                 return None
             room = min(_AT_ONCE, MOST_BYTES - self._end) // size
-            count = max(1, min(self._made[size], room))
+            count = max(least, min(self._made[size], room // least * least))
             place = self._reserve(count * size)
             address = _mapped(None, count * size, _MAP_SHARED, self._file, place)
             self._mapped.append((address, count * size))
             self._made[size] += count
-            first, *others = [LiveRun(address + n * size, size) for n in range(count)]
-            self._free[size].extend(others)
-            return first
+            unused.extend(range(address + size, address + count * size, size))
+            return LiveRun(address, size)
 
     def _reserve(self, size: int) -> int:
         """Add so many bytes to the file; where they begin."""

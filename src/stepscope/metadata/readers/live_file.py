@@ -3,10 +3,11 @@
 `stepscope.store.live_runs` writes it while an embedded program is recorded. It is there after any
 death of the process, as far as the process had come, and gone once that ended well.
 
-The file is a sequence of blocks, each a whole number of pages and begun by a head (`HEAD`): a mark,
-what it is, its bytes. A *plan* says what the numbers of a run mean: its layout, the nodes by
-position (`packing`), the facts they are rows of (`stored_columns`). A *run* is 64-bit words, by the
-names below; behind them is, with the layout
+The file is a sequence of blocks, each a whole number of units (`UNIT`) and begun by a head
+(`HEAD`): a mark, what it is, its bytes. Zeros are room for blocks that are not there yet. A *plan*
+says what the numbers of a run mean: its layout, the nodes by position (`packing`), the facts they
+are rows of (`stored_columns`). A *run* is 64-bit words, by the names below; behind them is, with
+the layout
 
 - MARKS, the clock at the end of each position; they end one after the other;
 - ROWS, for each position its thread, then for each the clock at its start, then at its end; of one
@@ -49,6 +50,8 @@ __all__ = ["ENGINES", "SUFFIX", "block_size", "content_of_the_dead", "left_behin
 SUFFIX: Final = "-live"
 """What the file's name has after that of the store."""
 PAGE: Final = 4096
+UNIT: Final = 512
+"""Small runs share a page: each that is written to for the first time takes microseconds."""
 MARK: Final = int.from_bytes(b"SSLive1\0", "little")
 HEAD: Final = struct.Struct("<qqq")
 PLAN, RUN = 1, 2
@@ -152,7 +155,10 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     place = 0
     while place + HEAD.size <= len(data):
         mark, kind, size = HEAD.unpack_from(data, place)
-        if mark != MARK or size <= 0 or size % PAGE or place + size > len(data):
+        if not mark:
+            place += UNIT
+            continue
+        if mark != MARK or size <= 0 or size % UNIT or place + size > len(data):
             # One that was being added, or damage: nothing after it can be found.
             return
         yield place, kind, data[place : place + size]
