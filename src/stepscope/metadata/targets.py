@@ -23,12 +23,21 @@ class RunMetadataTarget:
     `asked_for` says whether the caller passed anything.
     """
 
-    __slots__ = ("_foreign", "asked_for", "metadata")
+    __slots__ = ("_foreign", "_metadata", "asked_for")
 
-    def __init__(self, metadata: RunMetadata, *, asked_for: bool, foreign: Any = None) -> None:
-        self.metadata = metadata
+    def __init__(
+        self, metadata: RunMetadata | None, *, asked_for: bool, foreign: Any = None
+    ) -> None:
+        self._metadata = metadata
         self.asked_for = asked_for
         self._foreign = foreign
+
+    @property
+    def metadata(self) -> RunMetadata:
+        """The place; where the caller passed none, one that is made for whoever asks."""
+        if self._metadata is None:
+            self._metadata = RunMetadata()
+        return self._metadata
 
     def deliver(self, recording: Recording | Callable[[], Recording]) -> RunMetadata:
         """Replace what the target held by a recording."""
@@ -41,7 +50,7 @@ class RunMetadataTarget:
 def as_run_metadata_target(value: object) -> RunMetadataTarget:
     """The target for None, for a `RunMetadata` of ours, of TensorFlow or of TensorBoard."""
     if value is None:
-        return RunMetadataTarget(RunMetadata(), asked_for=False)
+        return RunMetadataTarget(None, asked_for=False)
     if isinstance(value, RunMetadata):
         return RunMetadataTarget(value, asked_for=True)
     if same_name(value, "RunMetadata"):

@@ -232,7 +232,7 @@ class _Run:
                 trace.pauses = self._debugger.paused
         if trace is not None:
             self._state.stages = TracedStages(
-                trace, kind_of(self._compiled.spec) if self.pipelines else "", self.pipelines
+                trace, functools.partial(kind_of, self._compiled.spec), self.pipelines
             )
             self._around += clock() - trace.begin
 

@@ -188,7 +188,8 @@ class BaseSession:
                 raise state.cancellation.error()
         except (OpError, KeyboardInterrupt, SystemExit) as error:
             report = RunReport(asked, compiled, recorded, clock())
-            error.run_metadata = self._deliver(target, report, error, watching)  # type: ignore[union-attr]
+            self._deliver(target, report, error, watching)
+            error.run_metadata = target.metadata  # type: ignore[union-attr]
             raise
         finally:
             self._active.discard(state)
@@ -239,9 +240,10 @@ class BaseSession:
         report: RunReport,
         error: BaseException | None,
         watching: Sequence[observers.Sees],
-    ) -> RunMetadata:
+    ) -> None:
         """Fill the caller's metadata with what the caller asked for, the observers' with all."""
-        metadata = target.deliver(report.handed_over(error))
+        if target.asked_for or error is not None:
+            target.deliver(report.handed_over(error))
         report.handed_over_ns = clock() - report.ended
         for observer in watching:
             if observer.callback is None:
@@ -249,7 +251,6 @@ class BaseSession:
             seen = RunMetadata.of(report.handed_over(error, observed=True))
             observers.show(observer, seen, self._graph)
         observers.tell_ended(watching, error)
-        return metadata
 
     def _compile(self, spec: FetchSpec, tensors: tuple[Tensor, ...]) -> CompiledRun:
         key = (spec.tensors, spec.targets, tensors)

@@ -7,7 +7,7 @@ the first rows are told, and how many are left out is declared.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from stepscope.metadata import Loss
@@ -25,12 +25,12 @@ class TracedStages:
 
     __slots__ = ("_notes", "_told", "_trace", "_untold", "_what")
 
-    def __init__(self, trace: Trace, what: str, notes: PipelineNotes | None) -> None:
+    def __init__(self, trace: Trace, what: Callable[[], str], notes: PipelineNotes | None) -> None:
         """`what` ran; `notes`, if given, is told of the pipelines, for the whole program."""
         self._trace = trace
         self._what = what
         self._notes = notes
-        self._told: Counter[int] = Counter()
+        self._told: dict[int, int] = {}
         self._untold = 0
 
     def took(self, pipeline: Any, iterator: Any, waited_ns: int) -> None:
@@ -40,8 +40,8 @@ class TracedStages:
             stage, start, end, thread = rows.popleft()
             if end <= trace.begin:
                 continue  # worked ahead, before this run
-            self._told[id(stage)] += 1
-            if self._told[id(stage)] > _MOST:
+            told = self._told[id(stage)] = self._told.get(id(stage), 0) + 1
+            if told > _MOST:
                 self._untold += 1
                 continue
             place = stage.dataset.place
@@ -49,7 +49,7 @@ class TracedStages:
             if thread in pipeline.threads:
                 trace.thread_names[thread] = pipeline.threads[thread]
         if self._notes is not None:
-            self._notes.took(pipeline, iterator, self._what, waited_ns)
+            self._notes.took(pipeline, iterator, self._what(), waited_ns)
 
     def losses(self) -> tuple[Loss, ...]:
         """What is not in the trace."""

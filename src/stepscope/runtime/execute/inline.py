@@ -156,6 +156,7 @@ class InlineRun:
                         )  # fmt: skip
                         trace.end = clock()
                     trace.complete = True
+                    trace.went_well()
         except StoppedBetween as stopped:
             raise self._between(stopped) from None
         except BaseException as error:

@@ -116,6 +116,18 @@ class Trace:
             self.marks = array("q", bytes(self.marks))
         self.live = None
 
+    def went_well(self) -> None:
+        """The run is over and nothing of it executes: what it had no use for is let go.
+
+        Many runs may wait to be stored, and each list is one more object for Python's collector to
+        look at again and again.
+        """
+        if self.program is not None:
+            self.events = self.events or _NONE
+            self.notes = self.notes or _NONE
+            self.spans = self.spans or _NONE
+            self.stages = self.stages or _NONE
+
     def freeze(self) -> Self:
         """A copy that a thread still running cannot change."""
         frozen = copy.copy(self)
@@ -240,6 +252,8 @@ class Trace:
 
 
 _ANNOTATION = "Annotation"
+_NONE: list[Any] = []
+"""Of a run that is over: never added to."""
 
 
 def _spans(rows: Sequence[Any], ops: OpColumns, offset: int) -> OpColumns:
