@@ -362,9 +362,13 @@ class Keeper:
     def _add_trigger(self, run: Noted, kind: _Kind) -> None:
         """Of too many runs that triggered the lowest rank goes, of several the oldest."""
         bisect.insort(kind.trigger, (run.rank, run.number))
+        lowest = kind.trigger.pop(0)[1] if len(kind.trigger) > self.keep.trigger else 0
+        if lowest == run.number:
+            self.dropped[run.kind, "trigger"] += 1
+            return
         self._give(run.number, "trigger")
-        if len(kind.trigger) > self.keep.trigger:
-            self._take(kind.trigger.pop(0)[1], "trigger", dropped=True)
+        if lowest:
+            self._take(lowest, "trigger", dropped=True)
 
     def _sample(self, number: int, kind: _Kind) -> None:
         """Every sampled run is as likely to be among them as any other."""
