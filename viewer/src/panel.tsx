@@ -1,6 +1,7 @@
 // The right-hand panel: what is selected, the same on every page.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type uPlot from "uplot";
+import { meaning } from "./colour.ts";
 import type { Column } from "./data/frame.ts";
 import { text } from "./data/frame.ts";
 import type { Index, Layer, Op, SourceLines } from "./data/types.ts";
@@ -54,7 +55,7 @@ function OpPanel(props: Chosen) {
           <p class="lead"><b class="figure">{time(op.self_ns)}</b> <span class="quiet">{share(op.share)} of the run's op time{op.ns !== op.self_ns && `; ${time(op.ns)} with what it waited for inside`}</span></p>
           <dl class="facts">
             <dt>type</dt><dd><button type="button" class="link" onClick={() => act.select({ kind: "type", name: op.type })}>{shortened(op.type, 60)}</button></dd>
-            <dt>category</dt><dd><Swatch category={op.category} theme={theme} /> {op.category}</dd>
+            <dt>category</dt><dd><Swatch category={op.category} theme={theme} /> {meaning(op.category).label}</dd>
             {op.layer && <><dt>layer</dt><dd><button type="button" class="link" onClick={() => act.select({ kind: "layer", name: op.layer })}><Name of={op.layer} most={48} /></button></dd></>}
             <dt>device</dt><dd>{shortened(op.device, 60)}</dd>
             <dt>thread</dt><dd>{shortened(String(op.thread), 60)}</dd>

@@ -8,9 +8,10 @@ import { crossings, layout, ranksOf } from "../src/draw/graph_layout.ts";
 import { dedented, membersOf } from "../src/panel.tsx";
 import { bounds, heatRow } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
-import { addressBoxes, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
+import { addressMap, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
 import { columnsOf, matching, pathsOf, shortDevice } from "../src/pages/ops.tsx";
-import { stepBars } from "../src/pages/overview.tsx";
+import { lines, stepBars } from "../src/pages/overview.tsx";
+import { sentence } from "../src/parts/await.tsx";
 import { icicle } from "../src/parts/icicle.tsx";
 import { ordered } from "../src/parts/run_chooser.tsx";
 import { find } from "../src/parts/search.tsx";
@@ -79,10 +80,24 @@ test("the tensors of an instant sum to the live bytes, at every point of the cur
 test("addresses lie where they are, gaps included", async () => {
   const memory = (await double.get("memory")) as MemoryFacts;
   const rows = aliveAt(memory.tensors, memory.peak_ns);
-  const boxes = addressBoxes(memory.tensors, rows, 1000);
+  const { boxes } = addressMap(memory.tensors, rows, 1000);
   assert.equal(boxes.length, rows.length);
   const ends = [...boxes].sort((one, other) => one.x - other.x);
   ends.slice(1).forEach((box, at) => assert.ok(box.x >= (ends[at]?.x ?? 0) + (ends[at]?.width ?? 0) - 1e-6));
+});
+
+test("a gap that would flatten all else is a break, others are to scale", () => {
+  const tensors = { bytes: [100, 100, 200], address: [1000, 1150, 9_000_000] } as unknown as MemoryFacts["tensors"];
+  const { boxes, breaks, free } = addressMap(tensors, [2, 0, 1], 464);
+  assert.deepEqual(boxes.map((box) => [box.row, Math.round(box.x), Math.round(box.width)]), [[0, 0, 100], [1, 150, 100], [2, 264, 200]]);
+  assert.deepEqual(breaks, [{ x: 250, bytes: 9_000_000 - 1250 }]);
+  assert.equal(free, 50);
+});
+
+test("what is not there is said in sentences", () => {
+  assert.equal(sentence("these runs are of one process"), "These runs are of one process.");
+  assert.equal(sentence("`stepscope view BASE NEW`"), "`stepscope view BASE NEW`");
+  assert.deepEqual(lines("one\n\n  two\nthree"), ["one", "two", "three"]);
 });
 
 test("rows are sorted, filtered and drawn where they are looked at", async () => {

@@ -3,7 +3,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { LIGHT, MEANINGS } from "../src/colour.ts";
 import type { Tile, TimelineFacts } from "../src/data/types.ts";
-import { moved, tickLabel, ticks, zoomed } from "../src/draw/axis.ts";
+import { moved, sizeTicks, tickLabel, ticks, zoomed } from "../src/draw/axis.ts";
 import { type TilePlace, levelFor, pieces, tilesFor } from "../src/draw/tiles.ts";
 import { GUTTER, type Scene, boxAt, drawTimeline, geometry, labelFor, nsAt, pointed, sumRange, xOf } from "../src/draw/timeline.ts";
 import { fit } from "../src/pages/timeline.tsx";
@@ -128,12 +128,21 @@ test("zooming keeps what is under the pointer, and stops at the ends", () => {
   assert.deepEqual(moved({ from: 900, to: 1000 }, 500, 0, 1000), { from: 900, to: 1000 });
 });
 
+test("sizes have round marks, up to the peak", () => {
+  assert.deepEqual(sizeTicks(210 * 1024).map((bytes) => bytes / 1024), [0, 50, 100, 150, 200]);
+  assert.deepEqual(sizeTicks(2.08 * 2 ** 20).map((bytes) => bytes / 2 ** 20), [0, 0.5, 1, 1.5, 2]);
+  assert.deepEqual(sizeTicks(0), [0]);
+});
+
 test("marks stand at round times", () => {
   assert.deepEqual(ticks({ from: 0, to: 10e6 }, 1000), [0, 2e6, 4e6, 6e6, 8e6]);
   assert.equal(tickLabel(4e6, 2e6), "4 ms");
   assert.equal(tickLabel(7.5e6, 2.5e6), "7.5 ms");
-  assert.equal(tickLabel(1_500_000, 500_000), "1500 µs");
-  assert.equal(tickLabel(123_400_500, 500), "123400.5 µs");
+  assert.equal(tickLabel(0, 500_000, 1_500_000), "0");
+  assert.equal(tickLabel(500_000, 500_000, 1_500_000), "0.5 ms");
+  assert.equal(tickLabel(1_500_000, 500_000, 1_500_000), "1.5 ms");
+  assert.equal(tickLabel(800, 200, 800), "800 ns");
+  assert.equal(tickLabel(123_400_500, 500), "123.4005 ms");
 });
 
 test("a label is all of a name or its last part", () => {

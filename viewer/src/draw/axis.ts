@@ -19,17 +19,27 @@ export function ticks(view: View, width: number, wanted = 110): number[] {
   return marks;
 }
 
-/** What a mark says: enough digits to tell it from its neighbours, in the unit of the step. */
-export function tickLabel(ns: number, step: number): string {
-  const [unit, size] = step >= 1e9 ? ["s", 1e9] : step >= 1e6 ? ["ms", 1e6] : step >= 1e3 ? ["µs", 1e3] : ["ns", 1];
-  // Far from zero a coarser unit reads better than six digits.
-  const far = Math.abs(ns) >= 1e5 * (size as number) && unit !== "s";
-  const [shownUnit, shownSize] = far ? (unit === "ns" ? ["µs", 1e3] : unit === "µs" ? ["ms", 1e6] : ["s", 1e9]) : [unit, size];
+const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]] as const;
+
+/** What a mark says: enough digits to tell it from its neighbours, in the unit of the largest mark beside it. */
+export function tickLabel(ns: number, step: number, largest = Math.abs(ns)): string {
+  if (ns === 0) return "0";
+  const [size, unit] = UNITS.find(([one]) => Math.max(largest, step) >= one) ?? UNITS[3];
   // As many as the step has: steps of 2.5 ms are not to be read as 3, 5 and 8.
-  const unitSteps = step / (shownSize as number);
+  const unitSteps = step / size;
   let places = 0;
   while (places < 9 && Math.abs(unitSteps * 10 ** places - Math.round(unitSteps * 10 ** places)) > 1e-6 * unitSteps * 10 ** places) places += 1;
-  return `${(ns / (shownSize as number)).toFixed(places)} ${shownUnit}`;
+  return `${(ns / size).toFixed(places)} ${unit}`;
+}
+
+/** Marks at round sizes from nothing up to a peak: in steps of 1, 2 or 5 of the unit that the peak is said in. */
+export function sizeTicks(peak: number, most = 5): number[] {
+  if (!(peak > 0)) return [0];
+  const unit = 1024 ** Math.max(0, Math.floor(Math.log(peak) / Math.log(1024) + 1e-9));
+  const rough = peak / unit / most;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough - 1e-9) ?? 10) * unit;
+  return Array.from({ length: Math.floor(peak / step + 1e-9) + 1 }, (_, place) => place * step);
 }
 
 /** The view zoomed by a factor around a moment, inside of [least, most]. */

@@ -14,10 +14,11 @@ export const STRIP = 30;
 export const RULER = 22;
 export const MARKS = 18;
 /** How high a row of boxes is: what fits, within what reads well. */
-const ROWS = { least: 18, most: 30 } as const;
+const ROWS = { least: 18, most: 34 } as const;
 const LANE_GAP = 5;
 const GROUP = 22;
-const MEMORY = { least: 74, most: 190 } as const;
+/** How high the memory track is; on a tall screen it takes a share of it rather than leave it empty. */
+const MEMORY = { least: 74, most: 190, share: 0.32 } as const;
 
 export interface LaneRow {
   readonly lane: number;
@@ -69,7 +70,7 @@ export function geometry(facts: TimelineFacts, width: number, height: number, sc
     rows.push({ lane: lane.id, y, height: high, label: lane.name });
     y += high + LANE_GAP;
   }
-  const memory = facts.memory ? Math.min(MEMORY.most, Math.max(MEMORY.least, height - lanesTop - y - 24)) : 0;
+  const memory = facts.memory ? Math.min(Math.max(MEMORY.most, height * MEMORY.share), Math.max(MEMORY.least, height - lanesTop - y - 24)) : 0;
   const lanesBottom = Math.max(lanesTop + rowHeight, height - memory);
   const most = Math.max(0, y - (lanesBottom - lanesTop));
   return {
@@ -249,7 +250,7 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene): void {
     context.fillRect(Math.round(x), place.rulerTop + RULER - 6, 1, 6);
     context.fillStyle = theme.faint;
     context.fillRect(Math.round(x), place.lanesTop, 1, place.height - place.lanesTop);
-    const label = tickLabel(ns, step);
+    const label = tickLabel(ns, step, marks.at(-1));
     if (x + 6 + context.measureText(label).width > place.width) continue;
     context.fillStyle = theme.quiet;
     context.fillText(label, x + 4, place.rulerTop + RULER / 2 - 1);
@@ -281,7 +282,7 @@ function widthOf(context: CanvasRenderingContext2D, label: string): number {
 /** The longest of a name's forms that fits: all of it, its last part, nothing. Never a part of a word. */
 export function labelFor(name: string, room: number, measure: (label: string) => number): string {
   if (room < 16) return "";
-  for (const label of [shortened(name, 80), shortened(lastPart(name), 60)]) {
+  for (const label of [shortened(name, 200), shortened(lastPart(name), 100)]) {
     // No letter is narrower than three pixels, so most are refused without measuring.
     if (label.length * 3 <= room && measure(label) <= room) return label;
   }

@@ -44,18 +44,18 @@ function Workers(props: PageProps & { readonly cluster: Cluster }) {
 }
 
 function taskColumns({ tasks }: Cluster, theme: PageProps["theme"]): ColumnOf[] {
-  let most = 1;
-  for (let row = 0; row < tasks.name.length; row += 1) most = Math.max(most, Math.abs(tasks.offset_ns[row] || 0) + (tasks.error_ns[row] || 0));
+  // Clocks are seconds apart and known to microseconds: bars of the errors have a scale of their own.
+  let most = 0;
+  for (let row = 0; row < tasks.name.length; row += 1) most = Math.max(most, tasks.error_ns[row] || 0);
   const bar = (row: number) => {
-    const offset = tasks.offset_ns[row] ?? Number.NaN;
-    if (Number.isNaN(offset)) return "-";
+    if (Number.isNaN(tasks.offset_ns[row] ?? Number.NaN)) return "-";
     const error = tasks.error_ns[row] ?? Number.NaN;
-    const x = (ns: number): number => 40 + (ns / most) * 38;
+    const long = Number.isNaN(error) ? 38 : (error / (most || 1)) * 38;
     return (
-      <svg width="80" height="16" role="img" aria-label={`offset ${time(offset)}, error ${time(error)}`}>
-        <line x1="40" x2="40" y1="1" y2="15" stroke={theme.line} />
-        {!Number.isNaN(error) && <line x1={x(offset - error)} x2={x(offset + error)} y1="8" y2="8" stroke={theme.quiet} stroke-width="2" />}
-        <circle cx={x(offset)} cy="8" r="2.5" fill={theme.accent} />
+      <svg width="80" height="16" role="img" aria-label={Number.isNaN(error) ? "error unknown" : `known to ${time(error)}`}>
+        <line x1={40 - long} x2={40 + long} y1="8" y2="8" stroke={theme.quiet} stroke-width="1.5" stroke-dasharray={Number.isNaN(error) ? "2 3" : undefined} />
+        {!Number.isNaN(error) && [40 - long, 40 + long].map((x, end) => <line key={end} x1={x} x2={x} y1="4" y2="12" stroke={theme.quiet} stroke-width="1.5" />)}
+        <circle cx="40" cy="8" r="2.5" fill={theme.accent} />
       </svg>
     );
   };
@@ -69,8 +69,8 @@ function taskColumns({ tasks }: Cluster, theme: PageProps["theme"]): ColumnOf[] 
     column("idle_ns", "waited", spent, "Waited for others"),
     column("cost_ns", "kept waiting", spent, "How long others waited for it"),
     column("steps_late", "late in", count, "Steps in which it came last"),
-    { id: "offset_ns", label: "clock", value: (row) => tasks.offset_ns[row] ?? 0, show: bar, hint: "Offset of its clock, with what is not known of it" },
-    { id: "error_ns", label: "offset ± error", number: true, value: (row) => tasks.error_ns[row] ?? Number.NaN, show: (row) => `${time(tasks.offset_ns[row])} ± ${Number.isNaN(tasks.error_ns[row] ?? Number.NaN) ? "unknown" : time(tasks.error_ns[row])}` },
+    { id: "error_ns", label: "clock error", value: (row) => tasks.error_ns[row] ?? Number.NaN, show: bar, hint: "What is not known of its clock's offset, as a bar; all on one scale" },
+    { id: "offset_ns", label: "offset ± error", number: true, value: (row) => tasks.offset_ns[row] ?? Number.NaN, show: (row) => `${time(tasks.offset_ns[row])} ± ${Number.isNaN(tasks.error_ns[row] ?? Number.NaN) ? "unknown" : time(tasks.error_ns[row])}` },
     { id: "ended", label: "ended", value: (row) => text(tasks.ended, row), show: (row) => (text(tasks.ended, row) === "no" ? <span class="failed-sign">✕ no</span> : text(tasks.ended, row)) },
   ];
 }

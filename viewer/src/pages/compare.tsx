@@ -38,16 +38,16 @@ export function diffColumns(value: Comparison): ColumnOf[] {
   const words = (id: string) => (row: number): string => String((value.rows[id] as readonly string[] | undefined)?.[row] ?? "");
   const shown = (id: string) => (row: number): string => (words("metric")(row) === "bytes" || words("metric")(row) === "memory" ? held : spent)(of(id)(row));
   return [
-    { id: "name", label: "op", wide: true, value: words("name"), show: (row) => <Name of={words("name")(row)} most={64} /> },
+    { id: "name", label: "op", wide: true, value: words("name"), show: (row) => <Name of={words("name")(row)} most={48} /> },
     { id: "op", label: "type", value: words("op"), show: (row) => shortened(words("op")(row), 24) },
     { id: "metric", label: "of", value: words("metric"), show: words("metric") },
     { id: "base", label: "base", number: true, value: of("base"), show: shown("base") },
     { id: "new", label: "new", number: true, value: of("new"), show: shown("new") },
     { id: "change", label: "change", number: true, value: of("change"), show: (row) => <b class={of("significant")(row) ? (of("change")(row) > 0 ? "worse" : "better") : "quiet"}>{change(of("change")(row))}</b> },
     { id: "difference", label: "difference", number: true, value: (row) => of("new")(row) - of("base")(row), show: (row) => spent(of("new")(row) - of("base")(row)), hint: "New less base" },
+    { id: "significant", label: "sure", value: of("significant"), show: (row) => (of("significant")(row) ? <b>✓</b> : ""), hint: "Whether the change is significant, all ops taken together" },
     { id: "low", label: "interval", number: true, value: of("low"), show: (row) => (Number.isNaN(of("low")(row)) ? "-" : `${change(of("low")(row))} … ${change(of("high")(row))}`) },
     { id: "p", label: "p", number: true, value: of("p"), show: (row) => (Number.isNaN(of("p")(row)) ? "-" : of("p")(row) < 0.001 ? "<0.001" : of("p")(row).toFixed(3)) },
-    { id: "significant", label: "sure", value: of("significant"), show: (row) => (of("significant")(row) ? "yes" : "") },
   ];
 }
 
@@ -78,8 +78,8 @@ function Both({ value, state, act, theme }: PageProps & { readonly value: Compar
       {value.owners.length > 0 && (
         <section aria-label="Memory by owner">
           <h2>memory peak by owner</h2>
-          <table class="short owners"><thead><tr><th>owner</th><th class="number">base</th><th class="number">new</th><th /></tr></thead><tbody>{value.owners.map((owner) => (
-            <tr key={owner.key}><td><Name of={owner.key} most={40} /></td><td class="number">{held(owner.base_bytes)}</td><td class="number">{held(owner.new_bytes)}</td>
+          <table class="short owners"><thead><tr><th>owner</th><th class="number">base</th><th class="number">new</th><th class="number">change</th><th /></tr></thead><tbody>{value.owners.map((owner) => (
+            <tr key={owner.key}><td><Name of={owner.key} most={40} /></td><td class="number">{held(owner.base_bytes)}</td><td class="number">{held(owner.new_bytes)}</td><td class="number">{owner.new_bytes === owner.base_bytes ? <span class="quiet">same</span> : <b class={owner.new_bytes > owner.base_bytes ? "worse" : "better"}>{change(owner.new_bytes / owner.base_bytes - 1)}</b>}</td>
               <td class="bar-cell"><span class="bars" aria-hidden="true"><span style={{ width: `${(owner.base_bytes / most) * 100}%` }} class="base" /><span style={{ width: `${(owner.new_bytes / most) * 100}%`, background: changeColour(relative(owner.base_bytes, owner.new_bytes), theme) }} /></span></td></tr>
           ))}</tbody></table>
         </section>

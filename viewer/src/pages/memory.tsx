@@ -5,7 +5,7 @@ import { type Theme, categoryColour, namedColour } from "../colour.ts";
 import { text } from "../data/frame.ts";
 import type { Instant, MemoryFacts, Tensors } from "../data/types.ts";
 import { held, number, share, shortened, size, time } from "../format.ts";
-import { tickLabel } from "../draw/axis.ts";
+import { sizeTicks, tickLabel } from "../draw/axis.ts";
 import { type Page, type PageProps, runParam } from "../page.ts";
 import { Await, Notes } from "../parts/await.tsx";
 import { Chart, axes } from "../parts/chart.tsx";
@@ -128,7 +128,7 @@ function optionsOf(memory: MemoryFacts, colours: readonly string[], theme: Theme
     padding: [8, 16, 0, 0],
     cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
     scales: { x: { time: false }, y: { range: () => [0, ceiling] } },
-    axes: axes(theme, tickLabel, (bytes) => size(bytes), LEFT).map((axis, place) => (place === 1 ? { ...axis, splits: () => [0, 0.25, 0.5, 0.75, 1].map((part) => memory.peak_bytes * part) } : axis)),
+    axes: axes(theme, tickLabel, (bytes) => size(bytes), LEFT).map((axis, place) => (place === 1 ? { ...axis, splits: () => sizeTicks(ceiling) } : axis)),
     series: [{}, ...[...colours].reverse().map((colour) => ({ stroke: colour, fill: colour, width: 0, points: { show: false }, ...(stepped ? { paths: stepped } : {}) }))],
     hooks: {
       draw: [
@@ -179,35 +179,79 @@ function Alive({ memory, state, act, store, at, point, live }: PageProps & { rea
 /** The op that a tensor is of: `dense/MatMul:0` is of `dense/MatMul`. */
 export const opOf = (tensor: string): string => tensor.replace(/:\d+$/, "");
 
-/** Where in the address space the tensors of the instant lie: gaps are fragmentation. */
-export function addressBoxes(tensors: Tensors, rows: readonly number[], width: number): { row: number; x: number; y: number; width: number }[] {
-  const known = rows.filter((row) => (tensors.address?.[row] ?? Number.NaN) > 0 && (tensors.bytes[row] ?? 0) > 0);
-  if (known.length < 2) return [];
-  const least = known.reduce((low, row) => Math.min(low, tensors.address?.[row] ?? low), Number.POSITIVE_INFINITY);
-  const most = known.reduce((high, row) => Math.max(high, (tensors.address?.[row] ?? 0) + (tensors.bytes[row] ?? 0)), 0);
-  const scale = width / (most - least || 1);
-  return known.map((row) => ({ row, x: ((tensors.address?.[row] ?? 0) - least) * scale, y: 0, width: Math.max(0.8, (tensors.bytes[row] ?? 0) * scale) }));
+export interface AddressMap {
+  readonly boxes: readonly { readonly row: number; readonly x: number; readonly width: number }[];
+  /** Stretches that are much longer than what lies there: drawn as a break, with their length. */
+  readonly breaks: readonly { readonly x: number; readonly bytes: number }[];
+  /** What lies free between the first and the last tensor, breaks left out. */
+  readonly free: number;
+}
+
+const BREAK = 14;
+
+/** Where in the address space the tensors of the instant lie. Gaps are to scale, but for those that would flatten all else. */
+export function addressMap(tensors: Tensors, rows: readonly number[], width: number): AddressMap {
+  const from = (row: number): number => tensors.address?.[row] ?? 0;
+  const bytes = (row: number): number => tensors.bytes[row] ?? 0;
+  const known = rows.filter((row) => from(row) > 0 && bytes(row) > 0).sort((one, other) => from(one) - from(other));
+  if (known.length < 2) return { boxes: [], breaks: [], free: 0 };
+  const used = known.reduce((sum, row) => sum + bytes(row), 0);
+  const gaps: number[] = [];
+  let end = from(known[0] ?? 0);
+  let near = 0;
+  let free = 0;
+  for (const row of known) {
+    const gap = Math.max(0, from(row) - end);
+    gaps.push(gap);
+    if (gap <= used / 4) free += gap;
+    near += (gap <= used / 4 ? gap : 0) + Math.max(0, from(row) + bytes(row) - Math.max(end, from(row)));
+    end = Math.max(end, from(row) + bytes(row));
+  }
+  const scale = Math.max(0, width - gaps.filter((gap) => gap > used / 4).length * BREAK) / (near || 1);
+  const boxes: { row: number; x: number; width: number }[] = [];
+  const breaks: { x: number; bytes: number }[] = [];
+  let x = 0;
+  end = from(known[0] ?? 0);
+  known.forEach((row, place) => {
+    const gap = gaps[place] ?? 0;
+    if (gap > used / 4) {
+      breaks.push({ x, bytes: gap });
+      x += BREAK;
+    } else x += gap * scale;
+    // One that begins inside of another (a view of it) is drawn there.
+    const inside = Math.max(0, end - from(row));
+    boxes.push({ row, x: x - inside * scale, width: bytes(row) * scale });
+    x += Math.max(0, bytes(row) - inside) * scale;
+    end = Math.max(end, from(row) + bytes(row));
+  });
+  return { boxes, breaks, free };
 }
 
 function Addresses({ memory, at, theme, act }: { memory: MemoryFacts; at: number; theme: Theme; act: PageProps["act"] }) {
-  if (!memory.tensors.address) return null;
-  const rows = aliveAt(memory.tensors, at);
+  const map = useMemo(() => (memory.tensors.address ? addressMap(memory.tensors, aliveAt(memory.tensors, at), 1000) : null), [memory, at]);
+  if (!map?.boxes.length) return null;
   return (
     <section aria-label="Addresses">
-      <h2>addresses <span class="quiet">of the same tensors, from the lowest to the highest; gaps are what lies between them</span></h2>
-      <Measured class="addresses">
-        {(width) => (
-          <svg width={width} height="24" role="img" aria-label="Where the tensors lie">
-            <rect width={width} height="24" fill={theme.raised} />
-            {addressBoxes(memory.tensors, rows, width).map((box) => (
-              <rect key={box.row} class="pick" x={box.x} y="0" width={box.width} height="24" fill={ownerColour(text(memory.tensors.kind, box.row), theme)} stroke={theme.ground} stroke-width={box.width > 3 ? 0.5 : 0} onClick={() => act.select({ kind: "op", name: opOf(text(memory.tensors.name, box.row)) })}>
-                <title>{`${shortened(text(memory.tensors.name, box.row), 200)}: ${size(memory.tensors.bytes[box.row])}`}</title>
-              </rect>
-            ))}
-          </svg>
-        )}
-      </Measured>
+      <h2>addresses <span class="quiet">of the same tensors, from the lowest to the highest{map.free > 0 && `; ${size(map.free)} free between them`}{map.breaks.length > 0 && `; ${number(map.breaks.length, "long gap")} left out`}</span></h2>
+      <Measured class="addresses">{(width) => <AddressPicture {...{ memory, at, theme, act, width }} />}</Measured>
     </section>
+  );
+}
+
+function AddressPicture({ memory, at, theme, act, width }: { memory: MemoryFacts; at: number; theme: Theme; act: PageProps["act"]; width: number }) {
+  const { boxes, breaks } = addressMap(memory.tensors, aliveAt(memory.tensors, at), width);
+  return (
+    <svg width={width} height="24" role="img" aria-label="Where the tensors lie">
+      <rect width={width} height="24" fill={theme.raised} />
+      {breaks.map((one, place) => (
+        <g key={place}><rect x={one.x} width={BREAK} height="24" fill={theme.ground}><title>{`${size(one.bytes)} between them`}</title></rect><path d={`M${one.x + 4} 21l3 -18m2 18l3 -18`} stroke={theme.quiet} pointer-events="none" /></g>
+      ))}
+      {boxes.map((box) => (
+        <rect key={box.row} class="pick" x={box.x} y="0" width={Math.max(0.8, box.width)} height="24" fill={ownerColour(text(memory.tensors.kind, box.row), theme)} stroke={theme.ground} stroke-width={box.width > 3 ? 0.5 : 0} onClick={() => act.select({ kind: "op", name: opOf(text(memory.tensors.name, box.row)) })}>
+          <title>{`${shortened(text(memory.tensors.name, box.row), 200)}: ${size(memory.tensors.bytes[box.row])}`}</title>
+        </rect>
+      ))}
+    </svg>
   );
 }
 

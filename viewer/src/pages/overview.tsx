@@ -20,10 +20,8 @@ function View({ data, act, theme, session }: PageProps) {
           {value.steps.rows.filter((row) => row.lengths_ns.length > 1).slice(0, 3).map((row) => <Steps key={row.key} row={row} act={act} theme={theme} />)}
           <div class="columns">
             <Top of={value} act={act} theme={theme} />
-            <div class="stack">
-              {value.memory ? <Memory of={value.memory} act={act} theme={theme} /> : session.pages.memory ? <section><h2>memory</h2><p class="quiet">{withCode(session.pages.memory)}</p></section> : null}
-              <Missing of={value} />
-            </div>
+            {value.memory ? <Memory of={value.memory} act={act} theme={theme} /> : session.pages.memory ? <section><h2>memory</h2><p class="quiet">{withCode(session.pages.memory)}</p></section> : null}
+            <Missing of={value} />
           </div>
           <Notes of={value} />
         </div>
@@ -37,7 +35,7 @@ function Failed({ of, act }: { of: NonNullable<Overview["failure"]>; act: Act })
   return (
     <section class="failure" role="alert">
       <p class="headline"><span aria-hidden="true">✕ </span>{of.code}</p>
-      <p>{shortened(of.message, 600)}</p>
+      {lines(of.message).map((line, place) => <p key={place} class={place ? "quiet" : ""}>{shortened(line, 300)}</p>)}
       {of.oom && (
         <p>
           <button type="button" class="link" onClick={() => act.select({ kind: "op", name: of.oom?.op ?? "" })}><Name of={of.oom.op} /></button> asked for <b>{size(of.oom.request_bytes)}</b> on {shortened(of.oom.device, 60)}
@@ -51,11 +49,14 @@ function Failed({ of, act }: { of: NonNullable<Overview["failure"]>; act: Act })
         ))}{of.in_flight.length > 6 && `, ${number(of.in_flight.length - 6, "more")}`}</p>
       )}
       <p class="quiet">
-        <button type="button" class="link" onClick={() => act.set({ page: "timeline", run: String(of.run), view: null })}>Show run #{of.run}</button> {of.name !== `#${of.run}` && shortened(of.name, 60)}{of.failed_runs > 1 && `; ${number(of.failed_runs, "run")} failed in all`}
+        <button type="button" class="link" onClick={() => act.set({ page: "timeline", run: String(of.run), view: null })}>Show run #{of.run}</button>{of.oom && <> · <button type="button" class="link" onClick={() => act.set({ page: "memory", run: String(of.run), at: null })}>who held the memory</button></>} {of.name !== `#${of.run}` && shortened(of.name, 60)}{of.failed_runs > 1 && `; ${number(of.failed_runs, "run")} failed in all`}
       </p>
     </section>
   );
 }
+
+/** The lines of a message, without those that the sentences below it say better. */
+export const lines = (message: string): string[] => message.split("\n").map((line) => line.trim()).filter(Boolean).slice(0, 4);
 
 /** A sentence of the verdict has the place in the user's code in backticks and after `at`: it can be clicked. */
 function Verdict({ of }: { of: Overview }) {
@@ -64,21 +65,25 @@ function Verdict({ of }: { of: Overview }) {
       <div>
         {of.verdict.slice(0, 3).map((one, place) => (
           <div key={one.key} class={place ? "further" : "first"}>
-            <p class="headline">{one.figure || time(one.figure_ns)}{one.runs > 1 && <span class="quiet small-figure"> median of {whole(one.runs)}{of.verdict.length > 1 && ` · ${shortened(one.key, 60)}`}</span>}</p>
+            <p class="headline">{one.figure || time(one.figure_ns)}<span class="quiet small-figure">{[one.runs > 1 ? ` median of ${whole(one.runs)}` : "", of.verdict.length > 1 ? ` ${shortened(one.key, 60)}` : ""].filter(Boolean).join(" ·")}</span></p>
             <p class="cause">{withCode(shortened(one.cause, 400))}</p>
           </div>
         ))}
         {of.verdict.length === 0 && <p class="headline quiet">No run here says how long it took.</p>}
-        {of.advice.slice(0, 3).map((one, place) => (
-          <p key={place} class="advice"><span aria-hidden="true">→ </span>{withCode(shortened(one.what, 300))}{one.check && <code class="check">{one.check}</code>}</p>
-        ))}
-        {of.spent && <p class="quiet">{shortened(of.spent, 400)}</p>}
       </div>
       <ul class="state" aria-label="State">
         <li class={of.failure ? "bad" : "good"}>{of.failure ? "✕ failed" : "✓ OK"}</li>
         <li class={of.complete ? "good" : "warn"}>{of.complete ? "✓ complete" : `! ${number(of.losses.length, "loss", "losses")}`}</li>
         {of.cost && <li title="What recording cost">recording cost {of.cost.text}</li>}
       </ul>
+      {(of.advice.length > 0 || of.spent) && (
+        <div class="advices">
+          {of.advice.slice(0, 3).map((one, place) => (
+            <p key={place} class="advice"><span aria-hidden="true">→ </span>{withCode(shortened(one.what, 300))}{one.check && <code class="check">{one.check}</code>}</p>
+          ))}
+          {of.spent && <p class="quiet">{shortened(of.spent, 400)}</p>}
+        </div>
+      )}
     </section>
   );
 }
@@ -113,7 +118,7 @@ function TimeBar({ of, theme }: { of: NonNullable<Overview["bar"]>; theme: Theme
           const category = BAR_MEANING[part.key] ?? "overhead";
           return <li key={part.key} data-part={part.key}>{category ? <Swatch category={category} theme={theme} /> : <Swatch colour={theme.faint} theme={theme} />} {part.label} <b class="figure">{time(part.ns)}</b> <span class="quiet">{share(part.share)}</span></li>;
         })}
-        <li class="quiet">per {of.per}, {time(of.ns)}</li>
+        <li class="quiet">of an average {of.per}, {time(of.ns)}</li>
       </ul>
     </section>
   );
@@ -153,8 +158,8 @@ function Steps({ row, act, theme }: { row: StepRow; act: Act; theme: Theme }) {
             {stepBars(row, width, 46).map((bar, place) => (
               <g key={place} class="pick" onClick={() => act.set({ page: "timeline", run: String(run(place)), view: null })}>
                 <rect x={bar.x} y="0" width={Math.max(bar.width, 1)} height="52" fill="transparent"><title>{`#${run(place)}: ${time(row.lengths_ns[place])}`}</title></rect>
-                <rect x={bar.x} y={50 - bar.height} width={bar.width} height={bar.height} fill={bar.out ? categoryColour("input", theme) : theme.dark ? "#5b6672" : "#a9b2bd"} pointer-events="none" />
-                {bar.over && <path d={`M${bar.x + bar.width / 2 - 3} 6 l3 -5 l3 5z`} fill={categoryColour("input", theme)} pointer-events="none" />}
+                <rect x={bar.x} y={50 - bar.height} width={bar.width} height={bar.height} fill={bar.out ? theme.text : theme.dark ? "#5b6672" : "#b4bcc6"} pointer-events="none" />
+                {bar.over && <path d={`M${bar.x + bar.width / 2 - 3} 6 l3 -5 l3 5z`} fill={theme.text} pointer-events="none" />}
               </g>
             ))}
           </svg>
@@ -225,7 +230,10 @@ function Missing({ of }: { of: Overview }) {
   return (
     <section aria-label="What is missing">
       <h2>not measured</h2>
-      <ul class="losses">{of.losses.slice(0, 8).map((loss, place) => <li key={place}><b>{shortened(loss.what, 80)}</b>{loss.count > 0 && ` (${whole(loss.count)})`}: <span class="quiet">{withCode(shortened(loss.reason, 300))}</span></li>)}</ul>
+      <ul class="losses">{of.losses.slice(0, 8).map((loss, place) => (
+        <li key={place}><details><summary>{shortened(loss.what, 80)}{loss.count > 0 && ` (${whole(loss.count)})`}<span class="why"> why ›</span></summary><p class="quiet">{withCode(shortened(loss.reason, 400))}</p></details></li>
+      ))}</ul>
+      {of.losses.length > 8 && <p class="quiet">and {number(of.losses.length - 8, "more kind")}; <code>stepscope info</code> has all</p>}
     </section>
   );
 }

@@ -5,12 +5,21 @@ import type { Said } from "../data/types.ts";
 
 /** A page or a part of it that has nothing to show, and what to do about that. */
 export function Empty({ what, todo = "", tone = "" }: { what: string; todo?: string; tone?: string }) {
+  // What there is not, and after a semicolon what to do about it.
+  const [said, ...rest] = todo ? [what] : what.split("; ");
+  const next = todo || rest.join("; ");
   return (
     <div class={`empty ${tone}`} role="status">
-      <p>{what}</p>
-      {todo && <p class="quiet">{withCode(todo)}</p>}
+      <p>{withCode(sentence(said ?? ""))}</p>
+      {next && <p class="quiet">{withCode(sentence(next))}</p>}
     </div>
   );
+}
+
+/** With a capital at its beginning and a full stop at its end. */
+export function sentence(words: string): string {
+  const text = words.trim();
+  return /^[a-z]+\b/.test(text) && !/[.!?…:]$/.test(text) ? `${text.charAt(0).toUpperCase()}${text.slice(1)}.` : text;
 }
 
 /** Text in which what stands between backticks is code. */

@@ -40,10 +40,10 @@ export function Chart({ label, width, height, theme, options, data, onPoint }: P
 }
 
 /** Axes in the theme's colours. */
-export function axes(theme: Theme, x: (ns: number, step: number) => string, y: (value: number) => string, ySize = 64): uPlot.Axis[] {
+export function axes(theme: Theme, x: (ns: number, step: number, largest?: number) => string, y: (value: number) => string, ySize = 64): uPlot.Axis[] {
   const common = { stroke: theme.quiet, grid: { stroke: theme.faint, width: 1 }, ticks: { stroke: theme.line, width: 1, size: 4 }, font: theme.font, gap: 4 };
   return [
-    { ...common, values: (_chart, splits) => splits.map((value) => x(value, (splits[1] ?? 1) - (splits[0] ?? 0))), size: 28, space: 90 },
+    { ...common, values: (_chart, splits) => splits.map((value) => x(value, (splits[1] ?? 1) - (splits[0] ?? 0), splits.at(-1))), size: 28, space: 90 },
     { ...common, values: (_chart, splits) => splits.map(y), size: ySize, space: 36 },
   ];
 }
