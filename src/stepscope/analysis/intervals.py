@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["highest_places", "merged", "merged_by_key", "outermost", "self_times", "sums_at"]
+__all__ = [
+    "Covered",
+    "highest_places",
+    "merged",
+    "merged_by_key",
+    "outermost",
+    "self_times",
+    "sums_at",
+]
 
 
 def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -30,7 +38,7 @@ def merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return start[first], reach[last]
 
 
-def sums_at(place: Ints, values: Ints, count: int) -> Ints:
+def sums_at(place: NDArray[np.integer], values: NDArray[np.integer], count: int) -> Ints:
     """The sum of the values at each of so many places, to the nanosecond however large they are.
 
     >>> sums_at(np.array([0, 2, 0]), np.array([1, 5, 2]), 3).tolist()
@@ -59,6 +67,42 @@ def merged_by_key(
     first = np.flatnonzero(opens)
     last = np.append(first[1:], len(key)) - 1
     return key[first], start[first], reach[last]
+
+
+class Covered:
+    """How long at least one span of each key went on, taken in order of starts, some at a time.
+
+    >>> covered = Covered(2)
+    >>> covered.add(np.array([0, 1, 0]), np.array([0, 2, 5]), np.array([10, 4, 12]))
+    >>> covered.add(np.array([0, 1]), np.array([11, 20]), np.array([15, 21]))
+    >>> covered.ns.tolist()
+    [15, 3]
+    """
+
+    def __init__(self, keys: int) -> None:
+        self.ns = np.zeros(keys, np.int64)
+        self._reach = np.full(keys, np.iinfo(np.int64).min)
+        """Until when each key is covered."""
+
+    def add(self, key: NDArray[np.integer], start: Ints, end: Ints) -> None:
+        """Take in spans, none of which begins before the last one of those before."""
+        if not len(start):
+            return
+        order = np.argsort(key, kind="stable")
+        key, start = key[order], start[order]
+        end = np.maximum(end[order], start)
+        opens = np.ones(len(key), bool)
+        opens[1:] = key[1:] != key[:-1]
+        first = np.flatnonzero(opens)
+        # The largest end before each, of the same key: ends as ranks, those of a later key above.
+        before = np.empty_like(end)
+        before[1:] = end[:-1]
+        before[first] = self._reach[key[first]]
+        ranked = np.sort(before)
+        above = np.cumsum(opens) * len(key)
+        reach = ranked[np.maximum.accumulate(above + np.searchsorted(ranked, before)) - above]
+        np.add.at(self.ns, key, np.maximum(end - np.maximum(start, reach), 0))
+        np.maximum.at(self._reach, key, end)
 
 
 def outermost(start: Ints, end: Ints, lane: Ints) -> NDArray[np.intp]:

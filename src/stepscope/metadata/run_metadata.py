@@ -205,7 +205,7 @@ class RunMetadata(MessageBacked):
     def device_peaks(self) -> dict[str, int]:
         """`peak_bytes` of every device on which ops ran or memory was taken, in one pass."""
         ops = self.ops
-        known = dict.fromkeys([*ops.device.tolist(), *self.allocations.device.tolist()], 0)
+        known = dict.fromkeys([*ops.devices.present(), *self.allocations.device.tolist()], 0)
         peaks = self._held.peaks()
         if peaks:
             return {device: peaks.get(device, 0) for device in known}

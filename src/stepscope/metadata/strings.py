@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["StringColumn"]
+
+_CHUNK: Final = 1_000_000
 
 
 class StringColumn:
@@ -91,6 +93,20 @@ class StringColumn:
 
     def __getitem__(self, rows: Any) -> StringColumn:
         return StringColumn(self.codes[rows], self.table)
+
+    def present(self) -> list[str]:
+        """The strings that are in any row, in the order of their first rows.
+
+        >>> StringColumn.of(["b", "a", "b", "c"])[1:].present()
+        ['a', 'b', 'c']
+        """
+        first = np.full(len(self.table), -1, np.int64)
+        for end in range(len(self.codes), 0, -_CHUNK):
+            begin = max(0, end - _CHUNK)
+            # Of rows with one code the last that is written stays, so they are written backwards.
+            first[self.codes[begin:end][::-1]] = np.arange(begin, end)[::-1]
+        codes = np.flatnonzero(first >= 0)
+        return [self.table[code] for code in codes[np.argsort(first[codes])].tolist()]
 
     def compact(self) -> StringColumn:
         """The same strings, with a table of none but these in the order they come in."""

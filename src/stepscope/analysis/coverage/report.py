@@ -215,7 +215,9 @@ def _compiled(metadata: RunMetadata, graph: Any, definition: Any) -> str:
     It is named after the function; a GraphDef does not tell the name of its own.
     """
     ops = metadata.ops
-    launched = {name for name, op in zip(ops.name, ops.op, strict=True) if op == XLA_LAUNCH}
+    launched: set[str] = set()
+    if XLA_LAUNCH in ops.ops.table:
+        launched.update(ops.names[ops.ops.codes == ops.ops.table.index(XLA_LAUNCH)].present())
     own = launched.intersection(node.name for node in definition.node)
     called = re.escape(getattr(graph, "name", "")) or ".+"
     found = (name for name in launched - own if re.fullmatch(rf"__\w+?_{called}_\d+", name))

@@ -211,11 +211,12 @@ def dataflow(
     facts = ops.facts
     # A node that ran on several devices, or a transfer between any two of them, is one node here.
     first: dict[str, int] = {}
-    place = np.array([first.setdefault(name, len(first)) for name in facts.names.values], np.int64)
+    place = np.array([first.setdefault(name, len(first)) for name in facts.names.values], np.int32)
     names = list(first)
     nodes = place[ops.node] if len(ops) else place[:0]
     own = self_times(ops.start_ns, ops.end_ns, ops.thread)
-    ran = np.bincount(nodes, minlength=len(names)) > 0
+    ran = np.zeros(len(names), bool)
+    ran[nodes] = True
     types, devices = [""] * len(names), [set[str]() for _ in names]
     inputs: list[list[_Input]] = [[] for _ in names]
     columns = (facts.names, facts.ops, facts.devices, facts.all_labels)

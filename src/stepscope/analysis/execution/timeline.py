@@ -15,10 +15,14 @@ few executions is *whole*: it has them all, and nothing is gained by looking at 
     >>> tile = Timeline.of([run]).tile(0, 0)
     >>> tile.whole, tile.boxes.start.tolist(), [str(name) for name in tile.boxes.name.values]
     (True, [0, 500], ['a', 'b'])
+
+Runs of ten million executions are looked at, too. What is kept of each is some 30 bytes, and what
+is worked out on the way is done for `_CHUNK` of them at a time.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -26,20 +30,21 @@ import numpy as np
 
 from stepscope.analysis.cluster.messages import COLLECTIVE
 from stepscope.analysis.execution.lanes import lanes_in_order
-from stepscope.analysis.intervals import merged, merged_by_key, self_times
+from stepscope.analysis.intervals import Covered, merged, self_times
 from stepscope.analysis.profile.layers import layers_of
 from stepscope.analysis.program.run_parts import category_of
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.xplane.steps import ANNOTATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from stepscope.metadata import RunMetadata
 
     Ints: TypeAlias = NDArray[np.int64]
+    Codes: TypeAlias = NDArray[np.int32]
     Numbers: TypeAlias = NDArray[np.integer[Any]]
 
 __all__ = ["ANNOTATION", "CATEGORIES", "Boxes", "Density", "Strip", "Tile", "Timeline",
@@ -59,6 +64,9 @@ COLUMNS: Final = 1024
 _FEWEST_COLUMNS: Final = 16
 _DEEPEST: Final = 24
 _MOST_ROWS: Final = 255
+_CHUNK: Final = 500_000
+_BLOCK: Final = 1_000
+_FEW_LANES: Final = 64
 
 
 class TimelineLane(NamedTuple):
@@ -157,13 +165,13 @@ class Timeline:
     end: Ints
     lane: NDArray[np.uint16]
     depth: NDArray[np.uint8]
-    type: NDArray[np.int32]
+    type: Numbers
     category: NDArray[np.uint8]
-    layer: NDArray[np.int32]
+    layer: Numbers
     row: NDArray[np.int32]
     run: NDArray[np.int32]
     _reach: Ints
-    """The latest end of all executions up to each."""
+    """The latest end of all executions up to the last of each `_BLOCK`."""
     _of_type: tuple[int, ...]
     """The category of each type."""
 
@@ -174,12 +182,19 @@ class Timeline:
         start = _joined([ops.start_ns for ops in columns])
         end = np.maximum(_joined([ops.end_ns for ops in columns]), start)
         base = int(start.min()) if len(start) else 0
-        order = np.lexsort((~end, start))
-        start, end = (start - base)[order], (end - base)[order]
+        start -= base
+        end -= base
+        order: Any = slice(None)
+        if not (
+            (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))
+        ).all():
+            order = np.lexsort((~end, start))
+            start, end = start[order], end[order]
         types = StringColumn.joined([ops.ops for ops in columns])
         found = _Lanes()
-        keys = np.concatenate([found.keys_of(run) for run in runs] or [np.zeros(0, np.int64)])
+        keys = np.concatenate([found.keys_of(run) for run in runs] or [np.zeros(0, np.int32)])
         lanes, lane, depth = found.placed(keys[order], start, end)
+        del keys
         layers = StringColumn.joined([_layers(run) for run in runs])
         of_type = tuple(_OF_PARTS[category_of(op)] if not COLLECTIVE.match(op) else 2
                         for op in types.table)  # fmt: skip
@@ -188,6 +203,10 @@ class Timeline:
         category[failed] = _FAILURE
         sizes = [len(ops) for ops in columns]
         rows = [np.arange(size, dtype=np.int32) for size in sizes]
+        whole = sum(sizes)
+        of_run = np.broadcast_to(np.int32(0), (whole,))
+        if len(runs) > 1:
+            of_run = np.repeat(np.arange(len(runs), dtype=np.int32), sizes)[order]
         return cls(
             base_ns=base,
             # One more than the last end: what takes no time there is in the last tile.
@@ -200,12 +219,12 @@ class Timeline:
             end=end,
             lane=lane,
             depth=depth,
-            type=types.codes[order],
+            type=_narrow(types)[order],
             category=category[order],
-            layer=layers.codes[order],
+            layer=_narrow(layers)[order],
             row=np.concatenate([*rows, np.zeros(0, np.int32)])[order],
-            run=np.repeat(np.arange(len(runs), dtype=np.int32), sizes)[order],
-            _reach=np.maximum.accumulate(end) if len(end) else end,
+            run=of_run,
+            _reach=_latest(end),
             _of_type=of_type,
         )
 
@@ -228,31 +247,54 @@ class Timeline:
 
     def between(self, start: int, end: int) -> NDArray[np.intp]:
         """The executions that were going on at any time from `start` until before `end`."""
-        first = int(np.searchsorted(self._reach, start, "left"))
-        last = int(np.searchsorted(self.start, end, "left"))
-        inside = (self.end[first:last] > start) | (self.start[first:last] >= start)
-        return first + np.flatnonzero(inside)
+        return np.concatenate([np.zeros(0, np.intp), *self._between(start, end)])
+
+    def _between(self, start: int, end: int) -> Iterator[NDArray[np.intp]]:
+        """As `between`, some at a time."""
+        least = int(np.searchsorted(self._reach, start, "left")) * _BLOCK
+        most = int(np.searchsorted(self.start, end, "left"))
+        for first in range(least, most, _CHUNK):
+            last = min(most, first + _CHUNK)
+            inside = (self.end[first:last] > start) | (self.start[first:last] >= start)
+            yield first + np.flatnonzero(inside)
+
+    def place_of(self, row: int) -> int:
+        """Where the execution of that row of the run is; of several runs, that of the first."""
+        return int(np.argmax(self.row == row))
 
     def tile(self, level: int, index: int, most: int = _WHOLE) -> Tile:
         """One tile, see the module's text; with no more than `most` executions it is whole."""
         begin, until = self.span_of(level, index)
-        rows = self.between(begin, until)
-        whole = len(rows) <= most
+        found = 0
+        lanes = np.zeros(len(self.lanes), bool)
+        rows = np.zeros(0, np.intp)
+        for some in self._between(begin, until):
+            found += len(some)
+            lanes[self.lane[some]] = True
+            rows = np.concatenate([rows, some]) if found <= most else rows[:0]
         columns = COLUMNS
-        thin = rows[:0]
-        if not whole:
-            lanes = len(np.unique(self.lane[rows]))
-            while columns > _FEWEST_COLUMNS and columns * lanes > _DENSE:
+        if found > most:
+            while columns > _FEWEST_COLUMNS and columns * int(lanes.sum()) > _DENSE:
                 columns //= 2
-            ns = self.end[rows] - self.start[rows]
-            wide = ns * columns >= until - begin
-            if np.count_nonzero(wide) > _BOXES:
-                wide &= ns > np.partition(ns, len(ns) - _BOXES)[len(ns) - _BOXES]
-            rows, thin = rows[wide], rows[~wide]
+            rows = self._wide(begin, until, columns)
+        thin = (
+            (_without(some, rows) for some in self._between(begin, until)) if found > most else ()
+        )
         return Tile(
-            level, index, begin, until, whole, columns,
+            level, index, begin, until, found <= most, columns,
             self._boxes(rows, begin, until), self._density(thin, begin, until, columns),
         )  # fmt: skip
+
+    def _wide(self, begin: int, until: int, columns: int) -> NDArray[np.intp]:
+        """The executions as wide as a column, the longest of them where they are too many."""
+        wide = np.zeros(0, np.intp)
+        for some in self._between(begin, until):
+            ns = self.end[some] - self.start[some]
+            wide = np.concatenate([wide, some[ns * columns >= until - begin]])
+            if len(wide) > _BOXES:
+                ns = self.end[wide] - self.start[wide]
+                wide = wide[ns > np.partition(ns, len(ns) - _BOXES)[len(ns) - _BOXES]]
+        return wide
 
     def _boxes(self, rows: NDArray[np.intp], begin: int, until: int) -> Boxes:
         start, end = self.start[rows], self.end[rows]
@@ -271,16 +313,24 @@ class Timeline:
             cut=(start < begin).astype(np.uint8) + 2 * (end > until).astype(np.uint8),
         )
 
-    def _density(self, rows: NDArray[np.intp], begin: int, until: int, columns: int) -> Density:
-        column, row, ns = _in_columns(self.start[rows], self.end[rows], begin, until, columns)
-        lane, kind = self.lane[rows][row], self.type[rows][row]
+    def _density(
+        self, thin: Iterable[NDArray[np.intp]], begin: int, until: int, columns: int
+    ) -> Density:
         types = len(self.types)
-        places = lane.astype(np.int64) * columns + column
-        keys, which = np.unique(places * types + kind, return_inverse=True)
-        taken = np.zeros(len(keys))
-        np.add.at(taken, which, np.maximum(ns, 1e-3))
-        calls = np.bincount(which, minlength=len(keys))
-        place = keys // types
+        keys: Ints = np.zeros(0, np.int64)
+        taken: NDArray[np.float64] = np.zeros(0)
+        calls: NDArray[np.float64] = np.zeros(0)
+        for rows in thin:
+            column, row, ns = _in_columns(self.start[rows], self.end[rows], begin, until, columns)
+            lane, kind = self.lane[rows][row], self.type[rows][row]
+            places = lane.astype(np.int64) * columns + column
+            of = np.concatenate([keys, places * types + kind])
+            keys, which = np.unique(of, return_inverse=True)
+            spent = np.concatenate([taken, np.maximum(ns, 1e-3)])
+            taken = np.bincount(which, spent, len(keys)).astype(np.float64)
+            counted = np.concatenate([calls, np.ones(len(row))])
+            calls = np.bincount(which, counted, len(keys)).astype(np.float64)
+        place = keys // types if types else keys
         firsts = np.flatnonzero(np.diff(place, prepend=-1))
         in_all = np.add.reduceat(taken, firsts) if len(firsts) else taken
         count = np.add.reduceat(calls, firsts) if len(firsts) else calls
@@ -295,17 +345,18 @@ class Timeline:
             busy=np.clip(np.ceil(255 * in_all / width), 1, 255).astype(np.uint8),
             type=busiest,
             category=np.array(self._of_type, np.uint8)[busiest] if len(keys) else busiest,
-            calls=count,
+            calls=count.astype(np.int64),
         )
 
     def strip(self, columns: int) -> Strip:
         """The whole, thin."""
-        column, row, ns = _in_columns(self.start, self.end, 0, self.to_ns, columns)
-        busy = np.bincount(column, ns, columns) / (self.to_ns / columns)
-        keys = column * max(1, len(self.types)) + self.type[row]
-        taken = np.bincount(keys, ns, columns * max(1, len(self.types)))
-        busiest = taken.reshape(columns, -1).argmax(axis=1)
-        return Strip(busy, busiest)
+        types = max(1, len(self.types))
+        taken = np.zeros(columns * types)
+        for rows in self._between(0, self.to_ns):
+            column, row, ns = _in_columns(self.start[rows], self.end[rows], 0, self.to_ns, columns)
+            taken += np.bincount(column * types + self.type[rows][row], ns, columns * types)
+        by_column = taken.reshape(columns, -1)
+        return Strip(by_column.sum(axis=1) / (self.to_ns / columns), by_column.argmax(axis=1))
 
     def sums(self, start: int, end: int) -> tuple[TypeSum, ...]:
         """What ran between two moments, by type of op, the largest first; cut at both ends."""
@@ -339,27 +390,29 @@ class _Lanes:
         self._known: dict[tuple[str, int, bool], int] = {}
         self._names: dict[int, str] = {}
 
-    def keys_of(self, run: RunMetadata) -> Ints:
+    def keys_of(self, run: RunMetadata) -> Codes:
         """A number for each row of a run, the same for rows of one lane."""
         ops = run.ops
         self._names.update(ops.thread_names)
-        threads, thread = np.unique(ops.thread, return_inverse=True)
+        threads = np.unique(ops.thread)
         marks = np.array([op == ANNOTATION for op in ops.ops.table], bool)
-        is_mark = marks[ops.ops.codes] if marks.any() else np.zeros(len(ops), bool)
-        is_mark &= ops.thread == 0
-        count = max(1, len(threads))
-        keys, which = np.unique(
-            (ops.devices.codes.astype(np.int64) * count + thread) * 2 + is_mark, return_inverse=True
-        )
-        numbers = np.empty(len(keys), np.int64)
-        for place, key in enumerate(keys.tolist()):
-            device, number = divmod(key // 2, count)
-            known = (ops.devices.table[device], int(threads[number]), bool(key % 2))
-            numbers[place] = self._known.setdefault(known, len(self._known))
-        return numbers[which] if len(keys) else np.zeros(0, np.int64)
+        found = np.empty(len(ops), np.int32)
+        for first in range(0, len(ops), _CHUNK):
+            rows = slice(first, first + _CHUNK)
+            thread = np.searchsorted(threads, ops.thread[rows])
+            is_mark = marks[ops.ops.codes[rows]] & (ops.thread[rows] == 0)
+            lane = ops.devices.codes[rows].astype(np.int64) * len(threads) + thread
+            keys, which = np.unique(lane * 2 + is_mark, return_inverse=True)
+            numbers = np.empty(len(keys), np.int32)
+            for place, key in enumerate(keys.tolist()):
+                device, number = divmod(key // 2, len(threads))
+                known = (ops.devices.table[device], int(threads[number]), bool(key % 2))
+                numbers[place] = self._known.setdefault(known, len(self._known))
+            found[rows] = numbers[which]
+        return found
 
     def placed(
-        self, keys: Ints, start: Ints, end: Ints
+        self, keys: Codes, start: Ints, end: Ints
     ) -> tuple[tuple[TimelineLane, ...], NDArray[np.uint16], NDArray[np.uint8]]:
         """The lanes in order of devices, and of each row its lane and how far down in it it is."""
         first = np.full(len(self._known), np.iinfo(np.int64).max)
@@ -368,18 +421,18 @@ class _Lanes:
         order = sorted(range(len(known)), key=lambda i: (known[i][0], not known[i][2], first[i]))
         place = np.empty(len(known), np.int64)
         place[order] = np.arange(len(known))
-        lane = place[keys].astype(np.uint16) if len(known) else keys.astype(np.uint16)
+        lane = place.astype(np.uint16)[keys] if len(known) else keys.astype(np.uint16)
         depth = np.zeros(len(keys), np.uint8)
         busy = _busy(lane, start, end, len(known))
         lanes = []
-        by_lane = np.argsort(lane, kind="stable")
-        bounds = np.searchsorted(lane[by_lane], np.arange(len(known) + 1))
+        by_lane = _rows_by_lane(lane, len(known))
+        names = self._distinct_names(known)
         for number, which in enumerate(order):
-            rows = by_lane[bounds[number] : bounds[number + 1]]
+            rows = by_lane(number)
             within = np.minimum(lanes_in_order(start[rows], end[rows]), _MOST_ROWS)
             depth[rows] = within
             device, thread, is_mark = known[which]
-            name = self._names.get(thread, "") or (f"thread {thread}" if thread else "ops")
+            name = names[device, thread]
             kind = "annotations" if is_mark else "ops"
             lanes.append(
                 TimelineLane(
@@ -389,12 +442,60 @@ class _Lanes:
             )  # fmt: skip
         return tuple(lanes), lane, depth
 
+    def _distinct_names(self, known: Iterable[tuple[str, int, bool]]) -> dict[tuple[str, int], str]:
+        """What threads are called; those of a device that have one name are numbered."""
+        threads = sorted({(device, thread) for device, thread, _ in known})
+        names = {
+            (device, thread): self._names.get(thread, "")
+            or (f"thread {thread}" if thread else "ops")
+            for device, thread in threads
+        }
+        often = Counter((device, names[device, thread]) for device, thread in threads)
+        given: Counter[tuple[str, str]] = Counter()
+        for device, thread in threads:
+            same = (device, names[device, thread])
+            if often[same] > 1:
+                given[same] += 1
+                names[device, thread] = f"{same[1]} {given[same]}"
+        return names
+
+
+def _rows_by_lane(lane: NDArray[np.uint16], count: int) -> Callable[[int], NDArray[np.intp]]:
+    """Gives the rows of a lane; of few lanes they are looked for when they are asked for."""
+    if count <= _FEW_LANES:
+        return lambda number: np.flatnonzero(lane == number)
+    by_lane = np.argsort(lane, kind="stable")
+    bounds = np.searchsorted(lane[by_lane], np.arange(count + 1))
+    return lambda number: by_lane[bounds[number] : bounds[number + 1]]
+
 
 def _busy(lane: NDArray[np.uint16], start: Ints, end: Ints, count: int) -> Ints:
-    keys, firsts, lasts = merged_by_key(lane.astype(np.int32), start, end)
-    busy = np.zeros(count, np.int64)
-    np.add.at(busy, keys, lasts - firsts)
-    return busy
+    covered = Covered(count)
+    for first in range(0, len(lane), _CHUNK):
+        rows = slice(first, first + _CHUNK)
+        covered.add(lane[rows], start[rows], end[rows])
+    return covered.ns
+
+
+def _latest(end: Ints) -> Ints:
+    """The latest of all ends up to the last of each block."""
+    latest = [int(end[first : first + _BLOCK].max()) for first in range(0, len(end), _BLOCK)]
+    return np.maximum.accumulate(np.array(latest, np.int64)) if latest else end
+
+
+def _narrow(column: StringColumn) -> Numbers:
+    """The codes in as few bytes as they need."""
+    return column.codes.astype(np.uint16) if len(column.table) <= 1 << 16 else column.codes
+
+
+def _without(rows: NDArray[np.intp], others: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Rows, in order, without those others, in order as well."""
+    first, last = np.searchsorted(others, (rows[0], rows[-1] + 1)) if len(rows) else (0, 0)
+    if first == last:
+        return rows
+    keep = np.ones(len(rows), bool)
+    keep[np.searchsorted(rows, others[first:last])] = False
+    return rows[keep]
 
 
 def _in_columns(

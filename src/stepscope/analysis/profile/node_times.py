@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
 
 __all__ = ["NodeTimes", "node_times"]
+
+_CHUNK: Final = 500_000
 
 
 class NodeTimes(NamedTuple):
@@ -33,19 +35,19 @@ class NodeTimes(NamedTuple):
     calls: list[int]
     longest: list[int]
     node: list[int]
-    own: NDArray[np.int64]
+    own: NDArray[np.integer]
 
 
 def node_times(run: RunMetadata) -> NodeTimes:
     """What each node of a run's graph took."""
     ops = run.ops
-    facts, node = ops.facts, ops.node.astype(np.int64)
+    facts, node = ops.facts, ops.node
     own = self_times(ops.start_ns, ops.end_ns, ops.thread)
+    if len(own) and own.max() < 1 << 32:
+        own = own.astype(np.uint32)
     sums = sums_at(node, own, len(facts))
-    calls = np.bincount(node, minlength=len(facts))
-    longest = np.full(len(facts), -1, np.int64)
-    by_length = np.argsort(np.maximum(ops.end_ns - ops.start_ns, 0), kind="stable")
-    longest[node[by_length]] = by_length
+    calls = sums_at(node, np.broadcast_to(np.int64(1), node.shape), len(facts))
+    longest = _longest(node, ops.end_ns, ops.start_ns, len(facts))
     order = np.lexsort((np.arange(len(facts)), -sums))
     names = facts.names.values[order].tolist()
     places = layers_of(run)
@@ -62,3 +64,18 @@ def node_times(run: RunMetadata) -> NodeTimes:
         node=order.tolist(),
         own=own,
     )
+
+
+def _longest(
+    node: NDArray[np.int32], end: NDArray[np.int64], start: NDArray[np.int64], nodes: int
+) -> NDArray[np.int64]:
+    """The row of the longest execution of each node, the last of several; -1 of one without."""
+    most = np.full(nodes, -1, np.int64)
+    longest = np.full(nodes, -1, np.int64)
+    for first in range(0, len(node), _CHUNK):
+        rows = slice(first, first + _CHUNK)
+        of, ns = node[rows], np.maximum(end[rows] - start[rows], 0)
+        np.maximum.at(most, of, ns)
+        found = np.flatnonzero(ns == most[of])
+        longest[of[found]] = first + found
+    return longest

@@ -166,6 +166,10 @@ def _batches(runs: Iterator[NamedRun]) -> Iterator[list[NamedRun]]:
     batch: list[NamedRun] = []
     rows = 0
     for run in decoded_ahead(runs, lambda run: run.metadata):
+        if batch and len(run.metadata.ops) > _BATCH:
+            # A large one by itself: its columns are then taken as they are.
+            yield batch
+            batch, rows = [], 0
         batch.append(run)
         rows += len(run.metadata.ops) + 1
         if rows > _BATCH:
@@ -176,6 +180,18 @@ def _batches(runs: Iterator[NamedRun]) -> Iterator[list[NamedRun]]:
 
 
 def _batch(groups: Groups, runs: list[NamedRun], first: int) -> Batch:
+    if len(runs) == 1:
+        ops = runs[0].metadata.ops
+        return Batch(
+            keys=groups(runs[0].metadata),
+            types=ops.ops,
+            devices=ops.devices,
+            run=np.broadcast_to(np.int64(first), (len(ops),)),
+            start=ops.start_ns,
+            end=ops.end_ns,
+            own=self_times(ops.start_ns, ops.end_ns, ops.thread),
+            bytes=ops.output_bytes,
+        )
     columns = [run.metadata.ops for run in runs]
     return Batch(
         keys=StringColumn.joined([groups(run.metadata) for run in runs]),
@@ -231,7 +247,8 @@ def by_place(key: Callable[[Place], str]) -> Groups:
 
 def _by_thread(run: RunMetadata) -> StringColumn:
     ops = run.ops
-    numbers, codes = np.unique(ops.thread, return_inverse=True)
+    numbers = np.unique(ops.thread)
+    codes = np.searchsorted(numbers, ops.thread)
     names = [
         UNKNOWN if not number else f"{ops.thread_names.get(number, 'thread')} {number}"
         for number in numbers.tolist()

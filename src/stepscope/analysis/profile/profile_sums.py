@@ -2,17 +2,23 @@
 
 What is kept: per key the sums, per key and run one number, and the stretches of time in which
 anything of a key ran, joined where they touch. It does not grow with the executions themselves.
+
+A run of millions of executions is taken in as it lies in its columns, some at a time: what is
+worked out on the way is as large as `_CHUNK` rows. Of its stretches no more is kept than the
+columns that there are, until they are asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.intervals import merged, merged_by_key
+from stepscope.analysis.intervals import Covered, merged, merged_by_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from stepscope.metadata import StringColumn
@@ -22,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "ProfileSums", "summed"]
 
-_PENDING = 1_000_000
+_PENDING: Final = 1_000_000
+_CHUNK: Final = 500_000
 
 
 class Batch(NamedTuple):
@@ -62,22 +69,18 @@ class ProfileSums:
                 setattr(self, field, np.concatenate([getattr(self, field), grown]))
             self.type_of += [None] * more
             self.device_of += [None] * more
-        spent = np.maximum(batch.end - batch.start, 0)
-        self.calls += np.bincount(codes, minlength=count)
-        self.total += summed(codes, spent, count)
-        self.own += summed(codes, batch.own, count)
-        self.bytes += summed(codes, batch.bytes, count)
-        np.maximum.at(self.longest, codes, spent)
-        _share(self.type_of, codes, batch.types)
-        _share(self.device_of, codes, batch.devices)
+        before = self.total.copy()
+        for rows in _chunks(len(codes)):
+            of, spent = codes[rows], np.maximum(batch.end[rows] - batch.start[rows], 0)
+            self.calls += np.bincount(of, minlength=count)
+            self.total += summed(of, spent, count)
+            self.own += summed(of, batch.own[rows], count)
+            self.bytes += summed(of, batch.bytes[rows], count)
+            np.maximum.at(self.longest, of, spent)
+            _share(self.type_of, of, batch.types[rows])
+            _share(self.device_of, of, batch.devices[rows])
         if len(codes):
-            first = int(batch.run.min())
-            runs = int(batch.run.max()) - first + 1
-            pairs, which = np.unique(
-                codes.astype(np.int64) * runs + (batch.run - first), return_inverse=True
-            )
-            per_run = summed(which, spent, len(pairs))
-            self._per_run.append(((pairs // runs).astype(np.int32), per_run))
+            self._per_run.append(_per_run(batch, codes, self.total - before))
         self._open.add(codes, batch.start, batch.end)
 
     def covered(self) -> tuple[Ints, int]:
@@ -107,15 +110,44 @@ class ProfileSums:
         return results
 
 
+def _chunks(rows: int) -> Iterator[slice]:
+    for first in range(0, rows, _CHUNK):
+        yield slice(first, min(rows, first + _CHUNK))
+
+
+def _per_run(batch: Batch, codes: Codes, spent: Ints) -> tuple[Codes, Ints]:
+    """The time of each key in each of the batch's runs; `spent` is that in all of them."""
+    first, last = int(batch.run[0]), int(batch.run[-1])
+    if first == last:
+        there = np.zeros(len(spent), bool)
+        there[codes] = True
+        mine = np.flatnonzero(there)
+        return mine.astype(np.int32), spent[mine]
+    runs = last - first + 1
+    pairs, which = np.unique(
+        codes.astype(np.int64) * runs + (batch.run - first), return_inverse=True
+    )
+    per_run = summed(which, np.maximum(batch.end - batch.start, 0), len(pairs))
+    return (pairs // runs).astype(np.int32), per_run
+
+
 class _Stretches:
-    """When anything ran, by key: joined now and then, so that only what is apart is kept."""
+    """When anything ran, by key: joined now and then, so that only what is apart is kept.
+
+    Executions of one large run, which come in order of their starts, are kept as they are: joining
+    them would leave nearly as many. They are looked at from the first to the last in the end.
+    """
 
     def __init__(self) -> None:
         self._parts: list[tuple[Codes, Ints, Ints]] = []
+        self._long: list[tuple[Codes, Ints, Ints]] = []
         self._rows = 0
         self._kept = 0
 
     def add(self, codes: Codes, start: Ints, end: Ints) -> None:
+        if len(codes) > _PENDING and (start[1:] >= start[:-1]).all():
+            self._long.append((codes, start, end))
+            return
         self._parts.append((codes, start, np.maximum(end, start)))
         self._rows += len(codes)
         # Each joining handles at least as many new rows as old ones: linear in all.
@@ -128,6 +160,11 @@ class _Stretches:
         self._rows = self._kept = sum(len(part[0]) for part in self._parts)
 
     def lengths(self, count: int) -> tuple[Ints, int]:
+        if len(self._long) == 1 and not self._rows:
+            return _in_order(*self._long[0], count)
+        self._parts += [(codes, start, np.maximum(end, start)) for codes, start, end in self._long]
+        self._rows += sum(len(codes) for codes, _, _ in self._long)
+        self._long = []
         total = np.zeros(count, np.int64)
         if not self._rows:
             return total, 0
@@ -136,6 +173,14 @@ class _Stretches:
         np.add.at(total, codes, lasts - firsts)
         firsts, lasts = merged(firsts, lasts)
         return total, int((lasts - firsts).sum())
+
+
+def _in_order(codes: Codes, start: Ints, end: Ints, count: int) -> tuple[Ints, int]:
+    by_key, in_all = Covered(count), Covered(1)
+    for rows in _chunks(len(codes)):
+        by_key.add(codes[rows], start[rows], end[rows])
+        in_all.add(np.zeros_like(codes[rows]), start[rows], end[rows])
+    return by_key.ns, int(in_all.ns[0])
 
 
 def summed(codes: NDArray[np.integer], values: Ints, count: int) -> Ints:

@@ -23,6 +23,8 @@ _LATEST_NS = (1 << 63) - 1 + _EARLIEST_NS
 
 def object_column(values: Iterable[Any]) -> NDArray[Any]:
     """Any Python values as a column; NumPy's own types would cut byte strings and join tuples."""
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return values
     items = list(values)
     column = np.empty(len(items), dtype=object)
     for row, item in enumerate(items):

@@ -123,7 +123,7 @@ class Packed:
             raise PackedDamageError(f"a column of kind {kind} before byte {self._place}")
         above = np.frombuffer(self._bytes(rows * width.itemsize), width).astype(np.uint64)
         above += np.uint64(least % (1 << 64))
-        values: NDArray[Any] = above.astype(dtype, copy=False)
+        values: NDArray[Any] = above.view(np.int64).astype(dtype, copy=False)
         return values
 
     def strings(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.memory.allocations import AllocationColumns
 from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns, object_column
 from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.strings import StringColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,7 +179,7 @@ class _ByNode(NamedTuple):
 
 def _executions(node: NDArray[np.int32]) -> tuple[Ints, Ints]:
     """The rows of ops in order of node, and of each op the how-manieth execution of it it is."""
-    order = np.argsort(node, kind="stable")
+    order = _by_number(node)
     ordered = node[order]
     places = np.arange(len(node))
     begins = np.ones(len(node), bool)
@@ -186,6 +187,11 @@ def _executions(node: NDArray[np.int32]) -> tuple[Ints, Ints]:
     which = np.empty(len(node), np.int64)
     which[order] = places - np.maximum.accumulate(np.where(begins, places, 0))
     return order, which
+
+
+def _by_number(node: NDArray[np.int32]) -> Ints:
+    order: Ints = np.argsort(node, kind="stable")
+    return order
 
 
 def _by_node(op_index: NDArray[np.int32], node: NDArray[np.int32]) -> _ByNode:
@@ -206,8 +212,9 @@ def _rows_again(
 ) -> tuple[Ints, NDArray[np.int32]]:
     """Which row of those by node comes where, and the op that each belongs to."""
     of_row, execution = columns
-    order, _ = _executions(node)
-    place = np.searchsorted(node[order], of_row) + execution
+    order = _by_number(node)
+    place = np.searchsorted(node[order], of_row)
+    place += execution
     if len(place) and not 0 <= place.min() <= place.max() < len(node):
         raise PackedDamageError("rows that belong to no op")
     op_index = order[place].astype(np.int32)
@@ -264,9 +271,19 @@ def unpack_tensors(shared: SharedRows, own: bytes, node: NDArray[np.int32]) -> T
     back, address = packed.optional_numbers(), packed.numbers(np.uint64)
     rows, op_index = _rows_again(shared.places, back, node)
     columns: dict[str, Any] = {
-        name: None if column is None else column[rows] for name, column in shared.columns.items()
+        name: None if column is None else _in_rows(column, rows)
+        for name, column in shared.columns.items()
     }
-    return TensorColumns.build(op_index=op_index, **columns, address=address[rows])
+    return TensorColumns.build(op_index=op_index, **columns, address=_in_rows(address, rows))
+
+
+def _in_rows(column: Any, rows: Ints) -> Any:
+    """A column in the order of its rows; one of equal values takes no memory for each of them."""
+    if isinstance(column, StringColumn):
+        return StringColumn(_in_rows(column.codes, rows), column.table)
+    if column.strides == (0,) and len(column):
+        return np.broadcast_to(column[:1], rows.shape)
+    return column[rows]
 
 
 def pack_memory(memory: MemoryColumns, node: NDArray[np.int32], start_ns: Ints) -> Halves:
@@ -399,4 +416,7 @@ def unpack_shapes(packed: Packed) -> NDArray[Any]:
     ]
     if (ends[-1:] or [0]) != [len(dims)] or ((which < 0) | (which >= len(known))).any():
         raise PackedDamageError("shapes without their dimensions")
-    return object_column(known)[which] if known else object_column(())
+    shapes = object_column(known)
+    if which.strides == (0,) and len(which):
+        return np.broadcast_to(shapes[which[:1]], which.shape)
+    return np.asarray(shapes[which])

@@ -52,12 +52,16 @@ _T = TypeVar("_T")
 _GRAPH_LISTS: Final = ("partition_graphs", "function_graphs")
 _MESSAGE: Final = "message"
 _KEPT_SHARED: Final = 64
+_MOST_KEPT: Final = 16_000_000
 _NO_NUMBERS: Final = np.empty(0, np.uint32)
 _CALL: Final = struct.Struct("<3q")
 
 
 class Part:
-    """Content that runs share; decoded at most once, by whoever looks first."""
+    """Content that runs share; decoded at most once, by whoever looks first.
+
+    What was made of very much content is not kept: a run of millions of ops shares it with nobody.
+    """
 
     __slots__ = ("__weakref__", "_lock", "_value", "content", "digest")
 
@@ -75,9 +79,12 @@ class Part:
         which those are.
         """
         with self._lock:
-            if self._value is None or self._value[0] is not decode:
-                self._value = (decode, decode(self.content, *over))
-            value: _T = self._value[1]
+            known = self._value
+            if known is None or known[0] is not decode:
+                known = (decode, decode(self.content, *over))
+                if len(self.content) <= _MOST_KEPT:
+                    self._value = known
+            value: _T = known[1]
             return value
 
 

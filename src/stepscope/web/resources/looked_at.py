@@ -70,8 +70,11 @@ def looked_at(recordings: Recordings, asked: Asked) -> LookedAt:
     if run == "step":
         found = longest_step(recordings)
         return LookedAt(recordings, "step", found.name, (found.metadata,), (-1,), 0)
-    if run == "all":
+    if run == "all" and len(recordings.survey.rows) > 1:
         return _all(recordings)
+    if run == "all":
+        # All runs are one: what is made of it is there already, or serves for both.
+        run = recordings.survey.rows[0].number
     number = typical(recordings) if run is None else run
     one = recordings.run(number)
     metadata = recordings.kept(

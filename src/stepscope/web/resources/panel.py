@@ -138,13 +138,12 @@ def _execution(here: LookedAt, nodes: NodeTimes, row: int) -> dict[str, Any]:
     base = drawn.base_ns
     start, end = int(ops.start_ns[row]), int(ops.end_ns[row])
     ready = int(ops.scheduled_ns[row])
-    place: Any = here.kept("places", lambda: np.argsort(drawn.row, kind="stable"))
-    at = int(place[row])
+    at = drawn.place_of(row)
     tensors = ops.tensors
     mine = np.flatnonzero(tensors.op_index == row).tolist()
     thread = int(ops.thread[row])
     return {
-        "device": readable.device(str(ops.device[row])),
+        "device": readable.device(ops.devices.table[ops.devices.codes[row]]),
         "thread": ops.thread_names.get(thread, "") or (f"thread {thread}" if thread else ""),
         "lane": int(drawn.lane[at]),
         "depth": int(drawn.depth[at]),
