@@ -325,17 +325,17 @@ class _Writer:
 
     def _inputs(self, step: Step) -> list[str]:
         """The inputs as a kernel gets them."""
-        ports = []
-        for position, (source, slot) in enumerate(step.node.inputs):
-            port = self._names[source.index, slot]
-            if step.reads[position]:
-                port += ".read()"
-            elif step.late and step.late[position]:
-                port = f"current({port})"
-            if step.copies(self._plan, position):
-                port += ".copy()"
-            ports.append(port)
-        return ports
+        return [
+            self._as_wanted(step, position, self._names[source.index, slot])
+            for position, (source, slot) in enumerate(step.node.inputs)
+        ]
+
+    def _as_wanted(self, step: Step, position: int, port: str) -> str:
+        if step.reads[position]:
+            port += ".read()"
+        elif step.late and step.late[position]:
+            port = f"current({port})"
+        return f"{port}.copy()" if step.copies(self._plan, position) else port
 
     def _noted(self, i: int) -> None:
         if self._traced and not self._silent[i]:
@@ -352,8 +352,10 @@ class _Writer:
                 self._name(i)
                 self._noted(i)
         for i in loop.merges:
-            entered, slot = self._steps[i].node.inputs[0]
-            self._line(f"v{i}_0 = {self._names[entered.index, slot]}", i)
+            step = self._steps[i]
+            entered, slot = step.node.inputs[0]
+            value = self._as_wanted(step, 0, self._names[entered.index, slot])
+            self._line(f"v{i}_0 = {value}", i)
             self._names[i, 0] = f"v{i}_0"
         self._line("while True:")
         around, self._at = self._at, loop
@@ -378,7 +380,11 @@ class _Writer:
         back = [self._steps[i].node.inputs[1][0].index for i in loop.merges]
         values = {i: self._inputs(self._steps[i])[0] for i in back}
         names = ", ".join(f"v{i}_0" for i in loop.merges)
-        self._line(f"{names} = {', '.join(values[i] for i in back)}", loop.merges[0])
+        given = [
+            self._as_wanted(self._steps[i], 1, values[n])
+            for i, n in zip(loop.merges, back, strict=True)
+        ]
+        self._line(f"{names} = {', '.join(given)}", loop.merges[0])
         for i in sorted(values):
             self._noted(i)
 
