@@ -33,14 +33,14 @@ class _Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class TypicalRun:
     """The number of the run, and in words why it was taken."""
 
     number: int
     why: str
 
 
-def typical_run(runs: Iterable[tuple[int, RunMetadata]]) -> Chosen:
+def typical_run(runs: Iterable[tuple[int, RunMetadata]]) -> TypicalRun:
     """The run to look at, of at least one, each with its number. None of them is kept."""
     candidates = Candidates()
     for number, run in runs:
@@ -68,22 +68,22 @@ class Candidates:
                 kind = kinds[-1]
         kind.runs.append((_length(run), number))
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> TypicalRun:
         """Of the runs so far, of which there is at least one."""
         kinds, count = self._kinds, self._count
         most = max(
             kinds, key=lambda k: (len(k.runs), not k.eager, sum(length for length, _ in k.runs))
         )
         if count == 1:
-            return Chosen(most.runs[0][1], "")
+            return TypicalRun(most.runs[0][1], "")
         if len(most.runs) > 1:
             ordered = sorted(most.runs)
             number = ordered[(len(ordered) - 1) // 2][1]
             what = f"the run of median length of {len(most.runs):,} alike"
-            return Chosen(number, f"{what}, of {count:,} in all")
+            return TypicalRun(number, f"{what}, of {count:,} in all")
         kinds = [kind for kind in kinds if not kind.eager] or kinds
         _, number = max((run for kind in kinds for run in kind.runs), key=lambda run: run[0])
-        return Chosen(number, f"the longest of {count:,} runs")
+        return TypicalRun(number, f"the longest of {count:,} runs")
 
 
 def _names(run: RunMetadata) -> frozenset[str]:

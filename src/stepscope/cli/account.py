@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import Account
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 
 @click.command(
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 )
 @runs_argument
 @table_options
-def command(path: Path, choice: Choice) -> None:
+def command(path: Path, choice: TableChoice) -> None:
     """Where the wall clock went of the program that `stepscope run` recorded in PATH.
 
     Each moment of its main thread belongs to one row, and the rows sum to the whole: a module that

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepscope.analysis import Advice, Finding
     from stepscope.analysis.advice import Evidence
     from stepscope.analysis.advice.check import Check
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
     from stepscope.proofs import Proof
 
 _EVIDENCE_SHOWN = 3
@@ -45,7 +45,7 @@ _DETAILS = 5
 @click.option("--finding", "only", metavar="FINDING", help="With --prove: this one alone.")
 @table_options
 def command(
-    paths: tuple[Path, ...], finding: str | None, prove: bool, only: str | None, choice: Choice
+    paths: tuple[Path, ...], finding: str | None, prove: bool, only: str | None, choice: TableChoice
 ) -> None:
     """What to change in the program recorded in PATH, ranked by what that would gain.
 
@@ -76,7 +76,7 @@ def command(
         _advise(paths[0], choice)
 
 
-def _advise(path: Path, choice: Choice) -> None:
+def _advise(path: Path, choice: TableChoice) -> None:
     from rich.text import Text
 
     from stepscope.cli.output import run_report, tables, terminal, wording
@@ -165,7 +165,7 @@ def _seen(row: Finding, one: Evidence) -> str:
 # -- predicted against achieved ----------------------------------------------------------------
 
 
-def _check(name: str, old: Path, new: Path, choice: Choice) -> None:
+def _check(name: str, old: Path, new: Path, choice: TableChoice) -> None:
     from stepscope.analysis.advice.check import chosen
     from stepscope.cli.output import terminal
 
@@ -229,7 +229,7 @@ def _achieved(found: Check) -> str:
 # -- on the recorded graph ---------------------------------------------------------------------
 
 
-def _prove(path: Path, only: str | None, choice: Choice) -> None:
+def _prove(path: Path, only: str | None, choice: TableChoice) -> None:
     from rich.text import Text
 
     from stepscope.cli.output import run_report, terminal

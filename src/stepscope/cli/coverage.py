@@ -11,7 +11,7 @@ from stepscope.cli.arguments.saved_runs import one_run, run_option, runs_argumen
 from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 
 @click.command(
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--missing", is_flag=True, help="Only nodes without a time of their own.")
 @table_options
 def command(
-    path: Path, graph: Path | None, number: int | None, missing: bool, choice: Choice
+    path: Path, graph: Path | None, number: int | None, missing: bool, choice: TableChoice
 ) -> None:
     """Account for every node of GRAPH in one run in PATH: measured, or the reason why not.
 

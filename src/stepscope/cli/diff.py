@@ -17,7 +17,7 @@ from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.analysis import Diff, DiffRow
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
     from stepscope.metadata import RunMetadata
 
 _BOUND = re.compile(r"\s*(time|memory)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*\Z")
@@ -74,7 +74,7 @@ def _bounds(_ctx: Any, _option: Any, value: str | None) -> dict[str, float] | No
 @table_options
 def command(
     base: Path, new: Path, by: Any, bounds: dict[str, float] | None, markdown: bool,
-    level: float, choice: Choice,
+    level: float, choice: TableChoice,
 ) -> int:  # fmt: skip
     """Compare the runs in BASE with those in NEW: time per op and in total, and peak memory.
 
@@ -134,7 +134,7 @@ def _side(path: Path, side: str) -> tuple[list[RunMetadata], str]:
     return [run.metadata for run in runs], f"{side}: {chosen.why}"
 
 
-def _show(found: Diff, columns: Any, choice: Choice) -> None:
+def _show(found: Diff, columns: Any, choice: TableChoice) -> None:
     screen = terminal.console()
     screen.print(f"{wording.number(found.base_runs, 'run')} against {found.new_runs}")
     for row in (found.total, *found.memory):
@@ -212,7 +212,7 @@ def _unanswered(found: Diff, bounds: dict[str, float]) -> list[str]:
 
 
 def _markdown(
-    found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None, choice: Choice,
+    found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None, choice: TableChoice,
     columns: Any,
 ) -> str:  # fmt: skip
     if bounds is None:

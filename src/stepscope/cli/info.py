@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import Verdict
     from stepscope.cli.arguments.saved_runs import SavedRun
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.readers.kept_file import KeptRun
 
@@ -32,7 +32,7 @@ _DEVICES_SHOWN = 50
 @runs_argument
 @every_run_option
 @table_options
-def command(path: Path, number: int | None, choice: Choice) -> None:
+def command(path: Path, number: int | None, choice: TableChoice) -> None:
     """Show what PATH holds: what limits its runs, and a table of them, or all about a single one.
 
     What comes first is the verdict: how long each kind of step takes, the largest cause of that and

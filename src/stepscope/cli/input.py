@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis.input.input_pipeline import Pipeline
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
 
 
 @click.command(
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 @runs_argument
 @table_options
-def command(path: Path, choice: Choice) -> None:
+def command(path: Path, choice: TableChoice) -> None:
     """What the input pipelines did of the program that was recorded in PATH: datasets and queues.
 
     A row per stage, in the order of the data. Times are per element that the pipeline put out:
@@ -70,7 +70,7 @@ def _columns() -> list[Column]:
     ]  # fmt: skip
 
 
-def _show(pipeline: Pipeline, columns: list[Column], choice: Choice) -> None:
+def _show(pipeline: Pipeline, columns: list[Column], choice: TableChoice) -> None:
     from stepscope.analysis.input import input_words
     from stepscope.cli.output import run_report, tables, terminal
 

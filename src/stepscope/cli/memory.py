@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import DeviceMemory, MemoryProfile
     from stepscope.cli.arguments.saved_runs import SavedRun
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 
 @click.command(
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @table_options
 def command(
     path: Path, number: int | None, device: str | None, growth: bool, flame: bool,
-    instant: str | None, by: Any, choice: Choice,
+    instant: str | None, by: Any, choice: TableChoice,
 ) -> None:  # fmt: skip
     """How much memory the runs in PATH held over time, and who held it at the peak.
 
@@ -108,7 +108,7 @@ def _only(profile: MemoryProfile, wanted: str) -> MemoryProfile:
     )
 
 
-def _show(profile: MemoryProfile, memory: DeviceMemory, choice: Choice) -> None:
+def _show(profile: MemoryProfile, memory: DeviceMemory, choice: TableChoice) -> None:
     from rich.text import Text
 
     from stepscope.cli.output import held_memory, terminal, wording

@@ -12,7 +12,7 @@ from stepscope.cli.output.tables import table_options
 
 if TYPE_CHECKING:
     from stepscope.analysis import Network
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
 
 _GROUPINGS = ("edge", "pair", "op")
 _STEPS_SHOWN = 10
@@ -30,7 +30,7 @@ _STEPS_SHOWN = 10
     help="What to sum up by.",
 )  # fmt: skip
 @table_options
-def command(paths: tuple[Path, ...], by: Any, choice: Choice) -> None:
+def command(paths: tuple[Path, ...], by: Any, choice: TableChoice) -> None:
     """What moved between the tasks of a cluster, how long it took, and who was late.
 
     PATH is a run of a cluster, or a directory for each worker; a directory of such directories is

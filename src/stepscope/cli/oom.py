@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import OutOfMemoryProfile
     from stepscope.cli.arguments.saved_runs import SavedRun
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 _CURVES = {
     "allocations": "from every allocation of the run",
@@ -38,7 +38,7 @@ _GROWN_SHOWN = 10
 @click.option("--plot", is_flag=True, help="Also plot live bytes over time, up to the failure.")
 @by_option
 @table_options
-def command(path: Path, number: int | None, plot: bool, by: Any, choice: Choice) -> None:
+def command(path: Path, number: int | None, plot: bool, by: Any, choice: TableChoice) -> None:
     """Who held the memory when a run in PATH ran out of it.
 
     What was asked for and refused, the live tensors (whose bytes sum to what was live), what grew
@@ -77,7 +77,7 @@ def _none(path: Path, runs: Sequence[SavedRun]) -> str:
     )
 
 
-def _show(profile: OutOfMemoryProfile, by: str, plot: bool, choice: Choice) -> None:
+def _show(profile: OutOfMemoryProfile, by: str, plot: bool, choice: TableChoice) -> None:
     from rich.text import Text
 
     from stepscope.cli.output import held_memory, terminal

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import Lane
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 _SHADES = " ░▒▓█"
 _LABEL = 22
@@ -28,7 +28,7 @@ _WAITS = 5
 @runs_argument
 @run_option
 @table_options
-def command(path: Path, number: int | None, choice: Choice) -> None:
+def command(path: Path, number: int | None, choice: TableChoice) -> None:
     """How much of one run in PATH ran at once: lanes of threads and devices over time.
 
     A lane is darker where it was busier. While it was idle, it was "held up" if any op was ready

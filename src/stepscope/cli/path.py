@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import CriticalPath
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 _MEANINGS = {
     "executing": "ops running",
@@ -32,7 +32,7 @@ _MEANINGS = {
 @runs_argument
 @run_option
 @table_options
-def command(path: Path, number: int | None, choice: Choice) -> None:
+def command(path: Path, number: int | None, choice: TableChoice) -> None:
     """The critical path of one run in PATH: what it was waiting for, from beginning to end.
 
     Also says what a 10% faster op would save. --sort time shows the longest parts first. Where PATH

@@ -12,7 +12,7 @@ from stepscope.cli.output.tables import table_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 
 @click.command(
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @run_option
 @click.option("--different", is_flag=True, help="Only ops that are not where asked for.")
 @table_options
-def command(path: Path, number: int | None, different: bool, choice: Choice) -> None:
+def command(path: Path, number: int | None, different: bool, choice: TableChoice) -> None:
     """On which device each op of one run in PATH ran, what was asked for, and why they differ."""
     from stepscope.analysis import placement
     from stepscope.cli.output import tables, terminal, wording

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 _NONE = "there was none: what is traced are functions of TensorFlow (tf.function, Keras)"
 
@@ -25,7 +25,7 @@ _NONE = "there was none: what is traced are functions of TensorFlow (tf.function
 )
 @runs_argument
 @table_options
-def command(path: Path, choice: Choice) -> None:
+def command(path: Path, choice: TableChoice) -> None:
     """Which functions TensorFlow traced again in the program that was recorded in PATH.
 
     One row for each function and cause: what changed since an earlier graph of it, from what to

@@ -192,14 +192,14 @@ def command(
     from stepscope.cli.arguments.command_line import LOADING_NS
     from stepscope.cli.script import engines as script_engines
     from stepscope.cli.script import import_times
-    from stepscope.cli.script.program import Module, Script
+    from stepscope.cli.script.program import ModuleProgram, Script
     from stepscope.cli.script.program_course import ProgramCourse
     from stepscope.cli.script.recorded_runs import RecordedRuns
     from stepscope.cli.script.termination import Termination
 
     began = entered - LOADING_NS
     schedule = _schedule(steps, every_n)
-    found = Module(script) if is_module else Script(script)
+    found = ModuleProgram(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
     choices = {"--steps": steps, "--every": every_n, "--limit": limit, "--memory": memory or None}
     terms = _terms(budget, [name for name, given in choices.items() if given is not None])

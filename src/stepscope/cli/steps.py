@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import StepRow
     from stepscope.analysis.program.steps import Outlier
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
 
 _SPARK = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = range(10, 41)
@@ -30,7 +30,7 @@ _SPARK_WIDTH = range(10, 41)
 )
 @runs_argument
 @table_options
-def command(path: Path, choice: Choice) -> None:
+def command(path: Path, choice: TableChoice) -> None:
     """What ran in PATH (each function, step of Keras or set of fetches), and how long it took.
 
     The first run of each is apart from the rest: it builds. "trend" is how much longer the last
@@ -62,7 +62,7 @@ def command(path: Path, choice: Choice) -> None:
             screen.print(text, soft_wrap=True)
 
 
-def _show_all_steps(path: Path, choice: Choice) -> bool:
+def _show_all_steps(path: Path, choice: TableChoice) -> bool:
     """Show all steps of a recording with a budget, if it is one that has not all of its runs."""
     from stepscope.analysis.sampling.explained_runs import explained_runs
     from stepscope.analysis.sampling.summed_steps import steps_of_summaries

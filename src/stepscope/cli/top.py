@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import LayerProfile, LayerRow, OpProfile
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
 
     _OneOf = click.Choice[str]
 else:
@@ -61,7 +61,7 @@ class _Grouping(_OneOf):
 @table_options
 def command(
     path: Path, number: int | None, by: Any, depth: int | None, apart: bool, work: bool,
-    choice: Choice,
+    choice: TableChoice,
 ) -> None:  # fmt: skip
     """Which ops took the time, over all runs in PATH.
 
@@ -115,7 +115,11 @@ def _points(within: float) -> str:
 
 
 def _show(
-    profile: OpProfile | LayerProfile, rows: Any, columns: list[Column], choice: Choice, what: str
+    profile: OpProfile | LayerProfile,
+    rows: Any,
+    columns: list[Column],
+    choice: TableChoice,
+    what: str,
 ) -> None:
     from stepscope.cli.output import tables, terminal, wording
 
@@ -143,7 +147,7 @@ def _show(
         )
 
 
-def _largest(rows: tuple[LayerRow, ...], choice: Choice) -> tuple[LayerRow, ...]:
+def _largest(rows: tuple[LayerRow, ...], choice: TableChoice) -> tuple[LayerRow, ...]:
     """As many rows as there is to show, the largest, in the order of the tree."""
     count = ROWS_SHOWN if choice.limit is None else choice.limit
     if choice.sort is not None or choice.pattern or not count or len(rows) <= count:

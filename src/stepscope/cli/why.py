@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import ByteCauses, Cover, Link, OpCauses, RunCauses
     from stepscope.cli.arguments.saved_runs import SavedRun
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
     from stepscope.metadata import RunMetadata
 
 _AT_RUN = re.compile(r"(?P<what>.+)@(?P<run>-?\d+)\Z", re.DOTALL)
@@ -43,7 +43,7 @@ _COVERS = {
 @click.option("--device", metavar="NAME", help="Memory of this device only, such as CPU:0.")
 @table_options
 def command(
-    what: tuple[str, ...], path: Path, number: int | None, device: str | None, choice: Choice
+    what: tuple[str, ...], path: Path, number: int | None, device: str | None, choice: TableChoice
 ) -> None:
     """Why an op, a run or the memory in PATH is as it is: its causes, backwards.
 
@@ -89,7 +89,7 @@ def _asked(text: str, number: int | None) -> _Asked:
 # -- an op -------------------------------------------------------------------------------------
 
 
-def _show_op(path: Path, asked: _Asked, choice: Choice) -> None:
+def _show_op(path: Path, asked: _Asked, choice: TableChoice) -> None:
     from stepscope.analysis import why_op
     from stepscope.cli.arguments.cluster_runs import by_one_clock, one_step, say_clocks, say_missing
     from stepscope.cli.output import tables, wording
@@ -162,7 +162,7 @@ def _link_columns() -> list[Column]:
 
 def _show_chain(
     rows: Sequence[Link], origin: str, covered: Sequence[Cover], columns: list[Column],
-    choice: Choice,
+    choice: TableChoice,
 ) -> None:  # fmt: skip
     from stepscope.cli.output import run_report, tables, terminal, wording
 
@@ -180,7 +180,7 @@ def _show_chain(
 # -- a run -------------------------------------------------------------------------------------
 
 
-def _show_run(path: Path, asked: _Asked, choice: Choice) -> None:
+def _show_run(path: Path, asked: _Asked, choice: TableChoice) -> None:
     from stepscope.analysis import why_run
     from stepscope.cli.output import tables
 
@@ -221,7 +221,7 @@ def _say_run(found: RunCauses) -> None:
 # -- a byte ------------------------------------------------------------------------------------
 
 
-def _show_bytes(path: Path, asked: _Asked, device: str | None, choice: Choice) -> None:
+def _show_bytes(path: Path, asked: _Asked, device: str | None, choice: TableChoice) -> None:
     from stepscope.analysis import why_bytes
     from stepscope.analysis.memory.flame import highest_peak, instant_ns
     from stepscope.analysis.runs import named_runs

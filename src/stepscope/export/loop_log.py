@@ -28,7 +28,7 @@ SUFFIX = ".stepscope"
 """What the names of our event files end with."""
 
 
-class RecordedStep(NamedTuple):
+class LoggedStep(NamedTuple):
     """One recorded step: its number, its tag in the event file, and what it did."""
 
     step: int
@@ -49,8 +49,8 @@ class LoopLog:
             raise TypeError(
                 f"callback takes a function of (step, run_metadata), found {callback!r:.60}"
             )
-        self.last: RecordedStep | None = None
-        self.kept: list[RecordedStep] = []
+        self.last: LoggedStep | None = None
+        self.kept: list[LoggedStep] = []
         self._keeps = logdir is None and callback is None
         self._logdir = None if logdir is None else Path(logdir)
         self._callback = callback
@@ -79,7 +79,7 @@ class LoopLog:
         self._uses[tag] += 1
         if self._uses[tag] > 1:
             tag = f"{tag}_{self._uses[tag]}"
-        self.last = RecordedStep(step, tag, metadata)
+        self.last = LoggedStep(step, tag, metadata)
         if self._keeps:
             self.kept.append(self.last)
         if self._logdir is not None:
@@ -94,7 +94,7 @@ class LoopLog:
                     f"(at {tag}); it sees no more steps."
                 )
 
-    def _write(self, logdir: Path, recorded: RecordedStep, graph: Any) -> None:
+    def _write(self, logdir: Path, recorded: LoggedStep, graph: Any) -> None:
         try:
             if self._writer is None:
                 self._writer = TensorBoardWriter(logdir, filename_suffix=SUFFIX)
@@ -177,12 +177,12 @@ class RecordedLoop:
         """Refuse what the loop's engine cannot do; the embedded engine does everything."""
 
     @property
-    def steps(self) -> list[RecordedStep]:
+    def steps(self) -> list[LoggedStep]:
         """The recorded steps, if there is neither `logdir` nor `callback` to take them."""
         return self._log.kept
 
     @property
-    def last(self) -> RecordedStep | None:
+    def last(self) -> LoggedStep | None:
         """The step recorded last."""
         return self._log.last
 

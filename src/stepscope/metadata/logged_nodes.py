@@ -33,7 +33,7 @@ __all__ = [
     "TAKES_NONE",
     "Descriptions",
     "DoingAt",
-    "Edges",
+    "InputRows",
     "Log",
     "LoggedGraphs",
     "LoggedNodes",
@@ -61,7 +61,7 @@ TAKES_NONE: Final = frozenset(
 """Op types whose outputs are the memory of somebody else."""
 
 
-class Edges(NamedTuple):
+class InputRows(NamedTuple):
     """The inputs of nodes, as rows of the facts."""
 
     producer: NDArray[np.int32]
@@ -93,7 +93,7 @@ class LoggedGraphs(Protocol):
         """Per node the number of what it is, if it is a constant; else 0."""
 
     @property
-    def edges(self) -> Edges:
+    def edges(self) -> InputRows:
         """All inputs of nodes."""
 
 

@@ -215,7 +215,7 @@ def holding(
     )
 
 
-class Holder(Protocol):
+class TensorHolder(Protocol):
     """An object of a session that holds tensors between runs."""
 
     def holdings(self) -> list[Holding]: ...
@@ -227,7 +227,7 @@ class ResourceStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, str], Any] = {}
-        self._holders: list[Holder] = []
+        self._holders: list[TensorHolder] = []
         self.held = HeldBytes()
         self.functions: Functions | None = None
         """Calls functions of graphs; the session's engine sets it."""

@@ -43,11 +43,11 @@ from stepscope.metadata.stored.quantiles import QuantileSketch
 from stepscope.metadata.stored.step_summaries import Level, StepSummary
 from stepscope.recorder.budget import LULL_NS
 from stepscope.recorder.controller import Begun, Controller, Ended
-from stepscope.recorder.lanes import Lane, Remarkable, ThreadTimes, cost_of_lanes
+from stepscope.recorder.lanes import Remarkable, RunLane, ThreadTimes, cost_of_lanes
 from stepscope.recorder.standstills import Standstills
 
 if TYPE_CHECKING:
-    from stepscope.metadata.stored.stored_run import Part, StoredRun
+    from stepscope.metadata.stored.stored_run import SharedPart, StoredRun
     from stepscope.recorder.keeping import Changes, Kept
     from stepscope.store import Store
     from stepscope.store.database import Database
@@ -82,7 +82,7 @@ class _Held:
     thread: int
     failed: str
     metadata: RunMetadata | None
-    graph: Part | None
+    graph: SharedPart | None
     kept: float
     wait_ns: int = 0
     to_sum: bool = False
@@ -116,7 +116,7 @@ class KeptRuns:
         """What a run takes on disk, by what those take that are there."""
         self._committed: deque[tuple[list[int], int]] = deque()
         self._here = ThreadTimes()
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, RunLane] = {}
         self._lane_ns = cost_of_lanes() + _AROUND_LANES_NS
         self._held: dict[int, _Held] = {}
         self._written: dict[int, int] = {}
@@ -144,7 +144,7 @@ class KeptRuns:
 
     # -- the program's threads -------------------------------------------------------------------
 
-    def lane(self, kind: str) -> Lane:
+    def lane(self, kind: str) -> RunLane:
         """Where runs of a kind are noted in a lull."""
         found = self._lanes.get(kind)
         if found is None:
@@ -152,7 +152,9 @@ class KeptRuns:
                 name = self.control.budget.kind_of(kind)
                 found = self._lanes.get(name)
                 if found is None:
-                    found = Lane(name, self._here, self.control.numbers, self._told, self._is_full)
+                    found = RunLane(
+                        name, self._here, self.control.numbers, self._told, self._is_full
+                    )
                     self._lanes[name] = found
         return found
 
@@ -186,7 +188,7 @@ class KeptRuns:
             known.runs -= 1
             known.at[run.level] -= 1
 
-    def _settle(self, lane: Lane, now: int) -> None:
+    def _settle(self, lane: RunLane, now: int) -> None:
         """Add up what was noted on a lane."""
         noted, counted = lane.take()
         if noted or counted:
@@ -197,7 +199,7 @@ class KeptRuns:
         for lane in list(self._lanes.values()):
             lane.expire(now - 2 * LULL_NS)
 
-    def _is_full(self, lane: Lane) -> None:
+    def _is_full(self, lane: RunLane) -> None:
         with self._lock:
             self._settle(lane, self.clock())
 
@@ -220,7 +222,7 @@ class KeptRuns:
         engine: str = "",
         metadata: RunMetadata | None = None,
         label: str = "",
-        graph: Part | None = None,
+        graph: SharedPart | None = None,
         kept: float = 0,
         peak_bytes: int = 0,
         ended_ns: int = 0,

@@ -1,4 +1,4 @@
-"""`Lane`: runs of one kind in a lull, of which no more is noted than how long they took.
+"""`RunLane`: runs of one kind in a lull, of which no more is noted than how long they took.
 
 Deciding on a run takes some ten microseconds; that is 1% of a run of a millisecond. So while a lull
 lasts nobody is asked: an engine notes the length on the kind's lane, in half a microsecond, and
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from stepscope.recorder.budget import Level
 from stepscope.recorder.controller import Lull
 
-__all__ = ["COUNTED", "FULL", "Lane", "ThreadTimes", "cost_of_lanes"]
+__all__ = ["COUNTED", "FULL", "RunLane", "ThreadTimes", "cost_of_lanes"]
 
 COUNTED: Final = -1
 """What `begins` gives for a run that is only counted."""
@@ -53,7 +53,7 @@ class Remarkable(NamedTuple):
     failed: str = ""
 
 
-class Lane:
+class RunLane:
     """See the module's text. `KeptRuns` opens and settles it."""
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Lane:
 
     def __init__(
         self, kind: str, here: ThreadTimes, numbers: Iterator[int],
-        tell: Callable[[Remarkable], None], full: Callable[[Lane], None],
+        tell: Callable[[Remarkable], None], full: Callable[[RunLane], None],
     ) -> None:  # fmt: skip
         """`numbers` are those that runs take; a run that is to be told of is given one there."""
         self._numbers = numbers
@@ -148,7 +148,7 @@ class Lane:
 
 def cost_of_lanes(rounds: int = 400) -> float:
     """What noting one length costs in this process, in nanoseconds: measured, for some 0.5 ms."""
-    lane = Lane("", ThreadTimes(), itertools.count(), lambda _: None, lambda _: None)
+    lane = RunLane("", ThreadTimes(), itertools.count(), lambda _: None, lambda _: None)
     lane.open(Lull(Level.LENGTH, 10**12, 0, float("inf"), float("inf")), _clock())
     best = float("inf")
     for _ in range(4):

@@ -25,7 +25,7 @@ from stepscope.runtime.execute.trace import Trace
 from stepscope.runtime.plan.compiled import CompiledRun
 from stepscope.runtime.plan.exec_graph import ExecGraph, ExecNode
 from stepscope.runtime.plan.node_table import Int64s
-from stepscope.runtime.plan.plan import Plan, Step
+from stepscope.runtime.plan.plan import Plan, PlanStep
 
 _UNKNOWN: Final = -1
 _VARIABLES: Final = ("VariableV2", "Variable")
@@ -100,7 +100,7 @@ class _Costs:
                 self.sizes[k], self.shapes[k] = size, shape
 
 
-def _size(step: Step, dtype: DType, shape: Shape) -> int:
+def _size(step: PlanStep, dtype: DType, shape: Shape) -> int:
     """Bytes of an output that belong to this node."""
     if step.node.op_type == "_Arg" or not dtype.is_numpy_compatible:
         return 0
@@ -179,7 +179,7 @@ def _add_inputs(entry: Any, node: ExecNode, ids: Mapping[ExecNode, int], source:
 
 def _add_outputs(
     entry: Any,
-    step: Step,
+    step: PlanStep,
     outputs: Mapping[tuple[int, int], tuple[int, Shape | None]],
     aliases: Mapping[tuple[int, int], int],
 ) -> None:

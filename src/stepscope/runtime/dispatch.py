@@ -2,7 +2,7 @@
 
 `Dispatcher.execute` reads top to bottom: what is to be recorded, where the run executes
 (`decision`), executing it there until its end or its deadline, and what the user gets where it
-failed. It returns one value, `Ended`, however the run ended.
+failed. It returns one value, `RunEnd`, however the run ended.
 
 Guarantees.
 - What is known of a run that failed is in the value: the trace up to then, the ops in flight, the
@@ -59,7 +59,7 @@ from stepscope.runtime.stage_trace import TracedStages
 _NOTHING_AROUND = nullcontext()
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """How a run ended: its results, or the error the user gets; and what was recorded."""
 
     results: tuple[Any, ...]
@@ -114,7 +114,7 @@ class Dispatcher:
         state: RunState,
         options: ResolvedRunOptions,
         watching: Sequence[Sees],
-    ) -> Ended:
+    ) -> RunEnd:
         """Run it; `feeds` are in plan order. Raises only where no plan can be made of it."""
         live = next((o.live for o in watching if o.live is not None), None) if watching else None
         run = _Run(self, compiled, compiled.plan_for(feeds), feeds, state, options, live)
@@ -130,7 +130,7 @@ class Dispatcher:
                 given_up = [loss for o in watching for loss in o.losses] if watching else ()
                 if given_up:
                     recorded = recorded._replace(losses=(*recorded.losses, *given_up))
-            return Ended(results, error, recorded)
+            return RunEnd(results, error, recorded)
         finally:
             # The error's cause holds this frame: it must not hold the error.
             del error

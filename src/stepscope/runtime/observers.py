@@ -26,7 +26,7 @@ Choose: TypeAlias = "Callable[[str], Sees | None]"
 """Given what is about to run, on its thread: who sees it, None for nobody."""
 
 
-class LiveRun(Protocol):
+class LiveRunMemory(Protocol):
     """Memory that outlives the process, for one run: which ops began and ended, and when.
 
     Times are clock readings. A step is in flight that began and did not end.
@@ -55,7 +55,7 @@ class LiveLog(Protocol):
         thread: int,
         offset: int,
     ) -> Any:
-        """A `LiveRun` whose positions are these nodes, None where there can be none."""
+        """A `LiveRunMemory` whose positions are these nodes, None where there can be none."""
 
     def end(self, run: Any, clock: int, code: int, *, abandoned: bool) -> None:
         """The run is over, with this code, and is about to be handed to the callback."""

@@ -52,7 +52,7 @@ NOTHING: Final = Recorded()
 """Of a run that did not begin, or of which nothing was asked."""
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """What was asked for when a run was."""
 
     step_id: int
@@ -69,7 +69,7 @@ class Asked(NamedTuple):
 class RunReport:
     """What is known about one run that is over, and the metadata it makes."""
 
-    asked: Asked
+    asked: RunRequest
     compiled: CompiledRun | None
     recorded: Recorded
     ended: int

@@ -38,7 +38,7 @@ from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.buffers import BufferCache
 from stepscope.runtime.plan.compiled import CompiledRun
 from stepscope.runtime.plan.placement import Device, Placer, local_devices
-from stepscope.runtime.report import NOTHING, Asked, RunReport
+from stepscope.runtime.report import NOTHING, RunReport, RunRequest
 from stepscope.runtime.session_targets import engine_for
 from stepscope.runtime.settings import SessionSettings, limits_by_device
 
@@ -161,7 +161,7 @@ class BaseSession:
         target = as_run_metadata_target(run_metadata)
         self._dispatcher.check(resolved)
         state = RunState(next(_step_ids))
-        asked = Asked(state.step_id, resolved, wanted, entered, clock() - began)
+        asked = RunRequest(state.step_id, resolved, wanted, entered, clock() - began)
         compiled: CompiledRun | None = None
         recorded = NOTHING
         self._active.add(state)

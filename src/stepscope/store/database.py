@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepscope.metadata.program_notes import Note
-    from stepscope.metadata.stored.stored_run import Part, StoredRun
+    from stepscope.metadata.stored.stored_run import SharedPart, StoredRun
 
 __all__ = ["Database", "add_note_to"]
 
@@ -146,7 +146,7 @@ class Database:
         """Add a note of what the program did beside its runs."""
         insert_row(self._file, *_note_row(note))
 
-    def _id(self, part: Part) -> int:
+    def _id(self, part: SharedPart) -> int:
         known = self._known.get(part.digest)
         if known is not None:
             return known

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.program_notes import Note
-    from stepscope.metadata.stored.stored_run import Part
+    from stepscope.metadata.stored.stored_run import SharedPart
 
 __all__ = ["BREAK_S", "COMMIT_S", "GATHER_S", "PAUSE_S", "WAITING", "Store"]
 
@@ -56,7 +56,7 @@ COMMIT_S: Final = 0.01
 class _Waiting(NamedTuple):
     metadata: RunMetadata
     what: str
-    graph: Part | None
+    graph: SharedPart | None
     kept: float
     """Which share it takes of the place where it outlives the process; 0: it is not kept."""
     number: int
@@ -141,7 +141,7 @@ class Store:
         self.close()
 
     def add(
-        self, metadata: RunMetadata, what: str = "", graph: Part | None = None, *,
+        self, metadata: RunMetadata, what: str = "", graph: SharedPart | None = None, *,
         kept: float = 0, number: int = 0,
     ) -> None:  # fmt: skip
         """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph.

@@ -14,7 +14,7 @@ from stepscope.analysis.program.run_parts import PartSums
 from stepscope.analysis.program.steps import run_span
 from stepscope.analysis.program.verdict import Verdict, VerdictSums
 from stepscope.analysis.runs import NamedRun
-from stepscope.analysis.typical_run import Candidates, Chosen
+from stepscope.analysis.typical_run import Candidates, TypicalRun
 from stepscope.metadata.readers import is_unread
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Survey:
     verdict: Verdict = field(default_factory=lambda: Verdict((), 0, 0))
     parts: PartSums = field(default_factory=PartSums)
     history: NodeHistory = field(default_factory=NodeHistory)
-    typical: Chosen | None = None
+    typical: TypicalRun | None = None
     losses: list[LossRow] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     overhead_ns: int = 0

@@ -16,7 +16,7 @@ import stepscope.tf1 as tf
 from stepscope import errors
 from stepscope.metadata.stored.step_summaries import Level
 from stepscope.recorder.controller import Lull
-from stepscope.recorder.lanes import COUNTED, Lane, ThreadTimes
+from stepscope.recorder.lanes import COUNTED, RunLane, ThreadTimes
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_in_a_lull_every_run_is_counted_and_what_is_slow_or_fails_is_told(tmp_pa
 
 
 def test_a_lull_that_only_counts_ends_when_runs_take_far_longer_than_before():
-    lane = Lane("step", ThreadTimes(), itertools.count(1), lambda _: None, lambda _: None)
+    lane = RunLane("step", ThreadTimes(), itertools.count(1), lambda _: None, lambda _: None)
     lane.open(Lull(Level.COUNT, 10**9, 1000, math.inf, math.inf), now=1000)
     assert lane.begins() == COUNTED
     lane.expire(before=1000)

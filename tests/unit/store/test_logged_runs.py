@@ -20,14 +20,14 @@ from stepscope.metadata.logged_nodes import (
     OUTPUT,
     ROW,
     STARTED,
-    Edges,
+    InputRows,
     Log,
     LoggedNodes,
     nodes_of,
 )
 from stepscope.metadata.stored.packing import PackedDamageError
 from stepscope.metadata.stored.stored_log import StorableLog
-from stepscope.metadata.stored.stored_run import Part, RunEncoder, StoredRun, decoded_run
+from stepscope.metadata.stored.stored_run import RunEncoder, SharedPart, StoredRun, decoded_run
 
 TYPES = ("Mul", "Const", "Identity", "Split")
 SHAPES = [None, (), (2, 3), (7,), (0, 4)]
@@ -53,7 +53,7 @@ class Graphs:
         self.lengths = np.array(self.sizes)
         self.constants = np.array([2 * (i % 4 == 1) for i in range(count)], np.uint32)
         places = np.arange(count, dtype=np.int32)
-        self.edges = Edges(places[:-1], places[:-1] % 2, places[1:])
+        self.edges = InputRows(places[:-1], places[:-1] % 2, places[1:])
 
     def nodes(self, rows):
         return nodes_of(self.numbers, self.lengths, rows)
@@ -165,7 +165,7 @@ def test_bytes_that_nobody_wrote_are_no_rows(what):
         if what == "log":
             run.columns["log"] = content
         else:
-            run.parts[what] = (Part(content),)
+            run.parts[what] = (SharedPart(content),)
         return run
 
     run = RunEncoder().encode(run_of(nodes))

@@ -18,7 +18,7 @@ import stepscope
 from patience import patient
 from stepscope.metadata import Note, OpColumns, RunMetadata
 from stepscope.metadata.program_notes import IMPORT
-from stepscope.metadata.stored.stored_run import Part
+from stepscope.metadata.stored.stored_run import SharedPart
 from stepscope.store import Store
 from stepscope.store.database import Database
 from stepscope.store.store import WAITING
@@ -132,7 +132,7 @@ def test_many_threads_add(tmp_path):
 
 
 def test_the_users_graph_is_kept_once(tmp_path):
-    graph = Part(b"x" * 100_000 + os.urandom(1000))
+    graph = SharedPart(b"x" * 100_000 + os.urandom(1000))
     with Store(tmp_path) as store:
         for number in range(50):
             store.add(simple_run(number), graph=graph)

@@ -22,7 +22,7 @@ from stepscope.metadata import (
 if TYPE_CHECKING:
     from stepscope.metadata import Status
 
-__all__ = ["Calls", "Joiner", "Part"]
+__all__ = ["Calls", "Joiner", "StepPart"]
 
 _TIMES = ("scheduled_ns", "start_ns", "end_ns", "op_start_ns", "op_end_ns")
 
@@ -49,7 +49,7 @@ class _Strings:
         return StringColumn(np.concatenate(parts), self._table)
 
 
-class Part(NamedTuple):
+class StepPart(NamedTuple):
     """A worker's part of a step: what is needed of its rows, without the run they came from."""
 
     codes: tuple[Any, Any, Any, Any]
@@ -68,13 +68,13 @@ class Joiner:
         self._strings = tuple(_Strings() for _ in range(4))
         self._steps = 0
 
-    def part(self, metadata: RunMetadata, task: str) -> Part:
+    def part(self, metadata: RunMetadata, task: str) -> StepPart:
         """What to keep of a run; the rest may go."""
         ops = metadata.ops
         names, kinds, devices, labels = self._strings
         label = StringColumn.of(ops.label) if ops.labels is None else ops.labels
         times = np.stack([getattr(ops, field) for field in _TIMES])
-        return Part(
+        return StepPart(
             (
                 names.codes(ops.names),
                 kinds.codes(ops.ops),
@@ -89,7 +89,7 @@ class Joiner:
             metadata.engine,
         )
 
-    def joined(self, parts: list[Part], absent: list[str]) -> NamedRun:
+    def joined(self, parts: list[StepPart], absent: list[str]) -> NamedRun:
         """The next step of all workers as one run."""
         number = self._steps
         self._steps += 1
@@ -161,14 +161,14 @@ class Calls:
     """Parts of calls that the tasks know by a number; the order in which they come may differ."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[StepPart]] = {}
         self._rows = 0
 
-    def add(self, number: int, part: Part) -> None:
+    def add(self, number: int, part: StepPart) -> None:
         self._parts.setdefault(number, []).append(part)
         self._rows += len(part.thread)
 
-    def taken(self, rows: int) -> Iterator[list[Part]]:
+    def taken(self, rows: int) -> Iterator[list[StepPart]]:
         """The oldest calls, until no more rows are left than these."""
         while self._parts and self._rows > rows:
             parts = self._parts.pop(next(iter(self._parts)))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from stepscope.analysis.cluster.messages import communicates
 from stepscope.analysis.cluster.run_times import RunTimes
-from stepscope.analysis.cluster.step_joiner import Calls, Joiner, Part
+from stepscope.analysis.cluster.step_joiner import Calls, Joiner, StepPart
 from stepscope.analysis.cluster.tasks import as_task, is_local, natural_order, task_column
 from stepscope.analysis.runs import NamedRun
 from stepscope.errors import UnreadableFileError
@@ -230,7 +230,7 @@ class _Source:
         self._several = several
         self._joiner = joiner
         self.task = as_task(worker.task)
-        self.part: Part | None = None
+        self.part: StepPart | None = None
         self.parts = 0
         self.call: int | None = None
         """The call that the part is of, where all tasks know it by a number."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.coverage.executed import by_folding, cluster_of, path_of, plain_op
-from stepscope.analysis.coverage.fate import CONTROL, Verdict, summed
+from stepscope.analysis.coverage.fate import CONTROL, Fate, summed
 from stepscope.analysis.coverage.values import (
     PASS_THROUGH,
     SHAPE_OPS,
@@ -79,7 +79,7 @@ class AbsentPlaces:
         for at in self.vanished:
             if self.verdicts[at] is None:
                 is_constant = self.graph.places[at].op == "Const"
-                self.verdicts[at] = Verdict("folded" if is_constant else "unknown")
+                self.verdicts[at] = Fate("folded" if is_constant else "unknown")
         self._mark_clusters()
         self._mark_fused()
         for at in self.order:
@@ -173,7 +173,7 @@ class AbsentPlaces:
 
     # -- rules by what is there ------------------------------------------------------------
 
-    def _rewritten(self, at: int) -> Verdict | None:
+    def _rewritten(self, at: int) -> Fate | None:
         made = self.made.get(at)
         if not made:
             return None
@@ -185,41 +185,41 @@ class AbsentPlaces:
         chosen = (works or made)[-1]
         return summed("rewritten", f"{chosen.name} ({chosen.op})", rows)
 
-    def _unused(self, at: int) -> Verdict | None:
+    def _unused(self, at: int) -> Fate | None:
         if self.used[at]:
             return None
         if self.graph.places[at].op in PASS_THROUGH:
-            return Verdict("no-op")
-        return Verdict("pruned", "its value is not used")
+            return Fate("no-op")
+        return Fate("pruned", "its value is not used")
 
-    def _duplicate(self, at: int) -> Verdict | None:
+    def _duplicate(self, at: int) -> Fate | None:
         place = self.graph.places[at]
         if place.op in PASS_THROUGH:
             return None
         stand_in = self.nodes.get(place.scope.space, {}).get(self.stands.get(at, ""))
         if stand_in is not None and stand_in.op == place.op == "Const":
-            return Verdict("duplicate", stand_in.name)
+            return Fate("duplicate", stand_in.name)
         if place.op == "Const" and not any(map(self._remains, self.needers[at])):
             return None
         twin = self.survivors.get(self.numbers[at], at)
         if twin == at:
             return None
-        return Verdict("duplicate", self.graph.places[twin].path)
+        return Fate("duplicate", self.graph.places[twin].path)
 
     def _remains(self, at: int) -> bool:
         verdict = self.verdicts[at]
         opened = verdict is not None and verdict.state in _OPENED
         return opened or self.kept[at] is not None
 
-    def _folded(self, at: int) -> Verdict | None:
+    def _folded(self, at: int) -> Fate | None:
         place = self.graph.places[at]
         if place.op == "Const" or place.op in PASS_THROUGH:
             return None
         stand_in = self.nodes.get(place.scope.space, {}).get(self.stands.get(at, ""))
         if place.op in SHAPE_OPS or (stand_in is not None and stand_in.op == "Const"):
-            return Verdict("folded")
+            return Fate("folded")
         if place.inputs and all(map(self._is_constant, place.inputs)):
-            return Verdict("folded")
+            return Fate("folded")
         return None
 
     def _mark_clusters(self) -> None:
@@ -253,23 +253,23 @@ class AbsentPlaces:
                 continue
             place = self.graph.places[at]
             if state != "fused" or not (place.op in PASS_THROUGH or place.op == "Const"):
-                self.verdicts[at] = Verdict(state, detail)
+                self.verdicts[at] = Fate(state, detail)
             stack.extend(i for i in place.inputs if i not in seen)
             seen.update(place.inputs)
 
-    def _neutral(self, at: int) -> Verdict | None:
+    def _neutral(self, at: int) -> Fate | None:
         place = self.graph.places[at]
         if place.op in PASS_THROUGH:
-            return Verdict("no-op")
+            return Fate("no-op")
         varying = {i for i in place.inputs if not self._is_constant(i)}
         stand_in = self.stands.get(at)
         if stand_in and any(stand_in in self._names_of_value(i) for i in varying):
-            return self._taken_in(stand_in, place.scope.space) or Verdict("no-op")
+            return self._taken_in(stand_in, place.scope.space) or Fate("no-op")
         if place.op in _NEUTRAL and place.scope.space in self.known and len(varying) == 1:
-            return Verdict("no-op") if self._read_by_others(at) else None
+            return Fate("no-op") if self._read_by_others(at) else None
         return None
 
-    def _taken_in(self, path: str, space: int) -> Verdict | None:
+    def _taken_in(self, path: str, space: int) -> Fate | None:
         """Where the producer that consumers read now does more than it did: fused into it."""
         kept = self.nodes.get(space, {}).get(path)
         if kept is None or not kept.fuses:
@@ -277,7 +277,7 @@ class AbsentPlaces:
         at = next((i for i in range(len(self.kept)) if self.kept[i] is kept), None)
         if at is None or plain_op(kept.op) == self.graph.places[at].op:
             return None
-        return Verdict("fused", kept.name)
+        return Fate("fused", kept.name)
 
     def _read_by_others(self, at: int) -> bool:
         """Whether a consumer is still there, and so must read something in its place."""
@@ -304,47 +304,47 @@ class AbsentPlaces:
 
     # -- rules by what became of the consumers ---------------------------------------------
 
-    def _from_consumers(self, at: int) -> Verdict | None:
+    def _from_consumers(self, at: int) -> Fate | None:
         place = self.graph.places[at]
         known = place.scope.space in self.known
         needers = self.needers[at]
-        fates = [self.verdicts[n] or Verdict("unknown") for n in needers]
+        fates = [self.verdicts[n] or Fate("unknown") for n in needers]
         states = {fate.state for fate in fates}
         first = self.graph.places[needers[0]].path if needers else ""
         if place.op == "Const":
             return self._absorbed(states, fates, first, known, self.constants_recorded)
         if not known or not needers or self.is_fetched(at):
-            return Verdict("too cheap") if self.lost_cheap_ops else None
+            return Fate("too cheap") if self.lost_cheap_ops else None
         if states == {"in XLA cluster"}:
-            return Verdict("in XLA cluster", fates[0].detail)
+            return Fate("in XLA cluster", fates[0].detail)
         changed = [n for n in needers if n in self.made or self._changed(n)]
         if changed:
-            return Verdict("rewritten", f"with {self.graph.places[changed[0]].path}")
+            return Fate("rewritten", f"with {self.graph.places[changed[0]].path}")
         if states == {"duplicate"}:
-            return Verdict("duplicate", f"with {first}")
+            return Fate("duplicate", f"with {first}")
         if states <= _GONE:
-            return Verdict("pruned", f"only {first} used it")
+            return Fate("pruned", f"only {first} used it")
         if states <= _GONE | _OPENED | {"branch not taken"}:
-            return Verdict("pruned", f"{first} does not use it")
+            return Fate("pruned", f"{first} does not use it")
         return None
 
     @staticmethod
     def _absorbed(
-        states: set[str], fates: list[Verdict], first: str, known: bool, constants_recorded: bool
-    ) -> Verdict | None:
+        states: set[str], fates: list[Fate], first: str, known: bool, constants_recorded: bool
+    ) -> Fate | None:
         """A constant that is gone went where its consumers went."""
         if not fates or states == {"unknown"}:
             return None
         if len(states) == 1 and states <= {"in XLA cluster", "fused"}:
-            return Verdict(fates[0].state, fates[0].detail)
+            return Fate(fates[0].state, fates[0].detail)
         if not known and "measured" in states:
-            return Verdict("unknown" if constants_recorded else "constant")
+            return Fate("unknown" if constants_recorded else "constant")
         if states <= {"no-op", "duplicate", "branch not taken", "pruned"}:
             state = fates[0].state
-            return Verdict(state, f"only {first} used it" if state == "pruned" else f"with {first}")
+            return Fate(state, f"only {first} used it" if state == "pruned" else f"with {first}")
         if states <= _OPENED:
-            return Verdict("pruned", f"{first} does not use it")
-        return Verdict("folded", f"into {first}")
+            return Fate("pruned", f"{first} does not use it")
+        return Fate("folded", f"into {first}")
 
     def _changed(self, at: int) -> bool:
         """Whether the optimiser put another op under this name."""

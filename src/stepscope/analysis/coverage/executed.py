@@ -63,7 +63,7 @@ class Ran(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept:
+class ExecutedNode:
     """A node of a graph as it was executed."""
 
     name: str
@@ -90,7 +90,7 @@ class Executed:
 
     ran: dict[str, list[Ran]]
     """By path; a path may have run under several op types or numbered names."""
-    graphs: list[dict[str, Kept]] = field(default_factory=list)
+    graphs: list[dict[str, ExecutedNode]] = field(default_factory=list)
     """The executed graphs by path, as far as they were kept."""
     fed: set[str] = field(default_factory=set)
     fetched: dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Executed:
         spelled: dict[str, str] = {}
         for name in nodes:
             spelled.setdefault(_NOT_PLAIN.sub("_", name.lower()), name)
-        for graph in (*self.graphs, {path: Kept(path, "_Retval") for path in self.ran}):
+        for graph in (*self.graphs, {path: ExecutedNode(path, "_Retval") for path in self.ran}):
             for path, node in graph.items():
                 match = _RETURNED.match(path)
                 if match and node.op == "_Retval" and match.group(1) in spelled:
@@ -153,30 +153,30 @@ def _ran(ops: OpColumns) -> dict[str, list[Ran]]:
     return found
 
 
-def _kept(graph: Any) -> dict[str, Kept]:
-    found: dict[str, Kept] = {}
+def _kept(graph: Any) -> dict[str, ExecutedNode]:
+    found: dict[str, ExecutedNode] = {}
     for node in graph.node:
         op = node.op
         inputs = tuple(
             path_of(text.partition(":")[0]) for text in node.input if not text.startswith("^")
         )
         fused = op.startswith("_") and "fused_ops" in node.attr
-        found[path_of(node.name)] = Kept(
+        found[path_of(node.name)] = ExecutedNode(
             node.name, op, inputs, fused and bool(node.attr["fused_ops"].list.s)
         )
     return found
 
 
 def best_graphs(
-    graphs: list[dict[str, Kept]], names: set[str], *, whole: bool
-) -> list[dict[str, Kept]]:
+    graphs: list[dict[str, ExecutedNode]], names: set[str], *, whole: bool
+) -> list[dict[str, ExecutedNode]]:
     """Those of the graphs that are about these names; `whole`: the names of the graph itself.
 
     Metadata of functions may hold graphs of unrelated functions as well. The graph with most of
     the names counts, and those that add names it has not: a graph placed on several devices has
     one per device.
     """
-    ranked: list[tuple[int, int, set[str], dict[str, Kept]]] = []
+    ranked: list[tuple[int, int, set[str], dict[str, ExecutedNode]]] = []
     of_session = [g for g in graphs if any(p.startswith(("_arg_", "_retval_")) for p in g)]
     if whole and (of_session or len(graphs) == 1):
         return graphs
@@ -187,7 +187,7 @@ def best_graphs(
         if shared and about:
             ranked.append((len(shared), len(ranked), shared, graph))
     ranked.sort(key=lambda entry: (-entry[0], entry[1]))
-    chosen: list[dict[str, Kept]] = []
+    chosen: list[dict[str, ExecutedNode]] = []
     seen: set[str] = set()
     for _, _, shared, graph in ranked:
         if not seen & shared:

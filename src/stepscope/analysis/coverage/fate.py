@@ -17,7 +17,7 @@ CONTROL: Final = CALLS | CONDITIONALS | LOOPS
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Fate:
     """A state, the other party to it, and the executions that count for the place."""
 
     state: str
@@ -26,8 +26,8 @@ class Verdict:
     total_ns: int = 0
 
 
-def summed(state: str, detail: str, rows: Iterable[Ran]) -> Verdict:
+def summed(state: str, detail: str, rows: Iterable[Ran]) -> Fate:
     """The verdict on a place for which these executions count."""
     rows = list(rows)
     executions = sum(row.executions for row in rows)
-    return Verdict(state, detail, executions, sum(row.total_ns for row in rows))
+    return Fate(state, detail, executions, sum(row.total_ns for row in rows))

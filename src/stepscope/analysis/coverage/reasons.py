@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from stepscope.analysis.coverage.absent import AbsentPlaces
 from stepscope.analysis.coverage.executed import (
     Executed,
-    Kept,
+    ExecutedNode,
     Ran,
     openers_of_name,
     path_of,
     plain_op,
     sources_of_name,
 )
-from stepscope.analysis.coverage.fate import CONTROL, Verdict, summed
+from stepscope.analysis.coverage.fate import CONTROL, Fate, summed
 from stepscope.analysis.coverage.users_graph import CALLS, OpenedGraph, Scope
 from stepscope.analysis.coverage.values import producers_first
 
@@ -72,18 +72,18 @@ class Reasons:
         self.vanished: set[int] = set()
         """Places that were in the executed graph, and did not run."""
         count = len(graph.places)
-        self.verdicts: list[Verdict | None] = [None] * count
+        self.verdicts: list[Fate | None] = [None] * count
         self.added: Counter[str] = Counter()
         self.added_ns = 0
-        self.kept: list[Kept | None] = [
+        self.kept: list[ExecutedNode | None] = [
             spaces.nodes.get(place.scope.space, {}).get(place.path) for place in graph.places
         ]
         self._timed: list[list[Ran]] = [[] for _ in range(count)]
-        self.made: dict[int, list[Kept]] = {}
+        self.made: dict[int, list[ExecutedNode]] = {}
         self._control: dict[int, list[Ran]] = {}
         self._live_scopes: set[int] = set()
 
-    def find(self) -> list[Verdict]:
+    def find(self) -> list[Fate]:
         """The verdicts, one per place."""
         self._share_out()
         self._trace_names()
@@ -94,7 +94,7 @@ class Reasons:
         if any(verdict is None for verdict in self.verdicts):
             AbsentPlaces(self).judge()
         self._count_helpers()
-        return [verdict or Verdict("unknown") for verdict in self.verdicts]
+        return [verdict or Fate("unknown") for verdict in self.verdicts]
 
     # -- who ran ---------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Reasons:
         for at, place in enumerate(places):
             if place.op in CONTROL:
                 openers.setdefault(place.path, at)
-        names: dict[str, Kept | None] = dict.fromkeys(
+        names: dict[str, ExecutedNode | None] = dict.fromkeys(
             path for path in self.run.ran if path not in self._claimed
         )
         for nodes in self.spaces.nodes.values():
@@ -160,7 +160,7 @@ class Reasons:
             source = next((sources[p] for p in sources_of_name(path) if p in sources), None)
             # "ConstantFoldingCtrl/" nodes stand at the exits of a conditional's switches.
             if source is not None and places[source].op not in CONTROL:
-                kept = node or Kept(rows[0].name, rows[0].op)
+                kept = node or ExecutedNode(rows[0].name, rows[0].op)
                 self.made.setdefault(source, []).append(kept)
                 self._live(places[source].scope, rows)
                 continue
@@ -291,7 +291,7 @@ class Reasons:
             if scope.owner < 0 and self._is_fed(at):
                 self.verdicts[at] = summed("fed", "", rows)
             elif scope.cluster:
-                self.verdicts[at] = Verdict("in XLA cluster", scope.cluster)
+                self.verdicts[at] = Fate("in XLA cluster", scope.cluster)
             elif kept is None and self._come_by is not None and (late := self._not_reached(at)):
                 self.verdicts[at] = late
             elif scope.space in self.spaces.apart:
@@ -301,12 +301,12 @@ class Reasons:
                 and (kept is None or kept.op not in CONTROL)
                 and (kept is not None or self.needed[at])
             ):
-                self.verdicts[at] = Verdict("branch not taken", dead) if dead else self._opened(at)
+                self.verdicts[at] = Fate("branch not taken", dead) if dead else self._opened(at)
             elif kept is None:
                 if not self.needed[at]:
-                    self.verdicts[at] = Verdict("pruned")
+                    self.verdicts[at] = Fate("pruned")
                 elif dead:
-                    self.verdicts[at] = Verdict("branch not taken", dead)
+                    self.verdicts[at] = Fate("branch not taken", dead)
             elif kept.op == "NoOp" and place.op != "NoOp":
                 self.verdicts[at] = summed("pruned", "its value is not used", rows)
             elif kept.op == "Const" and place.op != "Const":
@@ -315,48 +315,48 @@ class Reasons:
                 same = plain_op(kept.op) == place.op
                 self.verdicts[at] = summed("measured", "" if same else f"as {kept.op}", rows)
             elif dead:
-                self.verdicts[at] = Verdict("branch not taken", dead)
+                self.verdicts[at] = Fate("branch not taken", dead)
             elif place.op == "Const" and (rows or not self.constants_recorded):
                 self.verdicts[at] = summed("constant", "", rows)
             else:
                 if behind_switch is None:
                     behind_switch = self._behind_switches()
                 if at in behind_switch:
-                    self.verdicts[at] = Verdict("branch not taken")
+                    self.verdicts[at] = Fate("branch not taken")
                 elif self.ended_early:
-                    self.verdicts[at] = Verdict("not reached")
+                    self.verdicts[at] = Fate("not reached")
                 elif self.lost_cheap_ops:
-                    self.verdicts[at] = Verdict("too cheap")
+                    self.verdicts[at] = Fate("too cheap")
                 else:
                     # The runtime folds and merges once more after the graph was written down.
                     self.kept[at] = None
                     self.vanished.add(at)
 
-    def _not_reached(self, at: int) -> Verdict | None:
+    def _not_reached(self, at: int) -> Fate | None:
         """Of a place without an execution, in a run that ended early and left no graph."""
         if self._cut:
-            return Verdict("unknown", "the file is cut")
+            return Fate("unknown", "the file is cut")
         if self.graph.places[at].path in self._in_flight:
-            return Verdict("not reached", "the run ended in it")
+            return Fate("not reached", "the run ended in it")
         if self._come_by is None or self._come_by[at]:
             return None
         if self.needed[at]:
-            return Verdict("not reached")
+            return Fate("not reached")
         if self._fetches_known:
-            return Verdict("pruned")
-        return Verdict("not reached", "whether it was needed is not known")
+            return Fate("pruned")
+        return Fate("not reached", "whether it was needed is not known")
 
-    def _outside(self, scope: Scope) -> Verdict:
+    def _outside(self, scope: Scope) -> Fate:
         """Of a function that is executed as one, and has no row in the run's record."""
         owner = self.graph.places[scope.owner]
         if not self.needed[scope.owner]:
-            return Verdict("pruned", f"only {owner.path} calls it")
+            return Fate("pruned", f"only {owner.path} calls it")
         dead = self._dead.get(id(owner.scope))
         if dead:
-            return Verdict("branch not taken", dead)
+            return Fate("branch not taken", dead)
         if owner.op in CALLS and self.lost_cheap_ops:
-            return Verdict("too cheap")
-        return Verdict("inside another op", owner.path)
+            return Fate("too cheap")
+        return Fate("inside another op", owner.path)
 
     def _is_fed(self, at: int) -> bool:
         place = self.graph.places[at]
@@ -365,7 +365,7 @@ class Reasons:
         # A placeholder that a run needs was fed, or the run would have failed.
         return place.op == "Placeholder" and (self.run.arguments or bool(self.needed[at]))
 
-    def _opened(self, at: int) -> Verdict:
+    def _opened(self, at: int) -> Fate:
         place = self.graph.places[at]
         rows = [*self._control.get(at, ()), *self._timed[at]]
         if place.op in CALLS:

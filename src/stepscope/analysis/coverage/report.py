@@ -16,7 +16,7 @@ from stepscope.analysis.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepscope.analysis.coverage.fate import Verdict
+    from stepscope.analysis.coverage.fate import Fate
     from stepscope.metadata import RunMetadata
 
 __all__ = ["STATES", "Coverage", "CoverageRow", "coverage"]
@@ -229,8 +229,8 @@ def _results(graph: Any) -> list[str]:
     return [tensor.op.name for tensor in getattr(graph, "outputs", ()) if hasattr(tensor, "op")]
 
 
-def _rows(graph: OpenedGraph, verdicts: list[Verdict]) -> list[CoverageRow]:
-    merged: dict[tuple[str, str], tuple[str, list[Verdict]]] = {}
+def _rows(graph: OpenedGraph, verdicts: list[Fate]) -> list[CoverageRow]:
+    merged: dict[tuple[str, str], tuple[str, list[Fate]]] = {}
     for place, verdict in zip(graph.places, verdicts, strict=True):
         key = (place.scope.function, place.name)
         merged.setdefault(key, (place.op, []))[1].append(verdict)

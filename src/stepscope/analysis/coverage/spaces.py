@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.analysis.coverage.executed import Executed, Kept, best_graphs
+from stepscope.analysis.coverage.executed import Executed, ExecutedNode, best_graphs
 from stepscope.analysis.coverage.users_graph import OpenedGraph
 from stepscope.analysis.coverage.values import PASS_THROUGH
 
@@ -17,7 +17,7 @@ class Spaces:
     it, and the space is not in `known`. In spaces `apart` nothing of the run's record executed.
     """
 
-    nodes: dict[int, dict[str, Kept]]
+    nodes: dict[int, dict[str, ExecutedNode]]
     known: set[int]
     apart: set[int]
 
@@ -28,7 +28,7 @@ def spaces_of(graph: OpenedGraph, run: Executed) -> Spaces:
     for place in graph.places:
         by_space.setdefault(place.scope.space, set()).add(place.path)
     found = Spaces({}, set(), set())
-    ran = {path: Kept(rows[0].name, rows[0].op) for path, rows in run.ran.items()}
+    ran = {path: ExecutedNode(rows[0].name, rows[0].op) for path, rows in run.ran.items()}
     left = run.graphs
     for space, paths in by_space.items():
         graphs = best_graphs(left, paths, whole=space == 0)

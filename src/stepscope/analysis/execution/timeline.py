@@ -47,8 +47,17 @@ if TYPE_CHECKING:
     Codes: TypeAlias = NDArray[np.int32]
     Numbers: TypeAlias = NDArray[np.integer[Any]]
 
-__all__ = ["ANNOTATION", "CATEGORIES", "Boxes", "Density", "Strip", "Tile", "Timeline",
-           "TimelineLane", "TypeSum"]  # fmt: skip
+__all__ = [
+    "ANNOTATION",
+    "CATEGORIES",
+    "Boxes",
+    "Density",
+    "Strip",
+    "Tile",
+    "TimelineLane",
+    "TimelineRows",
+    "TypeSum",
+]  # fmt: skip
 
 CATEGORIES: Final = (
     "computing", "waiting", "transfer", "input", "python", "overhead", "failure",
@@ -149,7 +158,7 @@ class TypeSum(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
+class TimelineRows:
     """Executions in order of their starts. Times count from `base_ns`, where the first begins.
 
     Nothing in it changes, so several threads may ask it for tiles.
@@ -176,7 +185,7 @@ class Timeline:
     """The category of each type."""
 
     @classmethod
-    def of(cls, runs: Sequence[RunMetadata]) -> Timeline:
+    def of(cls, runs: Sequence[RunMetadata]) -> TimelineRows:
         """The timeline of runs; they stand where they were by the clock."""
         columns = [run.ops for run in runs]
         start = _joined([ops.start_ns for ops in columns])

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stepscope.analysis.input.input_model import Model, Step, changes
+from stepscope.analysis.input.input_model import Model, StageCost, changes
 from stepscope.analysis.input.stages import DATASET, UNKNOWN, Pipeline, Stage
 from stepscope.metadata import Note
 
@@ -36,7 +36,7 @@ _NO_COUNTS: Final = (
 _TOO_FEW: Final = "too few elements were taken to tell what one takes; take some 10 at least"
 
 
-class Wait(NamedTuple):
+class InputWait(NamedTuple):
     """A run took elements: what ran, when it began, and how long only ops that take them ran."""
 
     what: str
@@ -44,7 +44,7 @@ class Wait(NamedTuple):
     ns: int
 
 
-def dataset_pipelines(notes: Iterable[Note], waits: Sequence[Wait]) -> list[Pipeline]:
+def dataset_pipelines(notes: Iterable[Note], waits: Sequence[InputWait]) -> list[Pipeline]:
     """The pipelines that notes of kind "input" tell of, with what runs waited for."""
     last: dict[Any, Note] = {}
     for note in notes:
@@ -64,7 +64,7 @@ def dataset_pipelines(notes: Iterable[Note], waits: Sequence[Wait]) -> list[Pipe
     return found
 
 
-def _not_counted(waits: Sequence[Wait], groups: Iterable[list[Note]]) -> list[Wait]:
+def _not_counted(waits: Sequence[InputWait], groups: Iterable[list[Note]]) -> list[InputWait]:
     """What runs waited for that takes from no iterator with counts."""
     known = {
         name for notes in groups for note in notes for name in note.details.get("taken_by", ())
@@ -72,7 +72,7 @@ def _not_counted(waits: Sequence[Wait], groups: Iterable[list[Note]]) -> list[Wa
     return [wait for wait in waits if wait.what not in known]
 
 
-def _in_graph(number: int, notes: list[Note], waits: Sequence[Wait]) -> Pipeline:
+def _in_graph(number: int, notes: list[Note], waits: Sequence[InputWait]) -> Pipeline:
     """A pipeline whose elements a graph takes, by what runs waited for."""
     details = notes[0].details
     known = details.get("stages", [])
@@ -97,7 +97,7 @@ def _signature(note: Note) -> Any:
     return note.where, stages, tuple(sorted(note.details.get("taken_by", {})))
 
 
-def _pipeline(number: int, notes: list[Note], waits: Sequence[Wait]) -> Pipeline:
+def _pipeline(number: int, notes: list[Note], waits: Sequence[InputWait]) -> Pipeline:
     details = notes[0].details
     known = details.get("stages", [])
     taken_by = tuple(sorted(details.get("taken_by", {})))
@@ -153,7 +153,7 @@ def _pipeline(number: int, notes: list[Note], waits: Sequence[Wait]) -> Pipeline
     )  # fmt: skip
 
 
-def _on_callers_thread(steps: Sequence[Step]) -> list[Step]:
+def _on_callers_thread(steps: Sequence[StageCost]) -> list[StageCost]:
     found = []
     waiting = [len(steps) - 1] if steps else []
     while waiting:
@@ -168,10 +168,10 @@ def _inputs(stage: dict[str, Any], shown: list[int]) -> tuple[int, ...]:
     return tuple(shown.index(at) for at in stage.get("inputs", ()) if at in shown)
 
 
-def _step(stage: dict[str, Any], own_ns: float, shown: list[int]) -> Step:
+def _step(stage: dict[str, Any], own_ns: float, shown: list[int]) -> StageCost:
     name = stage["name"]
     parallel = name.startswith("Parallel") or "AndBatch" in name
-    return Step(
+    return StageCost(
         stage["kind"] or name,
         own_ns,
         max(1, stage["parallelism"]) if parallel else 0,
@@ -232,7 +232,7 @@ def _before(model: Model, place: int) -> set[int]:
 
 
 def _waited(
-    notes: list[Note], taken_by: tuple[str, ...], waits: Sequence[Wait]
+    notes: list[Note], taken_by: tuple[str, ...], waits: Sequence[InputWait]
 ) -> tuple[float, int]:
     """How long the program waited for an element, on average and without the first; and for that.
 

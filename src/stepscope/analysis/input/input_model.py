@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-__all__ = ["Change", "Model", "Step", "changes"]
+__all__ = ["Model", "PipelineChange", "StageCost", "changes"]
 
 _MOST_CALLS: Final = 16
 _UNSURE: Final = 0.05
@@ -35,7 +35,7 @@ _WORTH: Final = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StageCost:
     """A stage, in nanoseconds of its own per element that the whole pipeline puts out.
 
     `calls` is how many calls of its function run at once: 0 of a stage that runs on the thread that
@@ -58,7 +58,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PipelineChange:
     """A change of a pipeline, and what it would save per element that is taken.
 
     `key` is "parallel", "prefetch", "parallel and prefetch" or "cache"; `stage` the place of the
@@ -84,7 +84,7 @@ class Model:
     known. The last of `steps` is the one that is asked.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[StageCost, ...]
     consumer_ns: float
     cpu_ns: float = 0.0
     cores: int = 1
@@ -139,7 +139,7 @@ class Model:
 
     def with_prefetch(self) -> Model:
         """With a prefetch at its end."""
-        last = Step("prefetch", 0.0, inputs=(len(self.steps) - 1,), buffers=True)
+        last = StageCost("prefetch", 0.0, inputs=(len(self.steps) - 1,), buffers=True)
         return replace(self, steps=(*self.steps, last))
 
     def with_cache(self, place: int) -> Model:
@@ -157,7 +157,7 @@ class Model:
         )
         return replace(self, steps=steps, cpu_ns=max(0.0, self.cpu_ns - spared), python_ns=0.0)
 
-    def _with(self, place: int, step: Step) -> Model:
+    def _with(self, place: int, step: StageCost) -> Model:
         steps = list(self.steps)
         steps[place] = step
         return replace(self, steps=tuple(steps))
@@ -165,7 +165,7 @@ class Model:
 
 def changes(
     model: Model, period_ns: float, error_ns: float, sizes: tuple[int, ...]
-) -> list[Change]:
+) -> list[PipelineChange]:
     """What would make a pipeline faster, the best first; nothing where its consumer decides.
 
     `period_ns` is what was measured, give or take `error_ns`; `sizes` are the bytes that each stage
@@ -185,14 +185,14 @@ def changes(
     step = model.steps[place]
     ahead = model.steps[-1].asynchronous
 
-    def change(key: str, changed: Model, calls: int = 0, size: int = 0) -> Change:
+    def change(key: str, changed: Model, calls: int = 0, size: int = 0) -> PipelineChange:
         best = max(0.0, told_ns - changed.period_ns)
         held = min(changed.python_ns, step.own_ns) if calls else 0.0
         worst = max(0.0, told_ns - max(changed.period_ns, held))
         likely = worst if held else best
         unsure = unknown_ns + _UNSURE * best
         low, high = min(worst, likely) - unsure, max(best, likely) + unsure
-        return Change(key, place, likely, max(0.0, low), min(period_ns, high), calls, size)
+        return PipelineChange(key, place, likely, max(0.0, low), min(period_ns, high), calls, size)
 
     found = [change("cache", model.with_cache(place), size=sizes[place])]
     if step.function:

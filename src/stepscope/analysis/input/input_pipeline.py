@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from stepscope.analysis.input.dataset_pipelines import Wait, dataset_pipelines
-from stepscope.analysis.input.input_model import Change
+from stepscope.analysis.input.dataset_pipelines import InputWait, dataset_pipelines
+from stepscope.analysis.input.input_model import PipelineChange
 from stepscope.analysis.input.queue_pipelines import QueueSums
 from stepscope.analysis.input.stages import Pipeline, Stage
 from stepscope.analysis.program.run_kinds import RunKinds
@@ -25,7 +25,7 @@ from stepscope.metadata.program_notes import INPUT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Change", "InputPipelines", "InputSums", "Pipeline", "Stage", "input_pipeline"]
+__all__ = ["InputPipelines", "InputSums", "Pipeline", "PipelineChange", "Stage", "input_pipeline"]
 
 _RECORD: Final = (
     "what the stages of a dataset did is noted by `stepscope run SCRIPT`, of iterators that the "
@@ -82,7 +82,7 @@ class InputSums:
 
     def __init__(self) -> None:
         self._queues = QueueSums()
-        self._waits: list[Wait] = []
+        self._waits: list[InputWait] = []
         self._runs = 0
 
     def add(self, what: str, run: NamedRun) -> None:
@@ -91,7 +91,7 @@ class InputSums:
         ops = run.metadata.ops
         if rows_of(ops, INPUT_TYPES).any():
             began, _ = run_span(run.metadata)
-            self._waits.append(Wait(what, began, waited_ns(ops)))
+            self._waits.append(InputWait(what, began, waited_ns(ops)))
         self._queues.add(what, run.metadata)
 
     def pipelines(self, notes: Iterable[Note]) -> InputPipelines:

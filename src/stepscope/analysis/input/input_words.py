@@ -13,7 +13,7 @@ from stepscope.metadata import readable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepscope.analysis.input.input_model import Change
+    from stepscope.analysis.input.input_model import PipelineChange
     from stepscope.analysis.input.stages import Pipeline, Stage
 
 __all__ = ["advice", "change", "condition", "heading", "limiting", "stage"]
@@ -86,7 +86,7 @@ def advice(pipeline: Pipeline) -> str:
     return f"{_speed(found)}; {change(pipeline, best)} would save {saves}"
 
 
-def change(pipeline: Pipeline, found: Change) -> str:
+def change(pipeline: Pipeline, found: PipelineChange) -> str:
     """What to change: `4 parallel calls of map and a prefetch at the end`."""
     of = readable.plain(pipeline.stages[found.stage].stage)
     if pipeline.kind == QUEUE:
@@ -100,7 +100,7 @@ def change(pipeline: Pipeline, found: Change) -> str:
     }[found.key]
 
 
-def condition(found: Change) -> str:
+def condition(found: PipelineChange) -> str:
     """What has to be so for a change to make sense; "" for nothing."""
     if found.key != "cache":
         return ""

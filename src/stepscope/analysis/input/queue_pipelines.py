@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from stepscope.analysis.execution.edges import input_node
-from stepscope.analysis.input.input_model import Change, Model, Step
+from stepscope.analysis.input.input_model import Model, PipelineChange, StageCost
 from stepscope.analysis.input.stages import QUEUE, UNKNOWN, Pipeline, Stage
 from stepscope.analysis.intervals import merged, self_times
 from stepscope.analysis.program.steps import run_span
@@ -223,14 +223,17 @@ def _pipeline(number: int, name: str, queue: _Queue) -> Pipeline:
             "runs of all threads (stepscope run does)",
         )
     total = sum(own)
-    model = Model((Step("fill", total, threads), Step("queue", 0.0, inputs=(0,), buffers=True)),
-                  max(0.0, period - wait))  # fmt: skip
+    costs = (
+        StageCost("fill", total, threads),
+        StageCost("queue", 0.0, inputs=(0,), buffers=True),
+    )
+    model = Model(costs, max(0.0, period - wait))
     return replace(
         found, told_ns=model.period_ns, changes=_changes(model, period, wait) if starved else ()
     )
 
 
-def _changes(model: Model, period: float, wait: float) -> tuple[Change, ...]:
+def _changes(model: Model, period: float, wait: float) -> tuple[PipelineChange, ...]:
     """More threads: whether they share one interpreter or wait for something, nobody recorded."""
     fill = model.steps[0]
     needed = max(model.consumer_ns, 1.0)
@@ -238,7 +241,7 @@ def _changes(model: Model, period: float, wait: float) -> tuple[Change, ...]:
     best = max(0.0, model.period_ns - model.with_calls(0, calls).period_ns)
     unknown = abs(model.period_ns - period)
     saves = min(best, wait)
-    return (Change("parallel", 0, saves, 0.0, min(saves + unknown, wait), calls),)
+    return (PipelineChange("parallel", 0, saves, 0.0, min(saves + unknown, wait), calls),)
 
 
 def _mean_size(queue: _Queue) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from stepscope.analysis.input.input_model import Change
+    from stepscope.analysis.input.input_model import PipelineChange
 
 __all__ = ["DATASET", "QUEUE", "UNKNOWN", "Pipeline", "Stage"]
 
@@ -75,7 +75,7 @@ class Pipeline:
     first_stage: int
     stages: tuple[Stage, ...]
     limit: int
-    changes: tuple[Change, ...]
+    changes: tuple[PipelineChange, ...]
     told_ns: float
     lacking: str = ""
 

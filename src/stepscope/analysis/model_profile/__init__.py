@@ -16,7 +16,7 @@ from stepscope.analysis.model_profile.nodes import (
 from stepscope.analysis.model_profile.options import ProfileOptions
 from stepscope.analysis.model_profile.report import framed, report
 from stepscope.analysis.model_profile.results import message_of
-from stepscope.analysis.model_profile.views import VIEWS, Place, View, view_of
+from stepscope.analysis.model_profile.views import VIEWS, View, ViewPlace, view_of
 
 __all__ = [
     "CHECKERS",
@@ -25,10 +25,10 @@ __all__ = [
     "Frame",
     "ModelProfile",
     "Numbers",
-    "Place",
     "ProfileOptions",
     "ProfiledNode",
     "View",
+    "ViewPlace",
     "advice",
     "framed",
     "message_of",

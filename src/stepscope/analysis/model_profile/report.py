@@ -13,7 +13,7 @@ from typing import Any
 
 from stepscope.analysis.model_profile.nodes import ModelProfile, ProfiledNode
 from stepscope.analysis.model_profile.options import ProfileOptions
-from stepscope.analysis.model_profile.views import Place, View
+from stepscope.analysis.model_profile.views import View, ViewPlace
 
 __all__ = ["framed", "report", "time_text"]
 
@@ -58,7 +58,7 @@ _FIELDS = {
 _COUNTS = ("params", "float_ops")
 
 
-def report(profile: ModelProfile, view: View, root: Place, options: ProfileOptions) -> str:
+def report(profile: ModelProfile, view: View, root: ViewPlace, options: ProfileOptions) -> str:
     """What the columns mean, and the lines of a view that `view_of` made."""
     if view == "code" and not root.definitions:
         return "No code trace information\n"
@@ -119,7 +119,7 @@ class _Lines:
     """The lines of a view, to go through once."""
 
     def __init__(
-        self, profile: ModelProfile, view: View, root: Place, options: ProfileOptions,
+        self, profile: ModelProfile, view: View, root: ViewPlace, options: ProfileOptions,
         chosen: list[str],
     ) -> None:  # fmt: skip
         self._profile = profile
@@ -136,13 +136,13 @@ class _Lines:
             return
         yield from self._tree(self._root, 0)
 
-    def _tree(self, place: Place, depth: int) -> Iterator[str]:
+    def _tree(self, place: ViewPlace, depth: int) -> Iterator[str]:
         parts = self._parts_of_code(place) if self._view == "code" else self._parts(place)
         yield f"{'  ' * depth}{place.name} ({', '.join(parts)})"
         for below in place.shown:
             yield from self._tree(below, depth + 1)
 
-    def _parts(self, place: Place) -> Iterator[str]:
+    def _parts(self, place: ViewPlace) -> Iterator[str]:
         yield from self._numbers(place, _ORDER_IN_TREES)
         devices = place.nodes[0].devices if place.nodes else []
         if "device" in self._chosen and devices:
@@ -156,7 +156,7 @@ class _Lines:
         if "input_shapes" in self._chosen:
             yield "|".join(_inputs(self._profile, place.nodes[0])) if place.nodes else ""
 
-    def _parts_of_code(self, place: Place) -> Iterator[str]:
+    def _parts_of_code(self, place: ViewPlace) -> Iterator[str]:
         yield from self._numbers(place, _ORDER_IN_GROUPS)
         if "device" in self._chosen and any(devices := _devices(place)):
             yield "|".join(devices)
@@ -166,7 +166,7 @@ class _Lines:
             if name in self._chosen:
                 yield f"{name} N/A in code view"
 
-    def _numbers(self, place: Place, order: tuple[str, ...]) -> Iterator[str]:
+    def _numbers(self, place: ViewPlace, order: tuple[str, ...]) -> Iterator[str]:
         for name in order:
             if name not in self._chosen or name in _REST:
                 continue
@@ -180,7 +180,7 @@ class _Lines:
                 text = f"{_shape(shape)}, {text}"
             yield text
 
-    def _group(self, place: Place) -> str:
+    def _group(self, place: ViewPlace) -> str:
         cells = []
         for name in _ORDER_IN_GROUPS:
             if name not in self._chosen or name in _REST:
@@ -204,7 +204,7 @@ class _Lines:
             return line
         return "\n".join([f"{line}\n", *self._inputs(place), ""])
 
-    def _inputs(self, place: Place) -> Iterator[str]:
+    def _inputs(self, place: ViewPlace) -> Iterator[str]:
         """Nodes by the shapes that they are given, those that ran most often first."""
         kinds: dict[str, list[int]] = {}
         for node in place.nodes:
@@ -224,12 +224,12 @@ def _inputs(profile: ModelProfile, node: ProfiledNode) -> list[str]:
     return [f"{place}:{'unknown' if s is None else _shape(s)}" for place, s in shapes]
 
 
-def _devices(place: Place) -> list[str]:
+def _devices(place: ViewPlace) -> list[str]:
     """All devices; of a node that did not run the empty name."""
     return sorted({device for node in place.nodes for device in node.devices or [""]})
 
 
-def _types(place: Place) -> list[str]:
+def _types(place: ViewPlace) -> list[str]:
     return sorted({kind for node in place.nodes for kind in node.types})
 
 

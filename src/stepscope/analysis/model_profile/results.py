@@ -6,13 +6,13 @@ from typing import Any
 
 from stepscope.analysis.model_profile.nodes import ModelProfile, ProfiledNode
 from stepscope.analysis.model_profile.options import ProfileOptions
-from stepscope.analysis.model_profile.views import Place, View
+from stepscope.analysis.model_profile.views import View, ViewPlace
 from stepscope.metadata.wire.profile_messages import GraphNodeProto, MultiGraphNodeProto
 
 __all__ = ["message_of"]
 
 
-def message_of(profile: ModelProfile, view: View, root: Place, options: ProfileOptions) -> Any:
+def message_of(profile: ModelProfile, view: View, root: ViewPlace, options: ProfileOptions) -> Any:
     """A `GraphNodeProto` of the views of scopes and the graph, else a `MultiGraphNodeProto`."""
     of_nodes = view in ("scope", "graph")
     message = (GraphNodeProto if of_nodes else MultiGraphNodeProto)()
@@ -27,7 +27,7 @@ def message_of(profile: ModelProfile, view: View, root: Place, options: ProfileO
     return message
 
 
-def _fill_node(into: Any, place: Place, profile: ModelProfile) -> None:
+def _fill_node(into: Any, place: ViewPlace, profile: ModelProfile) -> None:
     _fill_numbers(into, place)
     into.run_count = place.own.run_count
     into.total_run_count = place.total.run_count
@@ -36,15 +36,15 @@ def _fill_node(into: Any, place: Place, profile: ModelProfile) -> None:
         _fill_shapes(into, node, profile)
 
 
-def _fill_group(into: Any, place: Place, profile: ModelProfile, step: int) -> None:
+def _fill_group(into: Any, place: ViewPlace, profile: ModelProfile, step: int) -> None:
     _fill_numbers(into, place)
     for node in place.nodes:
-        own = Place(node.name, [node], own=node.numbers(step))
+        own = ViewPlace(node.name, [node], own=node.numbers(step))
         own.start_total()
         _fill_node(into.graph_nodes.add(), own, profile)
 
 
-def _fill_numbers(into: Any, place: Place) -> None:
+def _fill_numbers(into: Any, place: ViewPlace) -> None:
     into.name = place.name
     for name, value in place.own._asdict().items():
         if name != "run_count":

@@ -33,7 +33,7 @@ from typing import Literal, TypeAlias, get_args
 from stepscope.analysis.model_profile.nodes import Frame, ModelProfile, Numbers, ProfiledNode
 from stepscope.analysis.model_profile.options import ProfileOptions
 
-__all__ = ["ROOT", "VIEWS", "Place", "View", "view_of"]
+__all__ = ["ROOT", "VIEWS", "View", "ViewPlace", "view_of"]
 
 View: TypeAlias = Literal["scope", "graph", "op", "code"]
 VIEWS: tuple[str, ...] = get_args(View)
@@ -48,7 +48,7 @@ _NOTHING = Numbers()
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class ViewPlace:
     """A place in a tree: a scope, a node, an op type or a line.
 
     `own` is what it took itself, `total` that and what all below it took, as far as it counts
@@ -58,15 +58,15 @@ class Place:
 
     name: str
     nodes: list[ProfiledNode] = field(default_factory=list)
-    below: list[Place] = field(default_factory=list)
+    below: list[ViewPlace] = field(default_factory=list)
     types: tuple[str, ...] = ()
     account: bool = False
     own: Numbers = _NOTHING
     total: Numbers = _NOTHING
     definitions: int = 0
-    shown: list[Place] = field(default_factory=list)
+    shown: list[ViewPlace] = field(default_factory=list)
 
-    def walk(self) -> Iterator[Place]:
+    def walk(self) -> Iterator[ViewPlace]:
         """This place and all that are shown below it, in their order."""
         yield self
         for place in self.shown:
@@ -77,23 +77,23 @@ class Place:
         self.total = self.own
         self.definitions = 1
 
-    def add(self, other: Place) -> None:
+    def add(self, other: ViewPlace) -> None:
         self.total = self.total.plus(other.total)
         self.definitions += other.definitions
 
 
-def view_of(profile: ModelProfile, view: View, options: ProfileOptions) -> Place:
+def view_of(profile: ModelProfile, view: View, options: ProfileOptions) -> ViewPlace:
     """The root of a view; `walk` gives its places."""
     return _VIEWS[view](profile, options)
 
 
-def _by_scope(profile: ModelProfile, options: ProfileOptions) -> Place:
-    root = Place(ROOT, types=("_kTFScopeParent",))
+def _by_scope(profile: ModelProfile, options: ProfileOptions) -> ViewPlace:
+    root = ViewPlace(ROOT, types=("_kTFScopeParent",))
     places = {"": root}
 
-    def place_of(name: str) -> Place:
+    def place_of(name: str) -> ViewPlace:
         if name not in places:
-            places[name] = Place(name, types=("_kTFScopeParent",))
+            places[name] = ViewPlace(name, types=("_kTFScopeParent",))
             place_of(name.rpartition("/")[0]).below.append(places[name])
         return places[name]
 
@@ -103,10 +103,10 @@ def _by_scope(profile: ModelProfile, options: ProfileOptions) -> Place:
     return _as_tree(root, options)
 
 
-def _by_graph(profile: ModelProfile, options: ProfileOptions) -> Place:
-    root = Place(ROOT, types=("_TFGraphParent",))
+def _by_graph(profile: ModelProfile, options: ProfileOptions) -> ViewPlace:
+    root = ViewPlace(ROOT, types=("_TFGraphParent",))
     places = {
-        name: Place(name, [profile.nodes[name]], types=tuple(sorted(profile.nodes[name].types)))
+        name: ViewPlace(name, [profile.nodes[name]], types=tuple(sorted(profile.nodes[name].types)))
         for name in sorted(profile.nodes)
     }
     taken = set()
@@ -119,9 +119,9 @@ def _by_graph(profile: ModelProfile, options: ProfileOptions) -> Place:
     return _as_tree(root, options, gaps=False)
 
 
-def _by_code(profile: ModelProfile, options: ProfileOptions) -> Place:
-    root = Place(ROOT)
-    places: dict[tuple[str, ...], Place] = {(): root}
+def _by_code(profile: ModelProfile, options: ProfileOptions) -> ViewPlace:
+    root = ViewPlace(ROOT)
+    places: dict[tuple[str, ...], ViewPlace] = {(): root}
     for name in sorted(profile.nodes):
         node = profile.nodes[name]
         frames, of_gradient = profile.trace_of(node)
@@ -132,7 +132,7 @@ def _by_code(profile: ModelProfile, options: ProfileOptions) -> Place:
             line = _line(frame) + (" (gradient)" if of_gradient else "")
             above, path = path, (*path, line)
             if path not in places:
-                places[path] = Place(line)
+                places[path] = ViewPlace(line)
                 places[above].below.append(places[path])
         places[path].nodes.append(node)
     for place in places.values():
@@ -152,8 +152,8 @@ def _line(frame: Frame) -> str:
 
 
 def _as_tree(
-    root: Place, options: ProfileOptions, *, gaps: bool = True, of_shown: bool = True
-) -> Place:
+    root: ViewPlace, options: ProfileOptions, *, gaps: bool = True, of_shown: bool = True
+) -> ViewPlace:
     """What counts of a tree, then what is shown of that.
 
     `gaps` leaves what does not count in its place where something below it does. Without `of_shown`
@@ -167,8 +167,8 @@ def _as_tree(
 
 
 def _counted(
-    places: list[Place], options: ProfileOptions, seen: set[int], *, gaps: bool
-) -> list[Place]:
+    places: list[ViewPlace], options: ProfileOptions, seen: set[int], *, gaps: bool
+) -> list[ViewPlace]:
     """Those that count or have something below that does, with their totals."""
     found = []
     for place in places:
@@ -189,7 +189,9 @@ def _counted(
     return found
 
 
-def _beginnings(places: list[Place], options: ProfileOptions, seen: set[int]) -> Iterator[Place]:
+def _beginnings(
+    places: list[ViewPlace], options: ProfileOptions, seen: set[int]
+) -> Iterator[ViewPlace]:
     for place in places:
         if id(place) in seen:
             continue
@@ -201,8 +203,8 @@ def _beginnings(places: list[Place], options: ProfileOptions, seen: set[int]) ->
 
 
 def _shown(
-    places: list[Place], options: ProfileOptions, depth: int, seen: set[int], *, of_shown: bool
-) -> list[Place]:
+    places: list[ViewPlace], options: ProfileOptions, depth: int, seen: set[int], *, of_shown: bool
+) -> list[ViewPlace]:
     found = []
     for place in places:
         if id(place) in seen:
@@ -210,7 +212,7 @@ def _shown(
         seen.add(id(place))
         # Decided by the totals of all below, before those of what is shown take their place.
         show = _is_shown(place, options, depth, place.own if of_shown else None)
-        below: list[Place] = []
+        below: list[ViewPlace] = []
         if not options.trims(place.name) and depth <= options.max_depth:
             below = _shown(place.shown, options, depth + 1, seen, of_shown=of_shown)
         if not show:
@@ -225,7 +227,7 @@ def _shown(
     return found
 
 
-def _is_shown(place: Place, options: ProfileOptions, depth: int, own: Numbers | None) -> bool:
+def _is_shown(place: ViewPlace, options: ProfileOptions, depth: int, own: Numbers | None) -> bool:
     """`own` is what some limits are compared with; None where all are with the totals."""
     if place.name == ROOT:
         return True
@@ -256,17 +258,17 @@ def _sum(nodes: list[ProfiledNode], options: ProfileOptions) -> Numbers:
     return total
 
 
-def _total(place: Place) -> Numbers:
+def _total(place: ViewPlace) -> Numbers:
     return place.total
 
 
-def _own(place: Place) -> Numbers:
+def _own(place: ViewPlace) -> Numbers:
     return place.own
 
 
 def _sorted(
-    places: list[Place], options: ProfileOptions, numbers: Callable[[Place], Numbers]
-) -> list[Place]:
+    places: list[ViewPlace], options: ProfileOptions, numbers: Callable[[ViewPlace], Numbers]
+) -> list[ViewPlace]:
     if options.order_by == "name":
         return sorted(places, key=lambda place: place.name)
     by = _ORDERED_BY.get(options.order_by, options.order_by)
@@ -276,14 +278,14 @@ def _sorted(
 # -- op types ----------------------------------------------------------------------------------
 
 
-def _by_op(profile: ModelProfile, options: ProfileOptions) -> Place:
+def _by_op(profile: ModelProfile, options: ProfileOptions) -> ViewPlace:
     """Types in a row: the total of each is what it and all after it took."""
-    root = Place(ROOT)
-    types: dict[str, Place] = {}
+    root = ViewPlace(ROOT)
+    types: dict[str, ViewPlace] = {}
     for name in sorted(profile.nodes):
         node = profile.nodes[name]
         if options.accounts(node.types):
-            types.setdefault(node.op, Place(node.op, account=True)).nodes.append(node)
+            types.setdefault(node.op, ViewPlace(node.op, account=True)).nodes.append(node)
     for place in types.values():
         place.own = _sum(place.nodes, options)
     if options.order_by == "occurrence":
@@ -306,8 +308,8 @@ def _by_op(profile: ModelProfile, options: ProfileOptions) -> Place:
     return root
 
 
-def _in_a_row(root: Place, places: list[Place]) -> None:
-    after: Place | None = None
+def _in_a_row(root: ViewPlace, places: list[ViewPlace]) -> None:
+    after: ViewPlace | None = None
     for place in reversed(places):
         place.start_total()
         if after is not None:
@@ -316,7 +318,7 @@ def _in_a_row(root: Place, places: list[Place]) -> None:
     root.total = after.total if after is not None else _NOTHING
 
 
-_VIEWS: dict[str, Callable[[ModelProfile, ProfileOptions], Place]] = {
+_VIEWS: dict[str, Callable[[ModelProfile, ProfileOptions], ViewPlace]] = {
     "scope": _by_scope,
     "graph": _by_graph,
     "op": _by_op,

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.graph_facts import GraphFacts
 
-__all__ = ["BACKWARD", "FORWARD", "NO_LAYER", "OPTIMIZER", "OTHER", "PHASES", "Place", "Scope"]
+__all__ = [
+    "BACKWARD",
+    "FORWARD",
+    "NO_LAYER",
+    "OPTIMIZER",
+    "OTHER",
+    "PHASES",
+    "LayerPlace",
+    "NodeScopes",
+]
 __all__ += ["layers_of", "places", "scope_of"]
 
 FORWARD: Final = "forward"
@@ -91,7 +100,7 @@ _LAYERS_TOO = frozenset(["add", "softmax"])
 _SPECIAL = {_KERAS_LOSS: LOSS}
 
 
-class Scope(NamedTuple):
+class NodeScopes(NamedTuple):
     """The scopes around a node, without what calls, gradients and loops put in."""
 
     parts: tuple[str, ...]
@@ -100,7 +109,7 @@ class Scope(NamedTuple):
     """Whether it makes the first value of a variable."""
 
 
-class Place(NamedTuple):
+class LayerPlace(NamedTuple):
     """A layer, as a path (`resnet50/conv1_conv`), and the part of it."""
 
     layer: str
@@ -108,7 +117,7 @@ class Place(NamedTuple):
 
 
 @lru_cache(1 << 16)
-def scope_of(name: str) -> Scope:
+def scope_of(name: str) -> NodeScopes:
     """What the name of a node tells.
 
     >>> scope_of("StatefulPartitionedCall/sequential_1/dense_1/BiasAdd/ReadVariableOp").parts
@@ -150,7 +159,7 @@ def scope_of(name: str) -> Scope:
         parts = parts[: max(parts.index(_INITIALIZER) - 1, 0)]
     if phase == FORWARD and _GRADIENT.fullmatch(last):
         phase = BACKWARD
-    return Scope(tuple(parts), phase, initial)
+    return NodeScopes(tuple(parts), phase, initial)
 
 
 def places(
@@ -160,7 +169,7 @@ def places(
     sources: Mapping[str, str],
     *,
     function: bool,
-) -> list[Place]:
+) -> list[LayerPlace]:
     """The layers of the nodes of a graph.
 
     `labels` name the inputs, as TensorFlow's timeline does, `sources` the lines that made nodes.
@@ -191,18 +200,20 @@ def places(
     scopes = [scope_of(name) for name in names]
     graph.find_optimizers(scopes)
     layers = _Layers(scopes, names, set(types), numbered=function)
-    found: list[Place | None] = []
+    found: list[LayerPlace | None] = []
     for number, scope in enumerate(scopes):
         found.append(graph.place(number, scope, layers))
     graph.place_optimizer(found)
     graph.place_others(found)
-    return [place or Place(NO_LAYER, OTHER) for place in found]
+    return [place or LayerPlace(NO_LAYER, OTHER) for place in found]
 
 
-_found: WeakKeyDictionary[GraphFacts, tuple[Mapping[str, str], list[Place]]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[GraphFacts, tuple[Mapping[str, str], list[LayerPlace]]] = (
+    WeakKeyDictionary()
+)
 
 
-def layers_of(run: RunMetadata) -> list[Place]:
+def layers_of(run: RunMetadata) -> list[LayerPlace]:
     """The places of the nodes of a run's graph, in the order of its facts; worked out once."""
     facts, sources = run.ops.facts, run.sources
     known = _found.get(facts)
@@ -223,7 +234,7 @@ class _Layers:
     """Which of the scopes of a graph are layers, and what they are called."""
 
     def __init__(
-        self, scopes: Sequence[Scope], names: Sequence[str], types: set[str], *, numbered: bool
+        self, scopes: Sequence[NodeScopes], names: Sequence[str], types: set[str], *, numbered: bool
     ) -> None:
         self._types = types
         self._nodes = {
@@ -313,7 +324,7 @@ class _Graph:
         self._optimizers: set[str] = set()
         self._keras_line: str | None = None
 
-    def find_optimizers(self, scopes: Sequence[Scope]) -> None:
+    def find_optimizers(self, scopes: Sequence[NodeScopes]) -> None:
         """Which outermost scopes are of an optimizer, whatever it is called."""
         for name, kind, scope in zip(self._names, self._types, scopes, strict=True):
             if scope.parts and scope.parts[0] == _KERAS_LOSS and self._keras_line is None:
@@ -329,13 +340,13 @@ class _Graph:
             if derived and scope.parts and _CHANGES.fullmatch(kind):
                 self._optimizers |= {scope.parts[0]} - derived
 
-    def place(self, number: int, scope: Scope, layers: _Layers) -> Place | None:
+    def place(self, number: int, scope: NodeScopes, layers: _Layers) -> LayerPlace | None:
         """Where the name puts a node; None where it takes the rest of the graph to tell."""
         name, kind = self._names[number], self._types[number]
         if kind in _ARGUMENTS:
             return None
         if _OF_INPUT.fullmatch(kind) and len(scope.parts) < 2:
-            return Place(INPUT, OTHER)
+            return LayerPlace(INPUT, OTHER)
         first = scope.parts[0] if scope.parts else name.rpartition("/")[2]
         if first in self._optimizers or _is_optimizer(first):
             return None
@@ -343,10 +354,10 @@ class _Graph:
         if not path:
             return None
         if _SLOTS.intersection(_unnumbered(name)):
-            return Place(path, OPTIMIZER)
-        return Place(path, scope.phase)
+            return LayerPlace(path, OPTIMIZER)
+        return LayerPlace(path, scope.phase)
 
-    def place_optimizer(self, found: list[Place | None]) -> None:
+    def place_optimizer(self, found: list[LayerPlace | None]) -> None:
         """Put the ops of optimizers to the layers of the variables that they update."""
         own = [
             number for number, place in enumerate(found)
@@ -387,7 +398,7 @@ class _Graph:
                     layer.update(dict.fromkeys(more, layer[number]))
                     waiting += more
         for number in own:
-            found[number] = Place(layer.get(number, OPTIMIZER), OPTIMIZER)
+            found[number] = LayerPlace(layer.get(number, OPTIMIZER), OPTIMIZER)
 
     def _is_of_optimizer(self, number: int) -> bool:
         name = self._names[number]
@@ -395,7 +406,7 @@ class _Graph:
         first = scope.parts[0] if scope.parts else name.rpartition("/")[2]
         return first in self._optimizers or _is_optimizer(first)
 
-    def _variable_of(self, node: int, found: list[Place | None]) -> str:
+    def _variable_of(self, node: int, found: list[LayerPlace | None]) -> str:
         """The layer that reads a variable, where it is one."""
         if node < 0:
             return ""
@@ -404,7 +415,7 @@ class _Graph:
         readers = (found[reader] for reader in self._readers[node])
         return _one(p.layer for p in readers if p is not None and p.phase == FORWARD)
 
-    def _gradient_of(self, node: int, found: list[Place | None]) -> str:
+    def _gradient_of(self, node: int, found: list[LayerPlace | None]) -> str:
         place = found[node] if node >= 0 else None
         return place.layer if place is not None and place.phase == BACKWARD else ""
 
@@ -412,7 +423,7 @@ class _Graph:
         readers = [layer.get(reader, "") for reader in self._readers[node] if reader in mine]
         return readers[0] if readers and all(of == readers[0] for of in readers) else ""
 
-    def place_others(self, found: list[Place | None]) -> None:
+    def place_others(self, found: list[LayerPlace | None]) -> None:
         """Put what is outside of any scope."""
         waiting = [number for number, place in enumerate(found) if place is None]
         inner = [number for number in waiting if self._types[number] not in _ARGUMENTS]
@@ -428,7 +439,7 @@ class _Graph:
             if found[number] is None and self._types[number] in _ARGUMENTS:
                 found[number] = self._argument(number, found)
 
-    def _between_gradients(self, number: int, found: list[Place | None]) -> Place | None:
+    def _between_gradients(self, number: int, found: list[LayerPlace | None]) -> LayerPlace | None:
         """The layer of an op that adds gradients up, or makes one for others to read."""
         into = [found[reader] for reader in self._readers[number]]
         out_of = [found[node] for node in self._inputs[number] if node >= 0]
@@ -440,36 +451,36 @@ class _Graph:
         for near in (into, out_of):
             layers = [place.layer for place in near if place is not None and place.phase != OTHER]
             if layers:
-                return Place(layers[0], BACKWARD)
+                return LayerPlace(layers[0], BACKWARD)
         return None
 
-    def _argument(self, number: int, found: list[Place | None]) -> Place:
+    def _argument(self, number: int, found: list[LayerPlace | None]) -> LayerPlace:
         """Where an argument or a result of a function is used, or made."""
         results = self._types[number] == "_Retval"
         beside = self._inputs[number] if results else self._readers[number]
         near = [place for node in beside if node >= 0 and (place := found[node]) is not None]
         layer = _one(place.layer for place in near)
         if not layer:
-            return Place("output" if results else INPUT, OTHER)
+            return LayerPlace("output" if results else INPUT, OTHER)
         phases = {place.phase for place in near}
-        return Place(layer, FORWARD if FORWARD in phases else min(phases))
+        return LayerPlace(layer, FORWARD if FORWARD in phases else min(phases))
 
-    def _without_scope(self, number: int, found: list[Place | None]) -> Place | None:
+    def _without_scope(self, number: int, found: list[LayerPlace | None]) -> LayerPlace | None:
         name = self._names[number]
         if name in _CONTROL:
             return None
         line = self._sources.get(name, "")
         if self._keras_line is not None and line in ("", self._keras_line):
-            return Place(METRICS, OTHER)
+            return LayerPlace(METRICS, OTHER)
         if not line:
             # The first value of a variable, for example, is made in a layer and assigned outside.
             made_in = (found[node] for node in self._inputs[number] if node >= 0)
             layer = _one(place.layer for place in made_in if place is not None)
-            return Place(layer, FORWARD) if layer else None
+            return LayerPlace(layer, FORWARD) if layer else None
         file, _, rest = line.rpartition("/")
         phase = scope_of(name).phase
         known = phase == BACKWARD or self._inputs[number] or self._readers[number]
-        return Place(rest if file else line, phase if known else OTHER)
+        return LayerPlace(rest if file else line, phase if known else OTHER)
 
 
 def _unnumbered(name: str) -> set[str]:

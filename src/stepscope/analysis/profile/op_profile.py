@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepscope.analysis.intervals import self_times
-from stepscope.analysis.profile.layers import Place, layers_of
+from stepscope.analysis.profile.layers import LayerPlace, layers_of
 from stepscope.analysis.profile.profile_sums import Batch, ProfileSums
 from stepscope.analysis.profile.source_functions import SourceFunctions
 from stepscope.analysis.result import Result
@@ -234,7 +234,7 @@ def _by_function() -> Groups:
     return by_function
 
 
-def by_place(key: Callable[[Place], str]) -> Groups:
+def by_place(key: Callable[[LayerPlace], str]) -> Groups:
     """Groups by what `key` makes of an op's layer and phase."""
 
     def groups(run: RunMetadata) -> StringColumn:

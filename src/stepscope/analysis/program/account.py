@@ -163,7 +163,7 @@ def account(source: str | os.PathLike[str] | Program) -> Account:
 # -- moments -----------------------------------------------------------------------------------
 
 
-class Span(NamedTuple):
+class ThreadSpan(NamedTuple):
     """Something that the thread did; `run` is the place of the run that it was, -1 of none."""
 
     start: int
@@ -181,13 +181,13 @@ class Piece(NamedTuple):
     start: int
 
 
-def exclusive(spans: Iterable[Span], start: int, end: int) -> list[Piece]:
+def exclusive(spans: Iterable[ThreadSpan], start: int, end: int) -> list[Piece]:
     """What each span of a thread had for itself; pieces of time that none had are without a label.
 
     Spans nest; of two that do not quite, by different clocks, the one inside ends with the other.
     """
     found: list[Piece] = []
-    open_spans: list[tuple[Span, int]] = []  # with its place in `found`
+    open_spans: list[tuple[ThreadSpan, int]] = []  # with its place in `found`
     now = start
 
     def advance(until: int) -> None:
@@ -232,7 +232,7 @@ class _Accounting:
         self._ns: Counter[str] = Counter()
         self._count: Counter[str] = Counter()
         self._largest: dict[str, tuple[int, str, str]] = {}
-        self._spans: list[Span] = []
+        self._spans: list[ThreadSpan] = []
         self._runs: list[tuple[str, dict[str, int]]] = []
         """Of each run of the main thread what it is called, and what its ops did; nothing of the
         first of its kind."""
@@ -257,13 +257,13 @@ class _Accounting:
         end = last.started_ns if last is not None else noted
         recording = program.of(RECORDING)
         if recording:
-            self._spans.append(Span(start, recording[0].started_ns, "starting"))
+            self._spans.append(ThreadSpan(start, recording[0].started_ns, "starting"))
         if ended:
-            self._spans.append(Span(process.ended_ns, end, "ending"))
+            self._spans.append(ThreadSpan(process.ended_ns, end, "ending"))
         script_end = script.ended_ns if script is not None and script.ended_ns else end
         stopped = program.of(STOPPED)
         if stopped and stopped[0].started_ns < script_end:
-            self._spans.append(Span(stopped[0].started_ns, script_end, "unrecorded"))
+            self._spans.append(ThreadSpan(stopped[0].started_ns, script_end, "unrecorded"))
         pieces = exclusive(self._spans, start, end)
         self._sum_pieces([piece for piece in pieces if piece.label])
         self._sum_gaps([piece for piece in pieces if not piece.label])
@@ -284,7 +284,7 @@ class _Accounting:
             key = _OF_NOTES.get(note.kind)
             if key is None or not note.ended_ns or note.thread != self._main:
                 continue
-            self._spans.append(Span(note.started_ns, note.ended_ns, key))
+            self._spans.append(ThreadSpan(note.started_ns, note.ended_ns, key))
             if key not in ("recording", "exporting"):
                 self._count[key] += not note.details.get("inside")
             if key in ("imports", "tracing"):
@@ -319,7 +319,7 @@ class _Accounting:
                 self._runs.append((run.what, {}))
             else:
                 self._runs.append((run.what, parts_between(ops, begin, until)))
-            self._spans.append(Span(begin, until, "run", place))
+            self._spans.append(ThreadSpan(begin, until, "run", place))
             if run.engine == "embedded":
                 self._slowed_ns[place in self._firsts] += run.overhead_ns
 
@@ -333,7 +333,7 @@ class _Accounting:
         ]
         firsts, lasts = merged(ops.start_ns[own], np.maximum(ops.end_ns, ops.start_ns)[own])
         pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
-        self._spans += [Span(first, last, "eager") for first, last in pairs]
+        self._spans += [ThreadSpan(first, last, "eager") for first, last in pairs]
         self._count["eager"] += int(own.sum())
 
     def _sum_pieces(self, pieces: Sequence[Piece]) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepscope.analysis.work.op_work import OpCall, Shape, Tensor
+from stepscope.analysis.work.op_work import KnownTensor, OpCall, Shape
 
 __all__ = ["completed_shapes", "data_inputs", "graph_calls", "output_shapes"]
 
-_UNKNOWN = Tensor(None)
+_UNKNOWN = KnownTensor(None)
 
 
 def graph_calls(
@@ -26,7 +26,7 @@ def graph_calls(
     """
     found = run_shapes or {}
     outputs = {
-        node.name: tuple(map(Tensor, completed_shapes(node, found.get(node.name))))
+        node.name: tuple(map(KnownTensor, completed_shapes(node, found.get(node.name))))
         for node in graph.node
     }
     for node in graph.node:
@@ -65,5 +65,5 @@ def data_inputs(inputs: Any) -> Iterator[tuple[str, int]]:
             yield (name, int(slot)) if colon and slot.isdecimal() else (reference, 0)
 
 
-def _at(tensors: tuple[Tensor, ...], slot: int) -> Tensor:
+def _at(tensors: tuple[KnownTensor, ...], slot: int) -> KnownTensor:
     return tensors[slot] if slot < len(tensors) else _UNKNOWN

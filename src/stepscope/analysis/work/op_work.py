@@ -28,12 +28,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["OpCall", "OpWork", "Tensor", "known_op_types", "op_work", "tensorflow_flops"]
+__all__ = ["KnownTensor", "OpCall", "OpWork", "known_op_types", "op_work", "tensorflow_flops"]
 
 Shape: TypeAlias = tuple[int, ...]
 
 
-class Tensor(NamedTuple):
+class KnownTensor(NamedTuple):
     """A tensor that an op was given or gave; None is what nobody knows."""
 
     shape: Shape | None
@@ -69,8 +69,8 @@ class OpCall:
     """
 
     op: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[KnownTensor, ...]
+    outputs: tuple[KnownTensor, ...]
     attrs: Mapping[str, Any] | None = None
 
     def given(self, place: int) -> Shape:
@@ -111,7 +111,7 @@ class OpCall:
         )
 
 
-def _shape(tensors: tuple[Tensor, ...], place: int, what: str) -> Shape:
+def _shape(tensors: tuple[KnownTensor, ...], place: int, what: str) -> Shape:
     shape = tensors[place].shape if place < len(tensors) else None
     if shape is None or any(size < 0 for size in shape):
         raise _LackingError(f"the shape of its {what} {place} is not known")
@@ -506,7 +506,7 @@ _NONE = _HANDS_ON | {
 # -- bytes -------------------------------------------------------------------------------------
 
 
-def _sum(tensors: tuple[Tensor, ...]) -> int | None:
+def _sum(tensors: tuple[KnownTensor, ...]) -> int | None:
     total = 0
     for tensor in tensors:
         if tensor.bytes is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stepscope.analysis.work.graph_calls import data_inputs
-from stepscope.analysis.work.op_work import OpCall, Tensor, op_work
+from stepscope.analysis.work.op_work import KnownTensor, OpCall, op_work
 from stepscope.metadata.executed_graphs import executed_graphs
 from stepscope.metadata.wire.labels import parse_label
 
@@ -80,7 +80,7 @@ def _work_of(run: RunMetadata, ops: OpColumns) -> RunWork:
         return RunWork(flops, moved, Counter({_NO_SHAPES: len(ops)}))
     outputs = _outputs(ops)
     nodes = {node.name: node for graph in executed_graphs(run) for node in graph.node}
-    latest: dict[str, tuple[Tensor, ...]] = {}
+    latest: dict[str, tuple[KnownTensor, ...]] = {}
     names, kinds, labels = ops.name, ops.op, ops.label
     for row in np.argsort(ops.start_ns, kind="stable").tolist():
         name, kind = str(names[row]), str(kinds[row])
@@ -102,21 +102,21 @@ def _work_of(run: RunMetadata, ops: OpColumns) -> RunWork:
     return RunWork(flops, moved, lacking)
 
 
-def _outputs(ops: OpColumns) -> dict[int, tuple[Tensor, ...]]:
+def _outputs(ops: OpColumns) -> dict[int, tuple[KnownTensor, ...]]:
     """Per row what it put out, by slot."""
     tensors = ops.tensors
-    found: dict[int, dict[int, Tensor]] = {}
+    found: dict[int, dict[int, KnownTensor]] = {}
     columns = (tensors.op_index, tensors.slot, tensors.shape, tensors.bytes)
     for row, slot, shape, size in zip(*(column.tolist() for column in columns), strict=True):
         known = shape is not None and all(length >= 0 for length in shape)
-        found.setdefault(row, {})[slot] = Tensor(shape, size if known else None)
-    unknown = Tensor(None)
+        found.setdefault(row, {})[slot] = KnownTensor(shape, size if known else None)
+    unknown = KnownTensor(None)
     return {
         row: tuple(slots.get(slot, unknown) for slot in range(max(slots) + 1))
         for row, slots in found.items()
     }
 
 
-def _input(latest: Mapping[str, tuple[Tensor, ...]], name: str, slot: int) -> Tensor:
+def _input(latest: Mapping[str, tuple[KnownTensor, ...]], name: str, slot: int) -> KnownTensor:
     known = latest.get(name, ())
-    return known[slot] if slot < len(known) else Tensor(None)
+    return known[slot] if slot < len(known) else KnownTensor(None)

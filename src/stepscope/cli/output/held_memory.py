@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepscope.analysis import MemoryRow
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
 
 by_option = click.option(
     "--by", type=click.Choice(["op", "scope", "source"]), default="op", show_default=True,
@@ -43,7 +43,7 @@ def columns(by: str) -> list[Column]:
     ]
 
 
-def show(rows: Sequence[MemoryRow], by: str, choice: Choice) -> None:
+def show(rows: Sequence[MemoryRow], by: str, choice: TableChoice) -> None:
     """Print who holds what; the table adds up: what is not shown is a row, the sum another."""
     from stepscope.analysis import MemoryRow
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import Verdict
     from stepscope.analysis.sampling.explained_runs import ExplainedRun
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
     from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
 
 __all__ = ["happened", "info", "shown"]
@@ -32,7 +32,7 @@ _MOST: Final = 20
 """So many runs are named that something happened in."""
 
 
-def info(path: Path, choice: Choice) -> bool:
+def info(path: Path, choice: TableChoice) -> bool:
     """What `stepscope info` shows of a recording with a budget that has not all of its steps.
 
     False where there is none. What all steps did comes from its summaries; of runs only those are
@@ -118,13 +118,13 @@ def _info(
     from stepscope.analysis import Result
 
     @dataclass(frozen=True)
-    class Info(Result):
+    class KeptInfo(Result):
         rows: tuple[KeptRow, ...]
         verdict: Verdict
         kept: tuple[KeptRun, ...]
         happened: tuple[ExplainedRun, ...]
 
-    return Info(rows, verdict, kept, happened)
+    return KeptInfo(rows, verdict, kept, happened)
 
 
 def shown(recording: StepsRecording, explained: list[ExplainedRun]) -> RenderableType:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import FlameRow
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 _SHOWN = 60
 _LEAST = 0.005
@@ -20,7 +20,7 @@ _LEAST = 0.005
 
 
 def show_flame(
-    path: Path, number: int | None, instant: str, device: str | None, choice: Choice
+    path: Path, number: int | None, instant: str, device: str | None, choice: TableChoice
 ) -> None:
     """Print the tree of one run at a path: of the one with the highest peak, or that number."""
     from rich.text import Text

@@ -9,10 +9,10 @@ from stepscope.cli.output import tables, terminal, wording
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.cli.output.tables import Choice
+    from stepscope.cli.output.tables import TableChoice
 
 
-def show_growth(path: Path, choice: Choice) -> None:
+def show_growth(path: Path, choice: TableChoice) -> None:
     """Print what grows in the runs at a path."""
     from rich.text import Text
 

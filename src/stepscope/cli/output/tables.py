@@ -77,7 +77,7 @@ def count_column(field: str, title: str, *, rank: int = 0) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TableChoice:
     """What the user asked of a table; `limit` is None where nothing was said and 0 for all."""
 
     sort: str | None = None
@@ -98,8 +98,8 @@ def table_options(command: F | None = None, *, limit: int = ROWS_SHOWN) -> Any:
         return partial(table_options, limit=limit)
 
     def gathered(*args: Any, **values: Any) -> Any:
-        names = [field.name for field in fields(Choice)]
-        choice = Choice(**{name: values.pop(name) for name in names})
+        names = [field.name for field in fields(TableChoice)]
+        choice = TableChoice(**{name: values.pop(name) for name in names})
         if choice.as_json and choice.as_csv:
             raise click.UsageError("--json and --csv exclude each other")
         return command(*args, choice=choice, **values)
@@ -125,7 +125,7 @@ def table_options(command: F | None = None, *, limit: int = ROWS_SHOWN) -> Any:
     return gathered
 
 
-def arranged(rows: Sequence[Any], columns: Sequence[Column], choice: Choice) -> list[Any]:
+def arranged(rows: Sequence[Any], columns: Sequence[Column], choice: TableChoice) -> list[Any]:
     """The rows that match, in the order asked for (numbers: the largest first); not yet cut."""
     found = list(rows)
     if choice.pattern is not None:
@@ -169,7 +169,7 @@ def _field(wanted: str, columns: Sequence[Column]) -> str:
 def show_table(
     rows: Sequence[Any],
     columns: Sequence[Column],
-    choice: Choice,
+    choice: TableChoice,
     *,
     bar: str = "",
     what: str = "row",
@@ -331,7 +331,7 @@ def write_for_programs(
     result: Any,
     rows: Sequence[Any],
     columns: Sequence[Column],
-    choice: Choice,
+    choice: TableChoice,
     *,
     csv_rows: Sequence[Any] | None = None,
     without: Sequence[str] = (),
@@ -352,7 +352,7 @@ def write_for_programs(
 
 
 def _write_csv(
-    rows: Sequence[Any], columns: Sequence[Column], choice: Choice, without: Sequence[str]
+    rows: Sequence[Any], columns: Sequence[Column], choice: TableChoice, without: Sequence[str]
 ) -> None:
     from stepscope.export.csv import csv_lines  # with all exports; few commands need it
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis.work.work_profile import WorkProfile
-    from stepscope.cli.output.tables import Choice, Column
+    from stepscope.cli.output.tables import Column, TableChoice
 
 _LACKS_SHOWN = 5
 
 
-def show_work(path: Path, number: int | None, by: str, key: Column, choice: Choice) -> None:
+def show_work(path: Path, number: int | None, by: str, key: Column, choice: TableChoice) -> None:
     """Print the work of the runs in a path; `key` is the first column."""
     with working("measuring this machine, once"):
         reach, file = machine.machine_reach()

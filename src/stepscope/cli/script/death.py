@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from stepscope.cli.script.outside import Ended, Notes
+    from stepscope.cli.script.outside import Notes, ProcessEnd
     from stepscope.metadata import LoadedRun
 
 _MEANINGS = {
@@ -45,7 +45,14 @@ _MEANINGS = {
 
 
 def show(
-    ended: Ended, notes: Notes, script: str, directory: Path, trace: str, top: int, *, report: bool
+    ended: ProcessEnd,
+    notes: Notes,
+    script: str,
+    directory: Path,
+    trace: str,
+    top: int,
+    *,
+    report: bool,
 ) -> None:
     """Say how the script's process died and what it had recorded; write the timeline.
 
@@ -62,7 +69,7 @@ def show(
         terminal.echo(f"stepscope: {when}, its process {_how(ended)}", err=True)
 
 
-def _how(ended: Ended) -> str:
+def _how(ended: ProcessEnd) -> str:
     if not ended.signal:
         return f"ended with exit code {ended.code} past all exit handlers (os._exit, or os.exec)"
     try:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
-    from stepscope.cli.script.program import Program
-    from stepscope.cli.script.recorded_runs import Add, RecordedRuns
+    from stepscope.cli.script.program import FoundProgram
+    from stepscope.cli.script.recorded_runs import RecordedRuns, StoresRun
     from stepscope.metadata import RunMetadata
     from stepscope.recorder.kept_runs import KeptRuns
     from stepscope.scheduling import Schedule
@@ -84,7 +84,7 @@ class ScriptEngine(ABC):
         return []
 
 
-def choose(engine: str | None, program: Program, tf1: bool | None) -> ScriptEngine:
+def choose(engine: str | None, program: FoundProgram, tf1: bool | None) -> ScriptEngine:
     """The engine asked for; without a wish, whichever the program turns out to use.
 
     Nothing of the program is read for that: TensorFlow is used when the program imports it, in
@@ -154,7 +154,7 @@ class Embedded(ScriptEngine):
             shim.install()
 
         @contextmanager
-        def source(add: Add) -> Iterator[None]:
+        def source(add: StoresRun) -> Iterator[None]:
             with ExitStack() as watching:
 
                 def watch() -> None:
@@ -166,7 +166,7 @@ class Embedded(ScriptEngine):
         runs.record(source)
 
     def _watching(
-        self, runs: RecordedRuns, add: Add, level: int, schedule: Schedule | None
+        self, runs: RecordedRuns, add: StoresRun, level: int, schedule: Schedule | None
     ) -> AbstractContextManager[None]:
         """Have the engine, which is loaded, hand over its runs."""
         from stepscope.runtime.observers import recording
@@ -255,7 +255,7 @@ class TensorFlow(ScriptEngine):
         "code that executes an op"
     )
 
-    def __init__(self, program: Program, tf1: bool | None) -> None:
+    def __init__(self, program: FoundProgram, tf1: bool | None) -> None:
         """`tf1` says whether the program gets TensorFlow 1's names; None: where it uses them."""
         self._program = program
         self._tf1 = tf1

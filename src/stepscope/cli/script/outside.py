@@ -35,7 +35,7 @@ import sys
 import time
 from typing import Final, NamedTuple
 
-__all__ = ["Ended", "Notes", "Parent", "die_of", "fork", "is_possible"]
+__all__ = ["Notes", "Parent", "ProcessEnd", "die_of", "fork", "is_possible"]
 
 STARTING, RECORDING, REPORTED = range(3)
 """How far the script's process came: nothing of the script ran; it may have; all was reported."""
@@ -86,7 +86,7 @@ class Notes:
         return began
 
 
-class Ended(NamedTuple):
+class ProcessEnd(NamedTuple):
     """How the script's process ended: by a signal, or with an exit code."""
 
     signal: int
@@ -153,7 +153,7 @@ class Parent:
         self._stopped = False
         self._witness = _Witness()
 
-    def wait(self) -> Ended:
+    def wait(self) -> ProcessEnd:
         """Pass signals on until the script's process has ended; signals are then as before."""
         _let_go_of_files()
         watched = signal.valid_signals() - _OWN
@@ -189,7 +189,7 @@ class Parent:
             return came.si_signo in _TERMINAL
         return came.si_pid == self.child
 
-    def _look(self) -> Ended | None:
+    def _look(self) -> ProcessEnd | None:
         """See how the script's process is, and stop with it; how it ended, once it has."""
         while True:
             found, status = os.waitpid(self.child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -201,9 +201,9 @@ class Parent:
             elif os.WIFCONTINUED(status):
                 self._stopped = False
             elif os.WIFSIGNALED(status):
-                return Ended(os.WTERMSIG(status), 0, time.monotonic_ns())
+                return ProcessEnd(os.WTERMSIG(status), 0, time.monotonic_ns())
             else:
-                return Ended(0, os.WEXITSTATUS(status), time.monotonic_ns())
+                return ProcessEnd(0, os.WEXITSTATUS(status), time.monotonic_ns())
 
 
 class _Witness:

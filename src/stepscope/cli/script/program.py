@@ -47,7 +47,7 @@ def _leave_to_the_program() -> None:
     gc.freeze()
 
 
-class Program(ABC):
+class FoundProgram(ABC):
     """A program that was found. `StepscopeError` where there is none."""
 
     name: str
@@ -103,7 +103,7 @@ class Program(ABC):
         sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
-class Script(Program):
+class Script(FoundProgram):
     """A file, as `python script.py` runs it."""
 
     def __init__(self, path: str) -> None:
@@ -125,7 +125,7 @@ class Script(Program):
         return main, self.path, compile(self._source, file, "exec", dont_inherit=True)
 
 
-class Module(Program):
+class ModuleProgram(FoundProgram):
     """A module or a package with a `__main__`, as `python -m name` runs it."""
 
     def __init__(self, name: str) -> None:

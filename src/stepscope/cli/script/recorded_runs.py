@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from stepscope.metadata import RunMetadata
-    from stepscope.metadata.stored.stored_run import Part
+    from stepscope.metadata.stored.stored_run import SharedPart
     from stepscope.recorder.terms import Terms
 
 TIMELINE_FILE = "timeline.json"
@@ -62,7 +62,7 @@ _STORE_FILES = re.compile(
 )
 
 
-class Add(Protocol):
+class StoresRun(Protocol):
     """Takes a run that ended."""
 
     def __call__(
@@ -146,7 +146,7 @@ class RecordedRuns:
                 "choose another with --out"
             ) from error
 
-    def record(self, source: Callable[[Add], AbstractContextManager[None]]) -> None:
+    def record(self, source: Callable[[StoresRun], AbstractContextManager[None]]) -> None:
         """Take runs from a source (which is given `add`) until `stop` or until the limit."""
         self._source.enter_context(source(self.add))
         if self.limit == 0:
@@ -236,7 +236,7 @@ class RecordedRuns:
     def add(
         self, metadata: RunMetadata, label: str = "", graph: Any = None, kept: float = 0
     ) -> None:
-        """Hand one run over, see `Add`."""
+        """Hand one run over, see `StoresRun`."""
         if self.in_child_process:
             return
         began = time.perf_counter_ns()
@@ -262,7 +262,7 @@ class RecordedRuns:
             self.unrecorded_ns += recording.call.ended_ns - recording.call.started_ns
         self._stored([metadata])
 
-    def part_of(self, graph: Any) -> Part | None:
+    def part_of(self, graph: Any) -> SharedPart | None:
         """A user's graph as the store has it, of a run that is handed to `kept`."""
         if self.kept is not None:
             self._memory.look(self.kept.made)

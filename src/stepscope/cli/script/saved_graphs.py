@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from stepscope.metadata.stored.stored_run import Part
+from stepscope.metadata.stored.stored_run import SharedPart
 
 METADATA_FILE = "run_metadata.pb"
 GRAPH_FILE = "graph.pb"
@@ -24,12 +24,12 @@ class SavedGraphs:
     """Serialises graphs; not to be called by two threads at once."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakKeyDictionary[Any, tuple[tuple[int, int], Part]] = (
+        self._known: weakref.WeakKeyDictionary[Any, tuple[tuple[int, int], SharedPart]] = (
             weakref.WeakKeyDictionary()
         )
         self._serialised = 0
 
-    def part_of(self, graph: Any) -> Part | None:
+    def part_of(self, graph: Any) -> SharedPart | None:
         """A graph, TensorFlow's or ours, as stores keep it; None where there is none."""
         if graph is None:
             return None
@@ -38,7 +38,7 @@ class SavedGraphs:
         except Exception:  # noqa: BLE001 - see the module's text
             return None
 
-    def _part_of(self, graph: Any) -> Part | None:
+    def _part_of(self, graph: Any) -> SharedPart | None:
         version = int(graph.version), int(getattr(graph, "change_count", 0))
         known, part = self._known.get(graph, (None, None))
         if known == version and part is not None:
@@ -46,6 +46,6 @@ class SavedGraphs:
         if self._serialised >= _MOST:
             return None
         self._serialised += 1
-        part = Part(graph.as_graph_def().SerializeToString(deterministic=True))
+        part = SharedPart(graph.as_graph_def().SerializeToString(deterministic=True))
         self._known[graph] = version, part
         return part

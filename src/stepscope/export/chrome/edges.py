@@ -26,14 +26,14 @@ _ROWS = 1 << 16
 _RECEIVED = re.compile(r"(/_|_S)\d+\Z")
 
 
-class Edges(NamedTuple):
+class DrawnEdges(NamedTuple):
     """Rows of ops: `consumer[i]` used an output of `producer[i]`."""
 
     producer: Ints
     consumer: Ints
 
 
-def edges_of(metadata: RunMetadata, lanes: Ints, end: Ints) -> Iterator[Edges]:
+def edges_of(metadata: RunMetadata, lanes: Ints, end: Ints) -> Iterator[DrawnEdges]:
     """The edges between ops that are drawn on different lanes and took some time.
 
     On one lane an arrow would run along it; and one cannot be drawn from or to a slice without
@@ -47,12 +47,12 @@ def edges_of(metadata: RunMetadata, lanes: Ints, end: Ints) -> Iterator[Edges]:
     if moved:
         ways = [(a, b) for way in moved for a, b in way.edges if lanes[a] != lanes[b]]
         pairs = np.array(sorted(ways), np.int64).reshape(-1, 2)
-        yield Edges(pairs[:, 0], pairs[:, 1])
+        yield DrawnEdges(pairs[:, 0], pairs[:, 1])
     for edges in _by_inputs(metadata, lanes, end, lasts):
         if through:
             both = zip(edges.producer.tolist(), edges.consumer.tolist(), strict=True)
             direct = np.array([pair not in through for pair in both], bool)
-            edges = Edges(edges.producer[direct], edges.consumer[direct])
+            edges = DrawnEdges(edges.producer[direct], edges.consumer[direct])
         yield edges
 
 
@@ -81,7 +81,7 @@ def _transfers(ops: OpColumns, lasts: NDArray[np.bool_], end: Ints) -> list[_Way
 
 def _by_inputs(
     metadata: RunMetadata, lanes: Ints, end: Ints, lasts: NDArray[np.bool_]
-) -> Iterator[Edges]:
+) -> Iterator[DrawnEdges]:
     """The edges that the inputs of nodes tell."""
     ops = metadata.ops
     codes = ops.names.codes if ops.labels is None else ops.labels.codes
@@ -110,7 +110,7 @@ def _by_inputs(
         producer = rows_by_key[np.maximum(found, 0)]
         drawn = (found >= 0) & (ops.names.codes[producer] == at)
         drawn &= (lanes[producer] != lanes[consumer]) & lasts[producer] & lasts[consumer]
-        yield Edges(producer[drawn], consumer[drawn])
+        yield DrawnEdges(producer[drawn], consumer[drawn])
 
 
 def _inputs(ops: OpColumns, metadata: RunMetadata) -> tuple[Ints, NDArray[np.int32]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepscope.export.chrome.edges import Edges
+    from stepscope.export.chrome.edges import DrawnEdges
     from stepscope.metadata import AllocationColumns, OpColumns, RunMetadata
 
     Ints: TypeAlias = NDArray[np.int64]
@@ -170,7 +170,7 @@ def _tensor(dtype: int, shape: tuple[int, ...] | None) -> str:
     return escaped(f"{dtype_name(dtype)}[{sizes}]")
 
 
-def flows(edges: Edges, texts: OpTexts, first_id: int) -> Iterator[bytes]:
+def flows(edges: DrawnEdges, texts: OpTexts, first_id: int) -> Iterator[bytes]:
     """The arrows of edges: from the end of what produced to the start of what used it."""
     ops, places, base_ns = texts.ops, texts.places, texts.base_ns
     for first in range(0, len(edges.producer), BLOCK):

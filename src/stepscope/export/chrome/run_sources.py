@@ -34,7 +34,7 @@ _Change: TypeAlias = Callable[[RunMetadata], RunMetadata]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RunSpan:
     """Where a run is found, what it is called, and when it was; `rows` is the number of its ops."""
 
     source: int
@@ -182,13 +182,13 @@ class RunStore:
             )
         self.spans = sorted(found, key=lambda span: span.start if span.rows else self.base_ns)
 
-    def _spans(self, number: int) -> Iterator[Span]:
+    def _spans(self, number: int) -> Iterator[RunSpan]:
         source = self._sources[number]
         worker = writable(source.worker)
         if source.times is not None:
             self._count(sum(run.rows for run in source.times))
             for index, (name, start, end, rows) in enumerate(source.times):
-                yield Span(number, index, writable(name), worker, start, end, rows)
+                yield RunSpan(number, index, writable(name), worker, start, end, rows)
             return
         for index, (name, metadata) in enumerate(source.open()):
             ops = metadata.ops
@@ -199,7 +199,7 @@ class RunStore:
                     self._keep((number, index), metadata, rows)
             start = int(ops.start_ns.min()) if rows else 0
             end = max(start, int(ops.end_ns.max())) if rows else 0
-            yield Span(number, index, writable(name), worker, start, end, rows)
+            yield RunSpan(number, index, writable(name), worker, start, end, rows)
 
     def _count(self, rows: int) -> None:
         """Note that there are so many more ops to be read; one run fits, however large it is."""
@@ -208,9 +208,9 @@ class RunStore:
             self._all_fit = False
             self.forget()
 
-    def overlapping(self) -> Iterator[list[Span]]:
+    def overlapping(self) -> Iterator[list[RunSpan]]:
         """The runs in order of their start; runs that overlap, even through others, together."""
-        group: list[Span] = []
+        group: list[RunSpan] = []
         until = 0
         for span in self.spans:
             if group and span.start >= until and span.rows:
@@ -221,7 +221,7 @@ class RunStore:
         if group:
             yield group
 
-    def load(self, spans: list[Span]) -> Iterator[RunMetadata]:
+    def load(self, spans: list[RunSpan]) -> Iterator[RunMetadata]:
         """The runs of spans, one after the other."""
         found = ((span, *self._found(span)) for span in spans)
         for span, metadata, changed in decoded_ahead(found, lambda each: each[1]):
@@ -230,7 +230,7 @@ class RunStore:
                 self._keep((span.source, span.index), metadata, span.rows)
             yield metadata
 
-    def _found(self, span: Span) -> tuple[RunMetadata, _Change | None]:
+    def _found(self, span: RunSpan) -> tuple[RunMetadata, _Change | None]:
         """The run of a span, and what is to be done to it if it was just read."""
         source, key = self._sources[span.source], (span.source, span.index)
         if source.held is not None:

@@ -41,7 +41,7 @@ from stepscope.export.chrome.events import (
 )
 from stepscope.export.chrome.fold import Detail, bytes_of, fold, folded_slices
 from stepscope.export.chrome.layout import Layout
-from stepscope.export.chrome.run_sources import LONGEST_NS, RunStore, Source, Span, sources_of
+from stepscope.export.chrome.run_sources import LONGEST_NS, RunSpan, RunStore, Source, sources_of
 from stepscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class _Trace:
         yield b'],"otherData":' + orjson.dumps(other) + b"}\n"
 
     def _group(
-        self, group: list[Span], layout: Layout, detail: Detail, told: _Told
+        self, group: list[RunSpan], layout: Layout, detail: Detail, told: _Told
     ) -> Iterator[bytes]:
         """The runs of a stretch of time."""
         base_ns = self._store.base_ns
@@ -222,7 +222,7 @@ class _Trace:
         self._store.forget()
 
     def _ops(
-        self, texts: OpTexts, detail: Detail, span: Span, layout: Layout, told: _Told
+        self, texts: OpTexts, detail: Detail, span: RunSpan, layout: Layout, told: _Told
     ) -> tuple[str | None, Iterator[bytes]]:
         if not detail.fold_below_ns:
             return None, texts.slices()
@@ -257,7 +257,7 @@ class _Trace:
         ]
 
     def _counters(
-        self, metadata: RunMetadata, span: Span, beside: int, layout: Layout, detail: Detail
+        self, metadata: RunMetadata, span: RunSpan, beside: int, layout: Layout, detail: Detail
     ) -> Iterator[bytes]:
         allocations = metadata.allocations
         if not len(allocations):
@@ -341,7 +341,7 @@ class _Trace:
             self._store.forget()
         return full, flow_bytes, counter_bytes, curves
 
-    def _slice_bytes(self, span: Span, metadata: RunMetadata) -> float:
+    def _slice_bytes(self, span: RunSpan, metadata: RunMetadata) -> float:
         """The bytes of a slice of the run, on average, from some of them."""
         if not span.rows:
             return 0.0
@@ -370,7 +370,7 @@ class _Trace:
         return total
 
 
-def _title(span: Span) -> str:
+def _title(span: RunSpan) -> str:
     """What a run is called in the trace: runs of different workers may have the same name."""
     return f"{span.worker} {span.name}" if span.worker else span.name
 

@@ -41,7 +41,7 @@ _POINTER_TAG = b"\x30"
 _VARINT_LIMITS = np.array([1, *(1 << (7 * n) for n in range(1, 10))], np.uint64)
 
 
-class Device:
+class DeviceColumns:
     """One `dev_stats` entry, a column per field and a row per executed node; times in micros.
 
     `outputs` is the number of outputs per node. `sizes`, `allocators`, `descriptions` and
@@ -82,7 +82,7 @@ class Device:
         self.addresses = np.empty(0, np.uint64)
 
 
-def number_processes(devices: list[Device]) -> None:
+def number_processes(devices: list[DeviceColumns]) -> None:
     """Give each entry its process number.
 
     Several entries may have the same device (runs on a cluster do). As in TensorFlow every entry
@@ -93,7 +93,7 @@ def number_processes(devices: list[Device]) -> None:
         device.pid = _FIRST_PID + 2 * last_of[device.name]
 
 
-def from_message(step_stats: Any, *, memory: bool) -> list[Device]:
+def from_message(step_stats: Any, *, memory: bool) -> list[DeviceColumns]:
     """The entries of a `StepStats` message."""
     if memory:
         # With all its tensors a message is read sooner from its bytes than field by field.
@@ -101,10 +101,10 @@ def from_message(step_stats: Any, *, memory: bool) -> list[Device]:
     return [_of_entry(entry) for entry in step_stats.dev_stats]
 
 
-def _of_entry(entry: Any) -> Device:
+def _of_entry(entry: Any) -> DeviceColumns:
     nodes = list(entry.node_stats)
     count = len(nodes)
-    device = Device(
+    device = DeviceColumns(
         entry.device,
         list(map(attrgetter("node_name"), nodes)),
         list(map(attrgetter("timeline_label"), nodes)),
@@ -115,7 +115,7 @@ def _of_entry(entry: Any) -> Device:
     return device
 
 
-def _from_bytes(data: bytes) -> list[Device]:
+def _from_bytes(data: bytes) -> list[DeviceColumns]:
     table = StepStatsTable(data)
     row, begin, end = table.entries("output")
     outputs = np.bincount(row, minlength=len(table))
@@ -134,7 +134,7 @@ def _from_bytes(data: bytes) -> list[Device]:
     last_tensor = 0
     for name, count in zip(table.devices, counts.tolist(), strict=True):
         rows = slice(last, last + count)
-        device = Device(name, names[rows], labels[rows], starts[rows], durations[rows])
+        device = DeviceColumns(name, names[rows], labels[rows], starts[rows], durations[rows])
         device.outputs = outputs[rows]
         tensors = slice(last_tensor, last_tensor + int(device.outputs.sum()))
         device.sizes = sizes[tensors]
@@ -196,7 +196,7 @@ def _texts_one_by_one(
     return whole
 
 
-def from_columns(ops: OpColumns, *, memory: bool) -> list[Device]:
+def from_columns(ops: OpColumns, *, memory: bool) -> list[DeviceColumns]:
     """The entries that our columns make as step stats: one per device, in order of appearance."""
     codes, first = np.unique(ops.devices.codes, return_index=True)
     names, labels = ops.name, ops.label
@@ -209,7 +209,7 @@ def from_columns(ops: OpColumns, *, memory: bool) -> list[Device]:
     devices = []
     for code in codes[np.argsort(first)].tolist():
         rows = np.flatnonzero(ops.devices.codes == code)
-        device = Device(
+        device = DeviceColumns(
             ops.devices.table[code],
             names[rows].tolist(),
             labels[rows].tolist(),

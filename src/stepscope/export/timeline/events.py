@@ -22,7 +22,7 @@ from stepscope.export.json_rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.export.timeline.columns import Device
+    from stepscope.export.timeline.columns import DeviceColumns
     from stepscope.export.timeline.label_table import LabelTable, Parts
 
     Ints: TypeAlias = NDArray[np.int64]
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 _RECV = "RecvTensor"
 
 
-class Rows:
+class TimelineNodes:
     """The nodes of all devices one after the other, and where each is drawn."""
 
-    def __init__(self, devices: list[Device]) -> None:
+    def __init__(self, devices: list[DeviceColumns]) -> None:
         self.devices = devices
         self.names = list(chain.from_iterable(device.names for device in devices))
         self.starts = joined([device.starts for device in devices])
@@ -73,7 +73,7 @@ def joined(parts: list[Ints]) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def process_names(devices: list[Device]) -> list[str]:
+def process_names(devices: list[DeviceColumns]) -> list[str]:
     """The events that name the processes, in order of their numbers."""
     names = ["Allocators"]
     for device in devices:
@@ -103,7 +103,7 @@ def assign_lanes(starts: Ints, durations: Ints) -> Ints:
     return np.array(lanes, np.int64)
 
 
-def use_kernel_times(devices: list[Device], *, from_first_kernel: bool) -> None:
+def use_kernel_times(devices: list[DeviceColumns], *, from_first_kernel: bool) -> None:
     """Stretch each op to its GPU kernels, as recorded on the devices' `/stream:all` entries."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -128,7 +128,7 @@ def use_kernel_times(devices: list[Device], *, from_first_kernel: bool) -> None:
                 device.durations[i] = end - device.starts[i]
 
 
-class Tensors:
+class TensorOutputs:
     """The outputs of all rows. A loop produces a name again and again: the last one counts.
 
     `last_of` has the last tensor of each name, in the order in which names first came; `by_name`
@@ -137,7 +137,7 @@ class Tensors:
     which is what its traces have.
     """
 
-    def __init__(self, rows: Rows, table: LabelTable) -> None:
+    def __init__(self, rows: TimelineNodes, table: LabelTable) -> None:
         self.row: Ints = np.repeat(np.arange(len(rows.names)), rows.outputs)
         self.names = _output_names(rows, self.row)
         codes = table.tensors(self.names)
@@ -155,7 +155,7 @@ class Tensors:
         self.last_use: Ints = rows.ends[self.row]
 
 
-def _output_names(rows: Rows, row: Ints) -> list[str]:
+def _output_names(rows: TimelineNodes, row: Ints) -> list[str]:
     names = rows.names
     if int(rows.outputs.max(initial=0)) <= 1:
         return names if len(row) == len(names) else [names[i] for i in row.tolist()]
@@ -168,7 +168,7 @@ def _output_names(rows: Rows, row: Ints) -> list[str]:
 
 
 def ops_and_flows(
-    rows: Rows, tensors: Tensors, table: LabelTable, *, show_dataflow: bool
+    rows: TimelineNodes, tensors: TensorOutputs, table: LabelTable, *, show_dataflow: bool
 ) -> list[str]:
     """One slice per node, then, if asked, the edges between them; notes each tensor's last use."""
     if not rows.names:
@@ -200,7 +200,7 @@ def ops_and_flows(
     return texts
 
 
-def _flows(rows: Rows, producer: Ints, consumer: Ints, names: list[str]) -> list[str]:
+def _flows(rows: TimelineNodes, producer: Ints, consumer: Ints, names: list[str]) -> list[str]:
     """For each edge the two events of its arrow."""
     ids = int_texts(np.arange(len(names)))
     return interleave(
@@ -223,7 +223,7 @@ def _flows(rows: Rows, producer: Ints, consumer: Ints, names: list[str]) -> list
     )
 
 
-def _told_by_labels(rows: Rows, table: LabelTable) -> tuple[list[str], Ints]:
+def _told_by_labels(rows: TimelineNodes, table: LabelTable) -> tuple[list[str], Ints]:
     """The name of each row, escaped, and the number of its label."""
     names: list[str] = []
     codes: list[Ints] = []
@@ -244,7 +244,7 @@ def _told_by_labels(rows: Rows, table: LabelTable) -> tuple[list[str], Ints]:
 
 
 def _edges(
-    table: LabelTable, parts: Parts, codes: Ints, tensors: Tensors
+    table: LabelTable, parts: Parts, codes: Ints, tensors: TensorOutputs
 ) -> tuple[Ints, Ints, Ints]:
     """For each input that was recorded: the row it is of, the number of its name, and the tensor.
 

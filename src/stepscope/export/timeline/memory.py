@@ -14,7 +14,7 @@ from stepscope.metadata.strings import StringColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.export.timeline.events import Rows, Tensors
+    from stepscope.export.timeline.events import TensorOutputs, TimelineNodes
 
     Ints: TypeAlias = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class AllocationMaximum(NamedTuple):
     tensors: set[str]
 
 
-def tensor_lives(rows: Rows, tensors: Tensors) -> list[str]:
+def tensor_lives(rows: TimelineNodes, tensors: TensorOutputs) -> list[str]:
     """The creation and a description of every tensor, those of repeated names included."""
     if not tensors.names:
         return []
@@ -71,7 +71,7 @@ def tensor_lives(rows: Rows, tensors: Tensors) -> list[str]:
 
 
 def memory_ends_and_counters(
-    rows: Rows, tensors: Tensors
+    rows: TimelineNodes, tensors: TensorOutputs
 ) -> tuple[list[str], dict[str, AllocationMaximum]]:
     """The end of every tensor, and per allocator the bytes held over time; with the peaks."""
     chosen = tensors.last_of

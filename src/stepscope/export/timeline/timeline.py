@@ -21,14 +21,14 @@ import orjson
 
 from stepscope.export.messages import describe, is_a
 from stepscope.export.timeline.columns import (
-    Device,
+    DeviceColumns,
     from_columns,
     from_message,
     number_processes,
 )
 from stepscope.export.timeline.events import (
-    Rows,
-    Tensors,
+    TensorOutputs,
+    TimelineNodes,
     ops_and_flows,
     process_names,
     use_kernel_times,
@@ -131,9 +131,9 @@ class Timeline:
         number_processes(devices)
         if op_time != "schedule":
             use_kernel_times(devices, from_first_kernel=op_time == "gpu")
-        rows = Rows(devices)
+        rows = TimelineNodes(devices)
         table = table_for(len(rows.names))
-        tensors = Tensors(rows, table)
+        tensors = TensorOutputs(rows, table)
         texts = ['{"traceEvents":[', ",".join(process_names(devices)), ","]
         if show_memory:
             texts += tensor_lives(rows, tensors)
@@ -146,7 +146,7 @@ class Timeline:
         texts.append("]}")
         return StepStatsAnalysis(ChromeTrace("".join(texts)), maximums)
 
-    def _devices(self, *, memory: bool) -> list[Device]:
+    def _devices(self, *, memory: bool) -> list[DeviceColumns]:
         if self._recorded is None:
             return from_message(self._step_stats, memory=memory)
         ops: OpColumns | None = self._recorded.recorded_ops()

@@ -47,7 +47,13 @@ from stepscope.metadata.outcome import Loss, Overhead
 from stepscope.metadata.program_notes import Note
 from stepscope.metadata.readers import live_file, node_log_file
 from stepscope.metadata.readers.event_file import NoRunError
-from stepscope.metadata.stored.stored_run import Part, RunEncoder, StoredRun, decoded_run, digest_of
+from stepscope.metadata.stored.stored_run import (
+    RunEncoder,
+    SharedPart,
+    StoredRun,
+    decoded_run,
+    digest_of,
+)
 from stepscope.note_rows import checksum_of
 
 if TYPE_CHECKING:
@@ -219,8 +225,8 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         """`UnreadableFileError` where the file is no store, or one of a later version."""
         self._path = path
-        self._parts: WeakValueDictionary[int, Part] = WeakValueDictionary()
-        self._latest: deque[Part] = deque(maxlen=_KEPT_PARTS)
+        self._parts: WeakValueDictionary[int, SharedPart] = WeakValueDictionary()
+        self._latest: deque[SharedPart] = deque(maxlen=_KEPT_PARTS)
         self._check_version()
 
     def _check_version(self) -> None:
@@ -309,7 +315,7 @@ class _Reader:
         reason = f"{self._path.name}: {why}; the rest of the run was read"
         run.losses = (*run.losses, Loss(f"{what} of the file", count, reason))
 
-    def _part(self, database: sqlite3.Connection, number: int) -> Part | None:
+    def _part(self, database: sqlite3.Connection, number: int) -> SharedPart | None:
         part = self._parts.get(number)
         if part is None:
             part = _read_part(database, number)
@@ -320,7 +326,7 @@ class _Reader:
         return part
 
 
-def _read_part(database: sqlite3.Connection, number: int) -> Part | None:
+def _read_part(database: sqlite3.Connection, number: int) -> SharedPart | None:
     """A part, None where it is damaged."""
     try:
         row = database.execute(
@@ -334,7 +340,7 @@ def _read_part(database: sqlite3.Connection, number: int) -> Part | None:
             content = unpacker.decompress(content, size + 1)
     except (sqlite3.DatabaseError, zlib.error, TypeError):
         return None
-    return Part(content, digest) if digest_of(content) == digest else None
+    return SharedPart(content, digest) if digest_of(content) == digest else None
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.logged_nodes import (
     OUTPUT,
     ROW,
-    Edges,
+    InputRows,
     Log,
     LoggedGraphs,
     LoggedNodes,
@@ -70,7 +70,7 @@ class StoredGraphs(NamedTuple):
     lengths: NDArray[np.int64]
     place: NDArray[np.int32]
     constants: NDArray[np.uint32]
-    edges: Edges
+    edges: InputRows
 
     def nodes(self, rows: NDArray[Any]) -> NDArray[np.int32]:
         """Per row of a log its node, as a row of the facts."""
@@ -100,7 +100,7 @@ def unpack_graphs(data: bytes) -> StoredGraphs:
     packed = Packed(data[_LENGTH.size + length :])
     numbers, lengths = packed.numbers(np.uint32), packed.numbers()
     place, constants = packed.numbers(np.int32), packed.numbers(np.uint32)
-    edges = Edges(*_columns(packed, 3, np.int32))
+    edges = InputRows(*_columns(packed, 3, np.int32))
     if not len(facts) == len(place) == len(constants) == int(lengths.sum()):
         raise PackedDamageError("graphs with other facts than theirs")
     for rows in (place, edges.producer, edges.consumer):

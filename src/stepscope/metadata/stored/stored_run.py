@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.stored.stored_log import StorableLog
     from stepscope.metadata.stored.stored_pattern import StorablePattern
 
-__all__ = ["Part", "RunEncoder", "StoredRun", "decoded_run"]
+__all__ = ["RunEncoder", "SharedPart", "StoredRun", "decoded_run"]
 
 _T = TypeVar("_T")
 _GRAPH_LISTS: Final = ("partition_graphs", "function_graphs")
@@ -57,7 +57,7 @@ _NO_NUMBERS: Final = np.empty(0, np.uint32)
 _CALL: Final = struct.Struct("<3q")
 
 
-class Part:
+class SharedPart:
     """Content that runs share; decoded at most once, by whoever looks first.
 
     What was made of very much content is not kept: a run of millions of ops shares it with nobody.
@@ -72,7 +72,7 @@ class Part:
         self._lock = threading.Lock()
         self._value: tuple[Callable[..., Any], Any] | None = None
 
-    def decoded(self, decode: Callable[..., _T], *over: Part) -> _T:
+    def decoded(self, decode: Callable[..., _T], *over: SharedPart) -> _T:
         """The content as `decode` makes it; kept for the next one who asks with that function.
 
         It is given the content, and the parts that this one is to be read with; the content tells
@@ -112,7 +112,7 @@ class StoredRun:
     ended_ns: int = 0
     ops: int = 0
     overhead: Overhead = field(default_factory=Overhead)
-    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    parts: dict[str, tuple[SharedPart, ...]] = field(default_factory=dict)
     columns: dict[str, bytes] = field(default_factory=dict)
     losses: tuple[Loss, ...] = ()
 
@@ -138,7 +138,7 @@ class StoredRun:
 
 
 class _PackedFacts(NamedTuple):
-    part: Part
+    part: SharedPart
     place: NDArray[np.int32]
 
 
@@ -162,14 +162,14 @@ class _Late(Generic[_T]):
             self._kept.popitem(last=False)
 
 
-class _LateParts(_Late[Part]):
+class _LateParts(_Late[SharedPart]):
     """Parts by what tells their content, those of late."""
 
-    def of(self, key: Hashable, make: Callable[[], bytes]) -> Part:
+    def of(self, key: Hashable, make: Callable[[], bytes]) -> SharedPart:
         """The part of that key, made where it is not known."""
         part = self.get(key)
         if part is None:
-            part = Part(make())
+            part = SharedPart(make())
             self.keep(key, part)
         return part
 
@@ -202,15 +202,17 @@ class RunEncoder:
 
     def __init__(self) -> None:
         self._facts: WeakKeyDictionary[GraphFacts, _PackedFacts] = WeakKeyDictionary()
-        self._shared: WeakKeyDictionary[Shared[Any], tuple[Part, ...]] = WeakKeyDictionary()
-        self._graphs: WeakKeyDictionary[LoggedGraphs, Part] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Shared[Any], tuple[SharedPart, ...]] = WeakKeyDictionary()
+        self._graphs: WeakKeyDictionary[LoggedGraphs, SharedPart] = WeakKeyDictionary()
         self._small = _LateParts()
-        self._alike: _Late[dict[str, tuple[Part, ...]]] = _Late()
+        self._alike: _Late[dict[str, tuple[SharedPart, ...]]] = _Late()
         """By what runs have in common (`RunNumbers.like`), all that they share."""
         self._late: OrderedDict[Shared[Any], None] = OrderedDict()
         """An engine may keep none between two runs. It was made: what it was made of is let go."""
 
-    def encode(self, metadata: RunMetadata, what: str = "", graph: Part | None = None) -> StoredRun:
+    def encode(
+        self, metadata: RunMetadata, what: str = "", graph: SharedPart | None = None
+    ) -> StoredRun:
         """A run, with what ran and the graph as its user built it."""
         unmade = metadata.unmade()
         numbers = unmade.numbers() if unmade is not None else None
@@ -305,7 +307,7 @@ class RunEncoder:
         facts = self._facts.get(ops.facts)
         if facts is None:
             content, place = columns.pack_facts(ops.facts)
-            facts = _PackedFacts(Part(content), place)
+            facts = _PackedFacts(SharedPart(content), place)
             self._facts[ops.facts] = facts
         run.parts["facts"] = (facts.part,)
         return facts.place[ops.node]
@@ -321,7 +323,7 @@ class RunEncoder:
         node = self._add_facts(ops, run)
         content = stored_pattern.pack_pattern(ops.facts, ops, node, allocations, pattern.order)
         standing = stored_pattern.pack_standing(readings.standing)
-        run.parts |= {"pattern": (Part(content),), "standing": (Part(standing),)}
+        run.parts |= {"pattern": (SharedPart(content),), "standing": (SharedPart(standing),)}
         run.columns["readings"] = stored_pattern.pack_readings(readings)
 
     def _encode_log(self, log: StorableLog, run: StoredRun) -> None:
@@ -334,7 +336,7 @@ class RunEncoder:
             run.ended_ns = int(max(rows["end"].max(), rows["start"].max()))
         graphs = self._graphs.get(nodes.graphs)
         if graphs is None:
-            graphs = self._graphs[nodes.graphs] = Part(stored_log.pack_graphs(nodes.graphs))
+            graphs = self._graphs[nodes.graphs] = SharedPart(stored_log.pack_graphs(nodes.graphs))
         numbers = stored_log.described_numbers(nodes) if log.outputs else _NO_NUMBERS
         described = self._small.of(
             numbers.tobytes(), lambda: stored_log.pack_descriptions(nodes, numbers)
@@ -348,7 +350,7 @@ class RunEncoder:
         }
         run.columns["log"] = stored_log.pack_log(nodes.log)
 
-    def _outcome_part(self, recording: Recording) -> Part:
+    def _outcome_part(self, recording: Recording) -> SharedPart:
         """How the run went: that is said alike of many."""
         found = recording.completeness
         completeness = found() if callable(found) else found
@@ -356,7 +358,7 @@ class RunEncoder:
         said = None if options is None else options.SerializeToString()
         odd = (recording.peak_bytes, recording.session_metadata, recording.out_of_memory)
         if not recording.status.ok or any(one is not None for one in odd):
-            return Part(_outcome_bytes(recording, completeness))
+            return SharedPart(_outcome_bytes(recording, completeness))
         return self._small.of(
             (recording.recorder, completeness.losses, said),
             lambda: _outcome_bytes(recording, completeness),
@@ -377,7 +379,7 @@ class RunEncoder:
             return
         parts = self._shared.get(produce)
         if parts is None:
-            parts = self._shared[produce] = tuple(map(Part, content(produce())))
+            parts = self._shared[produce] = tuple(map(SharedPart, content(produce())))
         self._late[produce] = None
         self._late.move_to_end(produce)
         if len(self._late) > _KEPT_SHARED:
@@ -388,11 +390,11 @@ class RunEncoder:
     @staticmethod
     def _add(run: StoredRun, name: str, contents: Sequence[bytes]) -> None:
         if contents:
-            run.parts[name] = tuple(map(Part, contents))
+            run.parts[name] = tuple(map(SharedPart, contents))
 
     @staticmethod
     def _add_halves(run: StoredRun, name: str, halves: columns.Halves) -> None:
-        run.parts[name] = (Part(halves.shared),)
+        run.parts[name] = (SharedPart(halves.shared),)
         run.columns[name] = halves.own
 
 
@@ -573,7 +575,7 @@ class _LoggedParts:
 
     names: Final = {"graphs", "descriptions", "logged"}
 
-    def __init__(self, run: StoredRun, parts: Mapping[str, Part]) -> None:
+    def __init__(self, run: StoredRun, parts: Mapping[str, SharedPart]) -> None:
         self._run = run
         self._parts = parts
         self._how = parts["logged"].decoded(_LoggedHow.of)
@@ -608,7 +610,7 @@ class _PatternParts:
 
     names: Final = {"facts", "pattern", "standing"}
 
-    def __init__(self, run: StoredRun, parts: Mapping[str, Part]) -> None:
+    def __init__(self, run: StoredRun, parts: Mapping[str, SharedPart]) -> None:
         self._run = run
         self._parts = parts
 
@@ -635,7 +637,7 @@ class _PatternParts:
         return self._pattern.allocations(self._readings)
 
 
-def _pattern_of(content: bytes, facts: Part) -> stored_pattern.Pattern:
+def _pattern_of(content: bytes, facts: SharedPart) -> stored_pattern.Pattern:
     return stored_pattern.unpack_pattern(content, facts.decoded(columns.unpack_facts))
 
 
@@ -644,7 +646,7 @@ def _status_alone(run: StoredRun) -> Status:
     return Status(run.status, "the part of the store that says more of how it ended is damaged")
 
 
-def _ops(run: StoredRun, parts: Mapping[str, Part]) -> OpColumns:
+def _ops(run: StoredRun, parts: Mapping[str, SharedPart]) -> OpColumns:
     own = run.columns
     if "facts" not in parts or "times" not in own or "times" not in parts:
         return OpColumns.empty()

@@ -32,9 +32,9 @@ from stepscope.metadata.xplane.steps import (
     FIRST_NODE,
     FOLDING_STEP,
     NO_NODES,
+    ExecutorStep,
+    ExecutorSteps,
     Row,
-    Step,
-    Steps,
 )
 from stepscope.metadata.xplane.trace import ExecutionTrace, op_types
 
@@ -58,11 +58,11 @@ __all__ = [
     "Described",
     "EventLine",
     "ExecutionTrace",
+    "ExecutorStep",
+    "ExecutorSteps",
     "Plane",
     "Row",
     "Space",
-    "Step",
-    "Steps",
     "XSpace",
     "escaped",
     "input_tensors",

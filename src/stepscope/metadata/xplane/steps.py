@@ -1,4 +1,4 @@
-"""What executors did: one `Step` per step of one, its executions and the steps it started.
+"""What executors did: one `ExecutorStep` per step of one, its executions and the steps it started.
 
 A step is one call of a graph or function, under the number that the executor gave it.
 """
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Step:
+class ExecutorStep:
     """One step of an executor: its nodes, and the steps they started."""
 
     rows: list[Row] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Step:
                     yield row
 
 
-class Steps(dict[int, Step]):
+class ExecutorSteps(dict[int, ExecutorStep]):
     """All steps of a profile by the executor's number, and who started them."""
 
     def __init__(self) -> None:
@@ -158,8 +158,8 @@ class Steps(dict[int, Step]):
         self.pipelines: set[int] = set()
         """Those of input pipelines."""
 
-    def __missing__(self, number: int) -> Step:
-        step = self[number] = Step()
+    def __missing__(self, number: int) -> ExecutorStep:
+        step = self[number] = ExecutorStep()
         return step
 
     def pipeline(self, number: int) -> None:
@@ -167,11 +167,11 @@ class Steps(dict[int, Step]):
         self[number]
         self.pipelines.add(number)
 
-    def with_children(self, numbers: Sequence[int]) -> Iterator[Step]:
+    def with_children(self, numbers: Sequence[int]) -> Iterator[ExecutorStep]:
         """These steps and all that they started."""
         return (step for _, step in self.numbered_with_children(numbers))
 
-    def numbered_with_children(self, numbers: Sequence[int]) -> Iterator[tuple[int, Step]]:
+    def numbered_with_children(self, numbers: Sequence[int]) -> Iterator[tuple[int, ExecutorStep]]:
         """The same, each with its number."""
         seen: set[int] = set()
         stack = list(numbers)

@@ -26,7 +26,7 @@ from stepscope.metadata.xplane.event_names import (
     unescaped,
 )
 from stepscope.metadata.xplane.host_events import HostEvents
-from stepscope.metadata.xplane.steps import ANNOTATION, COMPILED, Row, Step, Steps
+from stepscope.metadata.xplane.steps import ANNOTATION, COMPILED, ExecutorStep, ExecutorSteps, Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ _DEEPEST: Final = 100
 """Kernels are looked at no deeper: inside of each other they are by calls of functions."""
 
 
-class Call(NamedTuple):
+class StepCall(NamedTuple):
     """A step that a thread asked for outside of any other step."""
 
     line: int
@@ -50,7 +50,7 @@ class Call(NamedTuple):
 class Outside:
     """What threads did outside of executors, by line and in order of time."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[StepCall] = field(default_factory=list)
     eager: list[Row] = field(default_factory=list)
     """Ops that were called one by one, compiled functions, and Python functions."""
     spans: list[Row] = field(default_factory=list)
@@ -64,7 +64,7 @@ class _Inner(NamedTuple):
     """What lies inside a kernel whose step is not known yet."""
 
     spans: list[Row]
-    calls: list[Call]
+    calls: list[StepCall]
     eager: list[Row]
 
 
@@ -72,7 +72,7 @@ class _Kernel(NamedTuple):
     """A kernel's span whose mark has not come yet."""
 
     row: Row
-    step: Step | None
+    step: ExecutorStep | None
     """None where the profiler was stopped before the executor's own span ended."""
     inner: _Inner | None
     """None where the step is known."""
@@ -82,19 +82,23 @@ class ThreadWalk:
     """Reads one thread's line into the steps of its profile, and what it did outside of them."""
 
     def __init__(
-        self, line: int, steps: Steps, outside: Outside, marked_nodes: AbstractSet[str] | None
+        self,
+        line: int,
+        steps: ExecutorSteps,
+        outside: Outside,
+        marked_nodes: AbstractSet[str] | None,
     ) -> None:
         """With `marked_nodes`, kernels of others count also where nothing says of which step."""
         self._line = line
         self._marked_nodes = marked_nodes
         self._steps = steps
         self._outside = outside
-        self._open_steps: list[tuple[int, int, Step]] = []
+        self._open_steps: list[tuple[int, int, ExecutorStep]] = []
         """The end of the executor's span, in picoseconds and in nanoseconds, and its step."""
         self._kernels: list[_Kernel] = []
         self._open_nodes: Counter[str] = Counter()
         """How often each node is among them."""
-        self._last_outside: tuple[Step, str, int] | None = None
+        self._last_outside: tuple[ExecutorStep, str, int] | None = None
         """The last mark, if it is of no kernel that is known, outside any span of its step."""
 
     def read(self, events: HostEvents, rows: Ints, others: Ints) -> None:
@@ -147,7 +151,7 @@ class ThreadWalk:
         elif kind == PROCESS:
             self._open_steps.append((end, end_ns, self._steps[number]))
         elif kind == STARTS:
-            self._read_call(Call(self._line, start_ns, number), end_ns, inside)
+            self._read_call(StepCall(self._line, start_ns, number), end_ns, inside)
         elif kind == PIPELINE_CALL:
             self._steps.pipeline(number)
         elif kind == USER_SPAN:
@@ -161,7 +165,7 @@ class ThreadWalk:
             op, _, node = unescaped(name).partition(":")
             self._outside.eager.append(Row(node or op, op, start_ns, end_ns, self._line, ""))
 
-    def _read_call(self, call: Call, end_ns: int, inside: Step | None) -> None:
+    def _read_call(self, call: StepCall, end_ns: int, inside: ExecutorStep | None) -> None:
         self._steps[call.step]
         around = self._around(end_ns) if inside is None else None
         if inside is not None:
@@ -169,7 +173,7 @@ class ThreadWalk:
         else:
             (self._outside if around is None else around).calls.append(call)
 
-    def _read_eager(self, op: str, start_ns: int, end_ns: int, inside: Step | None) -> None:
+    def _read_eager(self, op: str, start_ns: int, end_ns: int, inside: ExecutorStep | None) -> None:
         """An eager op: of a thread's own, or of a Python function inside a node."""
         node = self._innermost(end_ns)
         row = Row(op, op, start_ns, end_ns, self._line, "")
@@ -180,7 +184,9 @@ class ThreadWalk:
         else:
             self._outside.eager.append(row)
 
-    def _read_done(self, node: str, step: Step, start_ns: int, inside: Step | None) -> None:
+    def _read_done(
+        self, node: str, step: ExecutorStep, start_ns: int, inside: ExecutorStep | None
+    ) -> None:
         """The executor's mark that a node is done."""
         step.done.add(node)
         kernels = self._kernels

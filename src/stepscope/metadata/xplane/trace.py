@@ -29,7 +29,7 @@ from stepscope.metadata.xplane.accelerators import AcceleratorLane, lanes
 from stepscope.metadata.xplane.host_events import HostEvents
 from stepscope.metadata.xplane.liveness import lowered_nodes, silent_op
 from stepscope.metadata.xplane.space import Plane, Space
-from stepscope.metadata.xplane.steps import FOLDING_STEP, Row, Steps
+from stepscope.metadata.xplane.steps import FOLDING_STEP, ExecutorSteps, Row
 from stepscope.metadata.xplane.thread_walk import Outside, ThreadWalk
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ExecutionTrace:
     def __init__(self, space: Space, *, in_rows: bool) -> None:
         self.threads: list[Thread] = []
         """By the numbers that rows have in `line`."""
-        self.steps = Steps()
+        self.steps = ExecutorSteps()
         self.outside = Outside()
         self.marks: dict[str, tuple[int, int, int]] = {}
         """Line, begin and end of the runs of Stepscope's that are marked."""

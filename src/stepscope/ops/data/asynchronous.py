@@ -12,13 +12,13 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.registry import KernelNode
 from stepscope.ops.data.registering import METADATA, TYPES_AND_SHAPES, register_dataset
 from stepscope.ops.data.stages import (
-    Call,
+    DatasetPlace,
     DatasetValue,
     Element,
+    ElementCall,
     Elements,
-    Pipeline,
-    Place,
-    Stage,
+    IteratorStages,
+    StageCounts,
     wait_until,
 )
 from stepscope.ops.math.philox import Philox, Samples
@@ -41,7 +41,7 @@ class Prefetched(DatasetValue):
 
     kind = "prefetch"
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any, size: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any, size: Any) -> None:
         super().__init__(place, [source])
         if int(size) < 0 and int(size) != AUTOTUNE:
             raise InvalidArgumentError.without_op(
@@ -50,7 +50,7 @@ class Prefetched(DatasetValue):
         self.tuned = int(size) == AUTOTUNE
         self.buffer = _AHEAD if self.tuned else int(size)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return Ahead(self, pipeline, stage, self.buffer)
 
 
@@ -58,7 +58,7 @@ class Ahead(Elements):
     """A thread that takes from the input until so many elements wait."""
 
     def __init__(
-        self, dataset: DatasetValue, pipeline: Pipeline, stage: Stage, size: int,
+        self, dataset: DatasetValue, pipeline: IteratorStages, stage: StageCounts, size: int,
         source: Elements | None = None, turns: threading.Semaphore | None = None,
     ) -> None:  # fmt: skip
         """`source` is asked in place of the dataset's input, while one of the `turns` is had."""
@@ -74,7 +74,7 @@ class Ahead(Elements):
         self._started = self._over = self._closed = False
         self._forget = pipeline.token.on_cancel(self._wake)
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         if not self._size:
             return self.inputs[0].next(call)
         with self._changed:
@@ -95,7 +95,7 @@ class Ahead(Elements):
             self._buffer.remove(found)
             return found
 
-    def _work(self, call: Call) -> None:
+    def _work(self, call: ElementCall) -> None:
         try:
             while True:
                 with self._changed:
@@ -110,7 +110,7 @@ class Ahead(Elements):
                 self._over = True
                 self._changed.notify_all()
 
-    def _made(self, call: Call) -> Element | BaseException | None:
+    def _made(self, call: ElementCall) -> Element | BaseException | None:
         try:
             if self._turns is None:
                 return self.inputs[0].next(call)
@@ -165,7 +165,7 @@ class Shuffled(DatasetValue):
     kind = "shuffle"
 
     def __init__(
-        self, node: KernelNode, place: Place, source: Any, size: Any, seed: Any, seed2: Any,
+        self, node: KernelNode, place: DatasetPlace, source: Any, size: Any, seed: Any, seed2: Any,
         count: Any = 1,
     ) -> None:  # fmt: skip
         super().__init__(place)
@@ -188,14 +188,14 @@ class Shuffled(DatasetValue):
         with self._lock:
             return self._seeds_of_iterations(), self._seeds_of_iterations()
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Shuffling(self, pipeline, stage)
 
 
 class _Shuffling(Elements):
     """Holds elements in a ring. Those of different iterations of the input are not mixed."""
 
-    def __init__(self, dataset: Shuffled, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: Shuffled, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._dataset = dataset
         self._sample = Samples(Philox(*dataset.next_seeds()))
@@ -208,7 +208,7 @@ class _Shuffling(Elements):
         self._some = False
         self.inputs = [pipeline.open(dataset.source, stage)]
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         self._fill(call)
         while len(self._slices) > 1 and self._slices[0][0] == self._slices[0][1]:
             self._slices.popleft()
@@ -225,7 +225,7 @@ class _Shuffling(Elements):
         self._buffer.remove(element)
         return element
 
-    def _fill(self, call: Call) -> None:
+    def _fill(self, call: ElementCall) -> None:
         while self._held < len(self._ring) and self._left != 0:
             element = self.inputs[0].next(call)
             if element is None:

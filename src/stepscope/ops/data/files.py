@@ -12,14 +12,22 @@ from stepscope.errors import InvalidArgumentError
 from stepscope.graph.registry import KernelNode
 from stepscope.metadata.wire.records import records
 from stepscope.ops.data.registering import METADATA, register_dataset
-from stepscope.ops.data.stages import Call, DatasetValue, Element, Elements, Pipeline, Place, Stage
+from stepscope.ops.data.stages import (
+    DatasetPlace,
+    DatasetValue,
+    Element,
+    ElementCall,
+    Elements,
+    IteratorStages,
+    StageCounts,
+)
 from stepscope.ops.io.files import opened, text_of
 
 
 class _Files(DatasetValue):
     """What is in files, one file after the other."""
 
-    def __init__(self, place: Place, names: Any, compression: Any) -> None:
+    def __init__(self, place: DatasetPlace, names: Any, compression: Any) -> None:
         super().__init__(place)
         listed = np.asarray(names, dtype=object).reshape(-1)
         self.names = [os.fsdecode(name) for name in listed]
@@ -29,16 +37,16 @@ class _Files(DatasetValue):
         """The elements of one file."""
         raise NotImplementedError
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Reading(self, pipeline, stage)
 
 
 class _Reading(Elements):
-    def __init__(self, dataset: _Files, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Files, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._rest = (item for name in dataset.names for item in dataset.content(name))
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         del call
         item = next(self._rest, None)
         return None if item is None else (np.array(item, dtype=object),)
@@ -51,7 +59,7 @@ class _Records(_Files):
     kind = "TFRecordDataset"
 
     def __init__(
-        self, _node: KernelNode, place: Place, names: Any, compression: Any, _buffer: Any
+        self, _node: KernelNode, place: DatasetPlace, names: Any, compression: Any, _buffer: Any
     ) -> None:
         super().__init__(place, names, compression)
 
@@ -67,7 +75,7 @@ class _Lines(_Files):
     kind = "TextLineDataset"
 
     def __init__(
-        self, _node: KernelNode, place: Place, names: Any, compression: Any, _buffer: Any
+        self, _node: KernelNode, place: DatasetPlace, names: Any, compression: Any, _buffer: Any
     ) -> None:
         super().__init__(place, names, compression)
 
@@ -84,9 +92,16 @@ class _Pieces(_Files):
     kind = "FixedLengthRecordDataset"
 
     def __init__(
-        self, _node: KernelNode, place: Place, names: Any, header: Any, record: Any, footer: Any,
-        _buffer: Any, compression: Any,
-    ) -> None:  # fmt: skip
+        self,
+        _node: KernelNode,
+        place: DatasetPlace,
+        names: Any,
+        header: Any,
+        record: Any,
+        footer: Any,
+        _buffer: Any,
+        compression: Any,
+    ) -> None:
         super().__init__(place, names, compression)
         self._header, self._size, self._footer = int(header), int(record), int(footer)
         if self._size <= 0:

@@ -19,13 +19,13 @@ from stepscope.ops.data.registering import (
     register_dataset,
 )
 from stepscope.ops.data.stages import (
-    Call,
+    DatasetPlace,
     DatasetValue,
     Element,
+    ElementCall,
     Elements,
-    Pipeline,
-    Place,
-    Stage,
+    IteratorStages,
+    StageCounts,
     clock,
     own,
     wait_until,
@@ -43,7 +43,7 @@ class _Calling(DatasetValue):
 
     attr = "f"
 
-    def __init__(self, node: KernelNode, place: Place, source: Any, *captured: Any) -> None:
+    def __init__(self, node: KernelNode, place: DatasetPlace, source: Any, *captured: Any) -> None:
         super().__init__(place, [source])
         self.graph = function_of(node, place, self.attr)
         self.captured = captured
@@ -65,16 +65,16 @@ class _Mapped(_Calling):
 
     kind = "map"
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _OneByOne(self, pipeline, stage)
 
 
 class _OneByOne(Elements):
-    def __init__(self, dataset: _Calling, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Calling, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._function = pipeline.function(dataset.graph, dataset.captured)
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         element = self.inputs[0].next(call)
         if element is None:
             return None
@@ -86,12 +86,12 @@ class _MappedAtOnce(_Calling):
 
     kind = "map"
 
-    def __init__(self, node: KernelNode, place: Place, source: Any, *rest: Any) -> None:
+    def __init__(self, node: KernelNode, place: DatasetPlace, source: Any, *rest: Any) -> None:
         super().__init__(node, place, source, *rest[:-1])
         self.parallelism = _calls(rest[-1])
         self.tuned = int(rest[-1]) == AUTOTUNE
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _AtOnce(self, pipeline, stage)
 
 
@@ -113,7 +113,9 @@ class _AtOnce(Elements):
     the input's `_turn`: whoever has it takes the next element and the next slot.
     """
 
-    def __init__(self, dataset: _MappedAtOnce, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(
+        self, dataset: _MappedAtOnce, pipeline: IteratorStages, stage: StageCounts
+    ) -> None:
         super().__init__(dataset, pipeline, stage)
         self._function = pipeline.function(dataset.graph, dataset.captured)
         self._threads = dataset.parallelism
@@ -124,7 +126,7 @@ class _AtOnce(Elements):
         self._started = self._over = self._closed = False
         self._forget = pipeline.token.on_cancel(self._wake)
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         with self._changed:
             if not self._started:
                 self._started = True
@@ -147,7 +149,7 @@ class _AtOnce(Elements):
             return True
         return self._slots[0].done if self._slots else self._over
 
-    def _work(self, call: Call) -> None:
+    def _work(self, call: ElementCall) -> None:
         while True:
             slot = _Slot()
             with self._turn:
@@ -169,14 +171,14 @@ class _AtOnce(Elements):
                 slot.done = True
                 self._changed.notify_all()
 
-    def _taken(self, call: Call, slot: _Slot) -> Element | None:
+    def _taken(self, call: ElementCall, slot: _Slot) -> Element | None:
         try:
             return self.inputs[0].next(call)
         except Exception as error:  # noqa: BLE001 - raised for whoever takes the element
             slot.error = error
             return None
 
-    def _call(self, call: Call, element: Element, slot: _Slot) -> None:
+    def _call(self, call: ElementCall, element: Element, slot: _Slot) -> None:
         start = clock()
         try:
             value = self._function(call.cancellation, call.step_id, element)
@@ -228,7 +230,7 @@ class _MappedBatches(_MappedAtOnce):
 
     kind = "map_and_batch"
 
-    def __init__(self, node: KernelNode, place: Place, source: Any, *rest: Any) -> None:
+    def __init__(self, node: KernelNode, place: DatasetPlace, source: Any, *rest: Any) -> None:
         *captured, size, calls, drop = rest
         super().__init__(node, place, source, *captured, calls)
         if int(size) <= 0:
@@ -237,16 +239,18 @@ class _MappedBatches(_MappedAtOnce):
         self.ratio = float(self.size)
         self.types = [d.numpy for d in node.attr("output_types")]
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _InBatches(self, pipeline, stage)
 
 
 class _InBatches(_AtOnce):
-    def __init__(self, dataset: _MappedBatches, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(
+        self, dataset: _MappedBatches, pipeline: IteratorStages, stage: StageCounts
+    ) -> None:
         super().__init__(dataset, pipeline, stage)
         self._batches = dataset
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         dataset = self._batches
         several: list[Element] = []
         while len(several) < dataset.size:
@@ -282,12 +286,12 @@ class _Filtered(_Calling):
     attr = "predicate"
     ratio = 0.0
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Chosen(self, pipeline, stage)
 
 
 class _Chosen(_OneByOne):
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while True:
             element = self.inputs[0].next(call)
             if element is None:
@@ -312,7 +316,7 @@ class _Flattened(_Calling):
     ratio = 0.0
     cycle = block = 1
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Interleaving(self, pipeline, stage)
 
 
@@ -321,7 +325,7 @@ class _Interleaved(_Flattened):
 
     kind = "interleave"
 
-    def __init__(self, node: KernelNode, place: Place, source: Any, *rest: Any) -> None:
+    def __init__(self, node: KernelNode, place: DatasetPlace, source: Any, *rest: Any) -> None:
         *captured, cycle, block = rest
         super().__init__(node, place, source, *captured)
         self._set(cycle, block)
@@ -337,7 +341,7 @@ class _Interleaved(_Flattened):
 class _InterleavedAtOnce(_Interleaved):
     """As `_Interleaved`; the datasets in turn are read ahead, so many of them at once."""
 
-    def __init__(self, node: KernelNode, place: Place, source: Any, *rest: Any) -> None:
+    def __init__(self, node: KernelNode, place: DatasetPlace, source: Any, *rest: Any) -> None:
         *captured, cycle, block, _outputs, _inputs, calls = rest
         _Flattened.__init__(self, node, place, source, *captured)
         self.parallelism = _calls(calls)
@@ -346,7 +350,7 @@ class _InterleavedAtOnce(_Interleaved):
 
 
 class _Interleaving(Elements):
-    def __init__(self, dataset: _Flattened, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Flattened, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._dataset = dataset
         self._function = pipeline.function(dataset.graph, dataset.captured)
@@ -356,7 +360,7 @@ class _Interleaving(Elements):
         at_once = dataset.parallelism
         self._turns = threading.Semaphore(at_once) if at_once else None
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while True:
             current = self._open[self._at]
             if current is not None:
@@ -384,7 +388,7 @@ class _Interleaving(Elements):
         self._at = (self._at + 1) % self._dataset.cycle
         self._given = 0
 
-    def _opened(self, call: Call, outer: Element) -> Elements:
+    def _opened(self, call: ElementCall, outer: Element) -> Elements:
         (dataset,) = self._function(call.cancellation, call.step_id, outer)
         elements = self.pipeline.open(dataset, self.stage, nested=True)
         if self._turns is None:
@@ -402,7 +406,7 @@ class _Interleaving(Elements):
 class _Untimed(Ahead):
     """Reads a dataset ahead for a stage, which counts what it takes from here itself."""
 
-    def next(self, call: Call) -> Element | None:
+    def next(self, call: ElementCall) -> Element | None:
         return self.take(call)
 
 
@@ -434,15 +438,15 @@ class _WithoutErrors(DatasetValue):
     kind = "ignore_errors"
     ratio = 0.0
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any) -> None:
         super().__init__(place, [source])
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Forgiving(self, pipeline, stage)
 
 
 class _Forgiving(Elements):
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while True:
             try:
                 return self.inputs[0].next(call)
@@ -464,15 +468,15 @@ def _reduce_shape(context: ShapeContext) -> list[TensorShape]:
 
 
 def _reduce_kernel(node: KernelNode) -> Kernel:
-    place = Place(node.name, "ReduceDataset", node.op.source, node.device)
+    place = DatasetPlace(node.name, "ReduceDataset", node.op.source, node.device)
     graph = function_of(node, place)
     count = len(node.attr("Tstate"))
 
     def call(context: RunContext, dataset: DatasetValue, *rest: Any) -> Any:
-        pipeline = Pipeline(dataset, node.resources, node.device)
+        pipeline = IteratorStages(dataset, node.resources, node.device)
         try:
             function = pipeline.function(graph, rest[count:])
-            asking = Call.of(context)
+            asking = ElementCall.of(context)
             state: Element = rest[:count]
             while True:
                 element = pipeline.root.next(asking)

@@ -23,10 +23,10 @@ from stepscope.graph.shapes import SCALAR, TensorShape
 from stepscope.ops.data.registering import TYPES_AND_SHAPES
 from stepscope.ops.data.stages import (
     KIND,
-    Call,
     DatasetValue,
     Element,
-    Pipeline,
+    ElementCall,
+    IteratorStages,
     clock,
     own,
     wait_until,
@@ -53,7 +53,7 @@ class IteratorCell:
         self.line = line
         self.device = device
         self.handle = f"{KIND}-{next(_numbers)}-{name}".encode()
-        self.pipeline: Pipeline | None = None
+        self.pipeline: IteratorStages | None = None
         self._resources = resources
         self._free = threading.Condition()
         self._taken = False
@@ -61,7 +61,7 @@ class IteratorCell:
 
     def begin(self, dataset: DatasetValue) -> None:
         """Iterate over the dataset from its beginning."""
-        fresh = Pipeline(dataset, self._resources, self.device)
+        fresh = IteratorStages(dataset, self._resources, self.device)
         old, self.pipeline = self.pipeline, fresh
         if old is not None:
             old.close()
@@ -70,7 +70,7 @@ class IteratorCell:
 
     def next(self, context: RunContext) -> Element:
         """The next element; `OutOfRangeError` at the end."""
-        call = Call.of(context)
+        call = ElementCall.of(context)
         with self._free:
             wait_until(self._free, call, lambda: not self._taken, watched=False)
             self._taken = True

@@ -9,7 +9,7 @@ from stepscope._messages import AttrValue
 from stepscope.graph.function_graph import FunctionGraph
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
 from stepscope.graph.shapes import SCALAR, TensorShape
-from stepscope.ops.data.stages import DatasetValue, Place
+from stepscope.ops.data.stages import DatasetPlace, DatasetValue
 
 TYPES_AND_SHAPES = ("output_types: list(type)", "output_shapes: list(shape)")
 METADATA = "metadata: string = ''"
@@ -25,7 +25,7 @@ def register_dataset(
     """An op type whose output is a dataset: `make(node, place, *inputs)`."""
 
     def kernel(node: KernelNode) -> Kernel:
-        place = Place(node.name, op_type, node.op.source, node.device)
+        place = DatasetPlace(node.name, op_type, node.op.source, node.device)
 
         def call(*values: Any) -> DatasetValue:
             return make(node, place, *values)
@@ -48,7 +48,7 @@ def _scalar(_context: ShapeContext) -> TensorShape:
     return SCALAR
 
 
-def function_of(node: KernelNode, place: Place, attr: str = "f") -> FunctionGraph:
+def function_of(node: KernelNode, place: DatasetPlace, attr: str = "f") -> FunctionGraph:
     """The function that a dataset calls; the place says which it is."""
     value: AttrValue = node.attr(attr)
     graph: FunctionGraph = node.op.graph.get_function(value.func.name)

@@ -10,13 +10,13 @@ from stepscope.graph.function_graph import FunctionGraph
 from stepscope.graph.registry import KernelNode
 from stepscope.ops.data.registering import METADATA, function_of, register_dataset
 from stepscope.ops.data.stages import (
-    Call,
+    DatasetPlace,
     DatasetValue,
     Element,
+    ElementCall,
     Elements,
-    Pipeline,
-    Place,
-    Stage,
+    IteratorStages,
+    StageCounts,
     frozen,
     row_of,
 )
@@ -24,27 +24,31 @@ from stepscope.ops.data.stages import (
 # -- TensorDataset, TensorSliceDataset ---------------------------------------------------------
 
 
-class Tensors(DatasetValue):
+class OneElement(DatasetValue):
     """One element."""
 
     kind = "from_tensors"
 
-    def __init__(self, _node: KernelNode, place: Place, *components: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, *components: Any) -> None:
         super().__init__(place)
         self.components: Element = tuple(frozen(c) for c in components)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Listed(self, pipeline, stage, [self.components])
 
 
 class _Listed(Elements):
     def __init__(
-        self, dataset: DatasetValue, pipeline: Pipeline, stage: Stage, listed: Sequence[Element]
+        self,
+        dataset: DatasetValue,
+        pipeline: IteratorStages,
+        stage: StageCounts,
+        listed: Sequence[Element],
     ) -> None:
         super().__init__(dataset, pipeline, stage)
         self._rest = iter(listed)
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         del call
         return next(self._rest, None)
 
@@ -54,7 +58,7 @@ class TensorSlices(DatasetValue):
 
     kind = "from_tensor_slices"
 
-    def __init__(self, _node: KernelNode, place: Place, *components: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, *components: Any) -> None:
         super().__init__(place)
         self.components = tuple(frozen(c) for c in components)
         self.count = len(components[0])
@@ -65,18 +69,18 @@ class TensorSlices(DatasetValue):
                     f"has {self.count}, component {i} {len(component)}.",
                 )
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Rows(self, pipeline, stage)
 
 
 class _Rows(Elements):
-    def __init__(self, dataset: TensorSlices, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: TensorSlices, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._components = dataset.components
         self._count = dataset.count
         self._next = 0
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         del call
         row = self._next
         if row >= self._count:
@@ -86,7 +90,7 @@ class _Rows(Elements):
 
 
 register_dataset(
-    "TensorDataset", Tensors, ["components: Toutput_types"],
+    "TensorDataset", OneElement, ["components: Toutput_types"],
     ["Toutput_types: list(type)", "output_shapes: list(shape)", METADATA],
 )  # fmt: skip
 register_dataset(
@@ -103,24 +107,26 @@ class Range(DatasetValue):
 
     kind = "range"
 
-    def __init__(self, node: KernelNode, place: Place, start: Any, stop: Any, step: Any) -> None:
+    def __init__(
+        self, node: KernelNode, place: DatasetPlace, start: Any, stop: Any, step: Any
+    ) -> None:
         super().__init__(place)
         if int(step) == 0:
             raise InvalidArgumentError.without_op("step must be a non-zero integer.")
         self.numbers = range(int(start), int(stop), int(step))
         self.scalar = node.attr("output_types")[0].as_numpy_dtype
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Counted(self, pipeline, stage)
 
 
 class _Counted(Elements):
-    def __init__(self, dataset: Range, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: Range, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._rest = iter(dataset.numbers)
         self._scalar = dataset.scalar
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         del call
         found = next(self._rest, None)
         return None if found is None else (self._scalar(found),)
@@ -146,7 +152,7 @@ class Generator(DatasetValue):
 
     kind = "from_generator"
 
-    def __init__(self, node: KernelNode, place: Place, *captured: Any) -> None:
+    def __init__(self, node: KernelNode, place: DatasetPlace, *captured: Any) -> None:
         super().__init__(place)
         self.functions: list[tuple[FunctionGraph, list[Any]]] = []
         rest = list(captured)
@@ -156,12 +162,12 @@ class Generator(DatasetValue):
             del rest[:count]
         place.python = True
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Generated(self, pipeline, stage)
 
 
 class _Generated(Elements):
-    def __init__(self, dataset: Generator, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: Generator, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._init, self._next, self._finalize = [
             pipeline.function(graph, captured) for graph, captured in dataset.functions
@@ -170,7 +176,7 @@ class _Generated(Elements):
         self._state: Element | None = None
         self._over = False
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         if self._over:
             return None
         token, step = call.cancellation, call.step_id
@@ -186,7 +192,7 @@ class _Generated(Elements):
     def close(self) -> None:
         if self._state is not None and not self._over:
             self._over = True
-            call = Call(_Never())
+            call = ElementCall(_Never())
             self._finalize(call.cancellation, 0, self._state[: self._own[2]])
         super().close()
 
@@ -218,15 +224,15 @@ register_dataset(
 class _Same(DatasetValue):
     """The input, as it is."""
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any, *_rest: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any, *_rest: Any) -> None:
         super().__init__(place, [source])
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Handed(self, pipeline, stage)
 
 
 class _Handed(Elements):
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         return self.inputs[0].next(call)
 
 
@@ -240,4 +246,4 @@ register_dataset(
     ["output_types: list(type)", "output_shapes: list(shape)"],
 )  # fmt: skip
 
-__all__ = ["Generator", "Range", "TensorSlices", "Tensors"]
+__all__ = ["Generator", "OneElement", "Range", "TensorSlices"]

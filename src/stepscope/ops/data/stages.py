@@ -1,8 +1,8 @@
 """Datasets at work: stages that hand elements on, one asking the one before it.
 
 A tensor of a dataset holds a `DatasetValue`: what the dataset is, and nothing of any iteration. An
-iterator opens a `Pipeline` over it. Each dataset gives an `Elements`, which is asked for one
-element after the other and asks those of its inputs; a `Stage` counts what it does.
+iterator opens a `IteratorStages` over it. Each dataset gives an `Elements`, which is asked for one
+element after the other and asks those of its inputs; a `StageCounts` counts what it does.
 
 Guarantees.
 - One thread at a time asks an `Elements`, but for those that say otherwise. Asynchronous stages
@@ -46,7 +46,7 @@ KIND: Final = "iterator"
 _MOST_ROWS: Final = 4096
 
 
-class Place:
+class DatasetPlace:
     """Where a dataset was made: its node, the user's line, and the function that it calls."""
 
     __slots__ = ("defined", "device", "function", "line", "name", "op_type", "python")
@@ -72,11 +72,11 @@ class DatasetValue:
     ratio = 1.0
     """So many elements of its input make one; 0 where that differs."""
 
-    def __init__(self, place: Place, inputs: Sequence[DatasetValue] = ()) -> None:
+    def __init__(self, place: DatasetPlace, inputs: Sequence[DatasetValue] = ()) -> None:
         self.place = place
         self.inputs = tuple(inputs)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         """Begin to iterate; inputs are opened by `pipeline.open`."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class DatasetValue:
         return f"<{type(self).__name__} {self.place.name!r}>"
 
 
-class Stage:
+class StageCounts:
     """What was counted of a dataset in one pipeline, over all of its iterations there."""
 
     __slots__ = ("buffered", "bytes", "dataset", "elements", "inputs", "nested", "own_ns")
@@ -99,7 +99,7 @@ class Stage:
         self.buffered = 0
 
 
-class Call:
+class ElementCall:
     """Who asks for elements, on one thread."""
 
     __slots__ = ("cancellation", "inner_ns", "memory", "step_id")
@@ -112,29 +112,29 @@ class Call:
         """What the stages before the one that is being asked took of its time."""
 
     @classmethod
-    def of(cls, context: RunContext) -> Call:
+    def of(cls, context: RunContext) -> ElementCall:
         return cls(context.cancellation, context.step_id, context.memory)
 
 
 class Elements:
     """One iteration over a dataset."""
 
-    def __init__(self, dataset: DatasetValue, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: DatasetValue, pipeline: IteratorStages, stage: StageCounts) -> None:
         self.pipeline = pipeline
         self.stage = stage
         self.inputs = [pipeline.open(d, stage) for d in dataset.inputs]
 
-    def next(self, call: Call) -> Element | None:
+    def next(self, call: ElementCall) -> Element | None:
         """The next element; None at the end, and from then on."""
         if self.pipeline.watched:
             return self._timed(call)
         return self.take(call)
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         """As `next`, by the stage itself."""
         raise NotImplementedError
 
-    def _timed(self, call: Call) -> Element | None:
+    def _timed(self, call: ElementCall) -> Element | None:
         outer, call.inner_ns = call.inner_ns, 0
         stage = self.stage
         start = clock()
@@ -156,17 +156,17 @@ class Elements:
             elements.close()
 
 
-class Pipeline:
+class IteratorStages:
     """One iterator's stages. See the module's text."""
 
     def __init__(self, dataset: DatasetValue, resources: ResourceStore, device: str) -> None:
         self.resources = resources
         self.device = device
         self.token = CancellationToken()
-        self.stages: list[Stage] = []
+        self.stages: list[StageCounts] = []
         self.watched = False
         """Whether stages are timed."""
-        self.rows: deque[tuple[Stage, int, int, int]] = deque(maxlen=_MOST_ROWS)
+        self.rows: deque[tuple[StageCounts, int, int, int]] = deque(maxlen=_MOST_ROWS)
         """What was timed and not yet told: stage, start, end, thread."""
         self.threads: dict[int, str] = {}
         self.taken = 0
@@ -176,14 +176,16 @@ class Pipeline:
         self._lock = threading.Lock()
         self.root = self.open(dataset, None)
 
-    def open(self, dataset: DatasetValue, after: Stage | None, *, nested: bool = False) -> Elements:
+    def open(
+        self, dataset: DatasetValue, after: StageCounts | None, *, nested: bool = False
+    ) -> Elements:
         """Begin an iteration over an input of the stage `after`.
 
         One `nested` is made anew for each element of that stage: all of them are one stage.
         """
         return dataset.elements(self, self._stage(dataset, after, nested))
 
-    def _stage(self, dataset: DatasetValue, after: Stage | None, nested: bool) -> Stage:
+    def _stage(self, dataset: DatasetValue, after: StageCounts | None, nested: bool) -> StageCounts:
         with self._lock:
             at = self.stages.index(after) if after is not None else -1
             key = (at, dataset.place.name)
@@ -191,7 +193,7 @@ class Pipeline:
             if place is None:
                 place = self._places[key] = len(self.stages)
                 inside = nested or (after is not None and after.nested)
-                self.stages.append(Stage(dataset, nested=inside))
+                self.stages.append(StageCounts(dataset, nested=inside))
                 if after is not None:
                     after.inputs.append(place)
             return self.stages[place]
@@ -201,19 +203,19 @@ class Pipeline:
         assert self.resources.functions is not None
         return self.resources.functions.instantiate(graph, captured)
 
-    def start(self, work: Callable[[Call], None], stage: Stage) -> threading.Thread:
+    def start(self, work: Callable[[ElementCall], None], stage: StageCounts) -> threading.Thread:
         """A thread that works for a stage until the pipeline is closed."""
         kind = stage.dataset.kind
 
         def begin() -> None:
             self.threads[threading.get_native_id()] = threading.current_thread().name
-            work(Call(self.token))
+            work(ElementCall(self.token))
 
         thread = threading.Thread(target=begin, name=f"stepscope/data/{kind}", daemon=True)
         thread.start()
         return thread
 
-    def buffer(self, stage: Stage) -> Buffer:
+    def buffer(self, stage: StageCounts) -> Buffer:
         """A buffer of a stage, whose content is counted."""
         made = Buffer(self, stage)
         with self._lock:
@@ -251,7 +253,7 @@ def _closed() -> Any:
 class Buffer:
     """Elements that a stage holds, counted as held memory. Whoever uses it holds a lock."""
 
-    def __init__(self, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, pipeline: IteratorStages, stage: StageCounts) -> None:
         self._pipeline = pipeline
         self._stage = stage
         self._items: dict[int, list[tuple[Element, tuple[int, int]]]] = {}
@@ -328,7 +330,7 @@ def own(value: Any) -> Any:
 
 
 def wait_until(
-    condition: threading.Condition, call: Call, ready: Callable[[], bool], *, watched: bool
+    condition: threading.Condition, call: ElementCall, ready: Callable[[], bool], *, watched: bool
 ) -> None:
     """Holding the condition, wait until `ready`; raises what stops the call."""
     if ready():

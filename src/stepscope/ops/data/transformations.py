@@ -13,13 +13,13 @@ from stepscope.graph.registry import KernelNode
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.data.registering import METADATA, TYPES_AND_SHAPES, register_dataset
 from stepscope.ops.data.stages import (
-    Call,
+    DatasetPlace,
     DatasetValue,
     Element,
+    ElementCall,
     Elements,
-    Pipeline,
-    Place,
-    Stage,
+    IteratorStages,
+    StageCounts,
     frozen,
     nbytes,
     row_of,
@@ -34,7 +34,7 @@ class Batches(DatasetValue):
     kind = "batch"
 
     def __init__(
-        self, node: KernelNode, place: Place, source: Any, size: Any, drop_remainder: Any
+        self, node: KernelNode, place: DatasetPlace, source: Any, size: Any, drop_remainder: Any
     ) -> None:
         super().__init__(place, [source])
         self.size = _positive(size, "Batch size")
@@ -42,7 +42,7 @@ class Batches(DatasetValue):
         self.ratio = float(self.size)
         self.types = [d.numpy for d in node.attr("output_types")]
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Stacked(self, pipeline, stage)
 
 
@@ -56,12 +56,17 @@ class _Gathering(Elements):
     """Takes so many elements at a time."""
 
     def __init__(
-        self, dataset: DatasetValue, pipeline: Pipeline, stage: Stage, size: int, drop: bool
+        self,
+        dataset: DatasetValue,
+        pipeline: IteratorStages,
+        stage: StageCounts,
+        size: int,
+        drop: bool,
     ) -> None:
         super().__init__(dataset, pipeline, stage)
         self._size, self._drop = size, drop
 
-    def _several(self, call: Call) -> list[Element]:
+    def _several(self, call: ElementCall) -> list[Element]:
         """The next elements; none at the end."""
         source = self.inputs[0].next
         found: list[Element] = []
@@ -74,11 +79,11 @@ class _Gathering(Elements):
 
 
 class _Stacked(_Gathering):
-    def __init__(self, dataset: Batches, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: Batches, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage, dataset.size, dataset.drop)
         self._types = dataset.types
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         several = self._several(call)
         return stacked(several, self._types) if several else None
 
@@ -110,7 +115,9 @@ class PaddedBatches(DatasetValue):
 
     kind = "padded_batch"
 
-    def __init__(self, node: KernelNode, place: Place, source: Any, size: Any, *rest: Any) -> None:
+    def __init__(
+        self, node: KernelNode, place: DatasetPlace, source: Any, size: Any, *rest: Any
+    ) -> None:
         super().__init__(place, [source])
         self.size = _positive(size, "Batch size")
         self.ratio = float(self.size)
@@ -120,16 +127,18 @@ class PaddedBatches(DatasetValue):
         self.drop = bool(rest[-1])
         self.types = [d.numpy for d in node.attr("Toutput_types")]
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Padded(self, pipeline, stage)
 
 
 class _Padded(_Gathering):
-    def __init__(self, dataset: PaddedBatches, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(
+        self, dataset: PaddedBatches, pipeline: IteratorStages, stage: StageCounts
+    ) -> None:
         super().__init__(dataset, pipeline, stage, dataset.size, dataset.drop)
         self._dataset = dataset
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         several = self._several(call)
         if not several:
             return None
@@ -193,10 +202,10 @@ class _Unbatched(DatasetValue):
     kind = "unbatch"
     ratio = 0.0
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any) -> None:
         super().__init__(place, [source])
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _RowByRow(self, pipeline, stage)
 
 
@@ -204,7 +213,7 @@ class _RowByRow(Elements):
     _current: Element = ()
     _row = 0
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while not self._current or self._row >= len(self._current[0]):
             element = self.inputs[0].next(call)
             if element is None:
@@ -230,24 +239,24 @@ class _Repeated(DatasetValue):
 
     kind = "repeat"
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any, count: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any, count: Any) -> None:
         super().__init__(place)
         self.source = source
         self.count = int(count)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Again(self, pipeline, stage)
 
 
 class _Again(Elements):
-    def __init__(self, dataset: _Repeated, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Repeated, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._source = dataset.source
         self._left = dataset.count
         self._empty = True
         self.inputs = [pipeline.open(self._source, stage)]
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while self._left != 0:
             element = self.inputs[0].next(call)
             if element is not None:
@@ -274,20 +283,20 @@ class _Taken(DatasetValue):
 
     kind = "take"
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any, count: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any, count: Any) -> None:
         super().__init__(place, [source])
         self.count = int(count)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _UpTo(self, pipeline, stage)
 
 
 class _UpTo(Elements):
-    def __init__(self, dataset: _Taken, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Taken, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._left = dataset.count
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         if self._left == 0:
             return None
         element = self.inputs[0].next(call)
@@ -300,20 +309,20 @@ class _Skipped(DatasetValue):
 
     kind = "skip"
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any, count: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any, count: Any) -> None:
         super().__init__(place, [source])
         self.count = int(count)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _After(self, pipeline, stage)
 
 
 class _After(Elements):
-    def __init__(self, dataset: _Skipped, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Skipped, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._to_skip = dataset.count
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while self._to_skip != 0:
             if self.inputs[0].next(call) is None:
                 self._to_skip = 0
@@ -328,7 +337,7 @@ class _Sharded(DatasetValue):
     kind = "shard"
 
     def __init__(
-        self, _node: KernelNode, place: Place, source: Any, number: Any, index: Any
+        self, _node: KernelNode, place: DatasetPlace, source: Any, number: Any, index: Any
     ) -> None:
         super().__init__(place, [source])
         self.number, self.index = int(number), int(index)
@@ -343,17 +352,17 @@ class _Sharded(DatasetValue):
                 f"Index must be between 0 and {self.number - 1} (currently index = {self.index})."
             )
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _EveryNth(self, pipeline, stage)
 
 
 class _EveryNth(Elements):
-    def __init__(self, dataset: _Sharded, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Sharded, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._before = dataset.index
         self._number = dataset.number
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         for _ in range(self._before):
             if self.inputs[0].next(call) is None:
                 return None
@@ -376,17 +385,17 @@ class _Zipped(DatasetValue):
 
     kind = "zip"
 
-    def __init__(self, _node: KernelNode, place: Place, *sources: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, *sources: Any) -> None:
         super().__init__(place, sources)
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _SideBySide(self, pipeline, stage)
 
 
 class _SideBySide(Elements):
     _over = False
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         if self._over:
             return None
         found: list[Any] = []
@@ -404,15 +413,15 @@ class _Concatenated(DatasetValue):
 
     kind = "concatenate"
 
-    def __init__(self, _node: KernelNode, place: Place, first: Any, second: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, first: Any, second: Any) -> None:
         super().__init__(place, [first, second])
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _OneThenAnother(self, pipeline, stage)
 
 
 class _OneThenAnother(Elements):
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         while self.inputs:
             element = self.inputs[0].next(call)
             if element is not None:
@@ -436,7 +445,7 @@ class _Cached(DatasetValue):
 
     kind = "cache"
 
-    def __init__(self, _node: KernelNode, place: Place, source: Any, filename: Any) -> None:
+    def __init__(self, _node: KernelNode, place: DatasetPlace, source: Any, filename: Any) -> None:
         super().__init__(place)
         name = np.asarray(filename).item()
         if name:
@@ -448,25 +457,25 @@ class _Cached(DatasetValue):
         self.kept: list[Element] | None = None
         self.lock = threading.Lock()
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         if self.kept is not None:
             return _FromMemory(self, pipeline, stage)
         return _IntoMemory(self, pipeline, stage)
 
 
 class _FromMemory(Elements):
-    def __init__(self, dataset: _Cached, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Cached, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         assert dataset.kept is not None
         self._rest = iter(dataset.kept)
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         del call
         return next(self._rest, None)
 
 
 class _IntoMemory(Elements):
-    def __init__(self, dataset: _Cached, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Cached, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._dataset = dataset
         self._found: list[Element] = []
@@ -474,7 +483,7 @@ class _IntoMemory(Elements):
         self._over = False
         self.inputs = [pipeline.open(dataset.source, stage)]
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         if self._over:
             return None
         element = self.inputs[0].next(call)
@@ -506,9 +515,15 @@ class _Windows(DatasetValue):
     kind = "window"
 
     def __init__(
-        self, node: KernelNode, place: Place, source: Any, size: Any, shift: Any, stride: Any,
+        self,
+        node: KernelNode,
+        place: DatasetPlace,
+        source: Any,
+        size: Any,
+        shift: Any,
+        stride: Any,
         drop: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(place, [source])
         self.size = _positive(size, "Window size")
         self.shift = _positive(shift, "Window shift")
@@ -516,7 +531,7 @@ class _Windows(DatasetValue):
         self.drop = bool(drop)
         self.count = len(node.attr("output_types"))
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         return _Sliding(self, pipeline, stage)
 
 
@@ -525,24 +540,24 @@ class _Window(DatasetValue):
 
     kind = "window"
 
-    def __init__(self, place: Place, listed: list[Element]) -> None:
+    def __init__(self, place: DatasetPlace, listed: list[Element]) -> None:
         super().__init__(place)
         self._listed = listed
 
-    def elements(self, pipeline: Pipeline, stage: Stage) -> Elements:
+    def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
         from stepscope.ops.data.sources import _Listed
 
         return _Listed(self, pipeline, stage, self._listed)
 
 
 class _Sliding(Elements):
-    def __init__(self, dataset: _Windows, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(self, dataset: _Windows, pipeline: IteratorStages, stage: StageCounts) -> None:
         super().__init__(dataset, pipeline, stage)
         self._dataset = dataset
         self._ahead: list[Element] = []
         self._to_skip = 0
 
-    def take(self, call: Call) -> Element | None:
+    def take(self, call: ElementCall) -> Element | None:
         dataset = self._dataset
         reach = (dataset.size - 1) * dataset.stride + 1
         while self._to_skip:

@@ -18,7 +18,7 @@ from stepscope.graph.shapes import TensorShape
 from stepscope.ops.arrays.shaping import shape
 from stepscope.ops.cores import SCRATCH_BYTES, cores_here, scratch, spread
 from stepscope.ops.nn.windows import (
-    Line,
+    WindowAxis,
     lines_of,
     offsets,
     padded,
@@ -40,7 +40,7 @@ class _Windows:
     processor's cache between being filled and being multiplied.
     """
 
-    def __init__(self, x: Array, high: Line, wide: Line) -> None:
+    def __init__(self, x: Array, high: WindowAxis, wide: WindowAxis) -> None:
         x = padded(x, high, wide)
         count, depth = x.shape[0], x.shape[3]
         self._length = length = high.size * wide.size * depth
@@ -79,7 +79,7 @@ class _Windows:
                 yield matrix
 
 
-def _blocks(count: int, high: Line, wide: Line, window_bytes: int) -> Iterator[_Block]:
+def _blocks(count: int, high: WindowAxis, wide: WindowAxis, window_bytes: int) -> Iterator[_Block]:
     """Images, lines of windows in them, and the windows they are, a few megabytes at a time."""
     lines, per_line = high.count or 0, wide.count or 0
     fitting = max(1, SCRATCH_BYTES // max(1, per_line * window_bytes))
@@ -93,7 +93,7 @@ def _blocks(count: int, high: Line, wide: Line, window_bytes: int) -> Iterator[_
             yield slice(first, last), slice(top, bottom), slice(start, start + windows)
 
 
-def _convolve(x: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
+def _convolve(x: Array, weights: Array, high: WindowAxis, wide: WindowAxis, out: Array) -> Array:
     """Filter images by a matrix of (elements of a window, features) into `out`."""
     flat = out.reshape(-1, weights.shape[1])
     windows = _Windows(x, high, wide)
@@ -188,7 +188,7 @@ def _to_input_kernel(node: KernelNode) -> Kernel:
     return Kernel(call, out="keyword", cost_ns=cost, threaded=True, spreads=True)
 
 
-def _spread(grad: Array, weights: Array, high: Line, wide: Line, out: Array) -> Array:
+def _spread(grad: Array, weights: Array, high: WindowAxis, wide: WindowAxis, out: Array) -> Array:
     """The gradient of every window added to the elements it was taken from."""
     count, height, width, depth = out.shape
     features = weights.shape[3]

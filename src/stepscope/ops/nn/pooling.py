@@ -29,7 +29,7 @@ from stepscope.ops.arrays.shaping import shape
 from stepscope.ops.cores import spread_over_first_axis
 from stepscope.ops.nn.convolution import four
 from stepscope.ops.nn.windows import (
-    Line,
+    WindowAxis,
     line,
     lines_of,
     offsets,
@@ -82,13 +82,13 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def _result(x: Array, high: Line, wide: Line, out: Array | None) -> Array:
+def _result(x: Array, high: WindowAxis, wide: WindowAxis, out: Array | None) -> Array:
     if out is not None:
         return out
     return np.empty((x.shape[0], high.count or 0, wide.count or 0, x.shape[3]), x.dtype)
 
 
-def _counts(x: Array, high: Line, wide: Line) -> Array:
+def _counts(x: Array, high: WindowAxis, wide: WindowAxis) -> Array:
     """How many elements of the image each window holds."""
     ones = np.ones((1, *x.shape[1:3], 1), x.dtype)
     inside = padded(ones, high, wide)
@@ -151,7 +151,9 @@ def _max_of_channels(node: KernelNode) -> Kernel:
     return Kernel(call, out="keyword")
 
 
-def _chosen(inside: Array, largest: Array, high: Line, wide: Line) -> Iterator[tuple[Any, Array]]:
+def _chosen(
+    inside: Array, largest: Array, high: WindowAxis, wide: WindowAxis
+) -> Iterator[tuple[Any, Array]]:
     """Per place in the windows, where it lies and which windows have their largest there.
 
     Of equal elements the first is it.
@@ -186,7 +188,7 @@ def _max_back_kernel(node: KernelNode) -> Kernel:
 
 
 def _back_to_largest(
-    x: Array, largest: Array, grad: Array, result: Array, high: Line, wide: Line
+    x: Array, largest: Array, grad: Array, result: Array, high: WindowAxis, wide: WindowAxis
 ) -> None:
     """The gradient of each window added to the first of its largest elements, into `result`."""
     inside = padded(x, high, wide, _lowest(x.dtype))

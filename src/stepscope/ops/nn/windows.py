@@ -15,7 +15,7 @@ from stepscope.graph.shapes import TensorShape
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WindowAxis:
     """The windows along one axis of an image."""
 
     count: int | None
@@ -35,14 +35,14 @@ class Line:
         """Whether windows that do not overlap leave out nothing of a (padded) axis."""
         return self.stride == self.size and self.dilation == 1 and self.count == length / self.size
 
-    def turned(self, length: int) -> Line | None:
+    def turned(self, length: int) -> WindowAxis | None:
         """For each element of an axis of that length, the windows it was in; None if with gaps."""
         reach = (self.size - 1) * self.dilation
         before, count = reach - self.before, self.count or 0
         after = length + reach - count - before
         if self.stride != 1 or before < 0 or after < 0:
             return None
-        return Line(length, self.size, 1, self.dilation, before, after)
+        return WindowAxis(length, self.size, 1, self.dilation, before, after)
 
 
 def line(
@@ -52,28 +52,30 @@ def line(
     padding: bytes,
     dilation: int = 1,
     explicit: Sequence[int] = (0, 0),
-) -> Line:
+) -> WindowAxis:
     """The windows of `size` along an axis of that length; ValueError where none fits."""
     reach = (size - 1) * dilation + 1
     if padding == b"SAME":
         if length is None:
-            return Line(None, size, stride, dilation)
+            return WindowAxis(None, size, stride, dilation)
         count = -(-length // stride)
         missing = max((count - 1) * stride + reach - length, 0)
-        return Line(count, size, stride, dilation, missing // 2, missing - missing // 2)
+        return WindowAxis(count, size, stride, dilation, missing // 2, missing - missing // 2)
     before, after = explicit if padding == b"EXPLICIT" else (0, 0)
     if length is None:
-        return Line(None, size, stride, dilation, before, after)
+        return WindowAxis(None, size, stride, dilation, before, after)
     count = (length + before + after - reach) // stride + 1
     if count <= 0:
         raise ValueError(
             f"Negative dimension size caused by subtracting {reach} from {length}: the window is "
             "larger than the image."
         )
-    return Line(count, size, stride, dilation, before, after)
+    return WindowAxis(count, size, stride, dilation, before, after)
 
 
-def lines_of(node: Any, lengths: Sequence[int | None], sizes: Sequence[int]) -> tuple[Line, Line]:
+def lines_of(
+    node: Any, lengths: Sequence[int | None], sizes: Sequence[int]
+) -> tuple[WindowAxis, WindowAxis]:
     """The windows along height and width of a node's (or a shape rule's) images."""
     attr = node.attr
     strides, padding = attr("strides"), attr("padding")
@@ -111,7 +113,7 @@ def windowed_shape(node: Any, image: TensorShape, sizes: Sequence[int], depth: A
     return TensorShape((axes[0], high.count, wide.count, depth))
 
 
-def padded(x: Array, high: Line, wide: Line, value: Any = 0) -> Array:
+def padded(x: Array, high: WindowAxis, wide: WindowAxis, value: Any = 0) -> Array:
     """The images with what surrounds them; themselves where nothing does."""
     if not (high.before or high.after or wide.before or wide.after):
         return x
@@ -122,12 +124,14 @@ def padded(x: Array, high: Line, wide: Line, value: Any = 0) -> Array:
     return result
 
 
-def unpadded(x: Array, high: Line, wide: Line, height: int, width: int) -> Array:
+def unpadded(x: Array, high: WindowAxis, wide: WindowAxis, height: int, width: int) -> Array:
     """The images again, without what surrounded them."""
     return x[:, high.before : high.before + height, wide.before : wide.before + width]
 
 
-def offsets(high: Line, wide: Line) -> Iterator[tuple[int, int, tuple[slice, slice, slice]]]:
+def offsets(
+    high: WindowAxis, wide: WindowAxis
+) -> Iterator[tuple[int, int, tuple[slice, slice, slice]]]:
     """Every place in a window, and the index of the elements that lie there in all windows."""
     for i in range(high.size):
         for j in range(wide.size):

@@ -30,7 +30,7 @@ from stepscope.graph.dtypes import Array
 from stepscope.metadata import Loss
 from stepscope.runtime.debug.dump_files import DumpDirectory, clock, disk_usage
 from stepscope.runtime.debug.graphs import debug_graphs
-from stepscope.runtime.debug.ops import Observed, observe
+from stepscope.runtime.debug.ops import WatchedTensor, observe
 from stepscope.runtime.debug.watches import FILE, MEMORY, Target, Watch, Watched, resolve_watches
 from stepscope.runtime.execute.execution import RunState
 from stepscope.runtime.execute.trace import clock as run_clock
@@ -167,7 +167,7 @@ class Debugger:
             if result is not None:
                 self._hand_out(watch, result)
 
-    def _hand_out(self, watch: Watch, result: Observed) -> None:
+    def _hand_out(self, watch: Watch, result: WatchedTensor) -> None:
         tensor, name = watch.tensor, watch.debug_op.name
         micros = clock.micros()
         for target in watch.targets:
@@ -205,7 +205,7 @@ class _Callback:
         self._failure = ""
         self._missed = 0
 
-    def call(self, tensor: Watched, debug_op: str, result: Observed) -> None:
+    def call(self, tensor: Watched, debug_op: str, result: WatchedTensor) -> None:
         with self._lock:
             if self._failure:
                 self._missed += 1
@@ -227,7 +227,7 @@ class _Callback:
         return Loss(f"debug values for {MEMORY}{self._key}", self._missed, self._failure)
 
 
-def _copy(result: Observed) -> Array | None:
+def _copy(result: WatchedTensor) -> Array | None:
     if result.handle:
         return np.array(result.handle.encode(), dtype=object)
     return None if result.value is None else np.array(result.value)

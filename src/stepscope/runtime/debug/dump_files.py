@@ -40,7 +40,7 @@ from stepscope.errors import (
 from stepscope.graph.dtypes import string
 from stepscope.graph.shapes import TensorShape
 from stepscope.graph.tensor_proto import as_bytes
-from stepscope.runtime.debug.ops import Observed
+from stepscope.runtime.debug.ops import WatchedTensor
 
 PREFIX: Final = "_tfdbg_"
 BYTES_LIMIT_VARIABLE: Final = "TFDBG_DISK_BYTES_LIMIT"
@@ -144,7 +144,7 @@ def _shortened(name: str, most: int) -> str:
     return f"{os.fsdecode(encoded[: most - len(digest) - 1])}~{digest}"
 
 
-def tensor_proto(observed: Observed, device: str) -> Any:
+def tensor_proto(observed: WatchedTensor, device: str) -> Any:
     """A value as debug dumps hold it: raw content even for scalars, none when uninitialised."""
     proto = TensorProto(
         dtype=observed.dtype.as_datatype_enum, tensor_shape=TensorShape(observed.shape).as_proto()
@@ -209,7 +209,7 @@ class DumpDirectory:
         self._write(directory / name, micros, event.SerializeToString())
 
     def publish_tensor(
-        self, device: str, node: str, slot: int, debug_op: str, observed: Observed, micros: int
+        self, device: str, node: str, slot: int, debug_op: str, observed: WatchedTensor, micros: int
     ) -> None:
         """Write what a debug op made of a tensor."""
         tensor = f"{node}:{slot}"

@@ -42,7 +42,7 @@ class BadDebugOpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class WatchedTensor:
     """A watched tensor as it is right now. `value` is None for an uninitialised variable.
 
     `value` may be memory that the engine is about to reuse: whoever keeps it makes a copy.
@@ -72,7 +72,7 @@ class DebugOp:
             f"it takes {', '.join(sorted(allowed))}"
         )
 
-    def compute(self, observed: Observed) -> Observed | None:
+    def compute(self, observed: WatchedTensor) -> WatchedTensor | None:
         """What the op makes of a value; None when it was told to keep quiet about this one."""
         if self.name == "DebugIdentity":
             return observed
@@ -138,8 +138,8 @@ def _attr_value(name: str, key: str, text: str, default: float | bool) -> float 
         raise BadDebugOpError(f"{key}={text!r} of {name} is not a number") from None
 
 
-def _made(value: Array, dtype: DType) -> Observed:
-    return Observed(dtype, value.shape, value)
+def _made(value: Array, dtype: DType) -> WatchedTensor:
+    return WatchedTensor(dtype, value.shape, value)
 
 
 def _nans(value: Array) -> Any:
@@ -147,7 +147,7 @@ def _nans(value: Array) -> Any:
     return np.isnan(value) if value.dtype.kind not in "iub" else np.zeros(0, bool)
 
 
-def _numeric_summary(observed: Observed, lower: float, upper: float) -> Array:
+def _numeric_summary(observed: WatchedTensor, lower: float, upper: float) -> Array:
     """What is in a tensor, as numbers; values at or beyond a bound count as infinite.
 
     Initialised, elements, NaN, -inf, negative, zero, positive, +inf (all counts), min, max, mean,
@@ -171,18 +171,18 @@ def _numeric_summary(observed: Observed, lower: float, upper: float) -> Array:
     ], dtype=np.float64)  # fmt: skip
 
 
-def observe(value: Any, dtype: DType, static_shape: TensorShape) -> Observed:
+def observe(value: Any, dtype: DType, static_shape: TensorShape) -> WatchedTensor:
     """A value as an executor holds it: an array, a variable's cell, a handle."""
     base = dtype.base_dtype
     if dtype._is_ref_dtype and hasattr(value, "read"):
         if not value.initialized:
             declared = static_shape.known or ()
-            return Observed(base, declared, None)
+            return WatchedTensor(base, declared, None)
         value = value.read()
     elif not base.is_numpy_compatible or not isinstance(value, (np.ndarray, np.generic, *_PLAIN)):
-        return Observed(base, (), None, getattr(value, "name", "") or type(value).__name__)
+        return WatchedTensor(base, (), None, getattr(value, "name", "") or type(value).__name__)
     array = np.asarray(value, dtype=base.numpy)
-    return Observed(base, array.shape, array)
+    return WatchedTensor(base, array.shape, array)
 
 
 _PLAIN: Final = (bytes, str, int, float, bool, complex)

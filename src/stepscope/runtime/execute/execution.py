@@ -23,7 +23,7 @@ from stepscope.runtime.execute.pools import WorkerPool
 from stepscope.runtime.execute.rendezvous import Rendezvous
 from stepscope.runtime.execute.trace import clock
 from stepscope.runtime.memory.run_memory import RunMemory
-from stepscope.runtime.plan.plan import Step
+from stepscope.runtime.plan.plan import PlanStep
 
 if TYPE_CHECKING:
     from stepscope.runtime.stage_trace import TracedStages
@@ -69,7 +69,7 @@ class RunState:
 class Executing:
     """A step that a thread is in the middle of."""
 
-    step: Step
+    step: PlanStep
     thread: threading.Thread
 
 
@@ -81,7 +81,7 @@ class WorkerRun(Protocol):
     finished: threading.Event
     abandoned: bool
     succeeded: bool
-    stopped: list[Step]
+    stopped: list[PlanStep]
     """The steps that were woken by the stop signal and ended early."""
 
     @property
@@ -102,7 +102,7 @@ class StepFailed(Exception):  # noqa: N818 - carries an error out of a worker, i
     """What went wrong, in which step (None: between steps), and what was in flight then."""
 
     def __init__(
-        self, cause: BaseException, step: Step | None, in_flight: InFlight | None = None
+        self, cause: BaseException, step: PlanStep | None, in_flight: InFlight | None = None
     ) -> None:
         super().__init__(str(cause))
         self.cause = cause

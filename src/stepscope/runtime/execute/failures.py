@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepscope import errors
 from stepscope.errors import OpError
-from stepscope.runtime.plan.plan import Step
+from stepscope.runtime.plan.plan import PlanStep
 
 _BY_PYTHON_TYPE: tuple[tuple[type[BaseException], type[OpError]], ...] = (
     (MemoryError, errors.ResourceExhaustedError),
@@ -17,7 +17,7 @@ _BY_PYTHON_TYPE: tuple[tuple[type[BaseException], type[OpError]], ...] = (
 )
 
 
-def op_error(cause: BaseException, step: Step | None) -> OpError:
+def op_error(cause: BaseException, step: PlanStep | None) -> OpError:
     """The OpError of an exception that a step's kernel raised, naming node and source line."""
     if step is None:
         if isinstance(cause, OpError):

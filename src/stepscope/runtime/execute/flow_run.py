@@ -45,7 +45,7 @@ from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.buffers import fetches_of
 from stepscope.runtime.memory.flow_memory import Execution, FlowMemory
 from stepscope.runtime.memory.run_memory import Refused
-from stepscope.runtime.plan.plan import Plan, Step, is_pure
+from stepscope.runtime.plan.plan import Plan, PlanStep, is_pure
 from stepscope.spans import noting
 
 
@@ -151,7 +151,7 @@ class FlowRun(PoolRun):
         trace = self.trace
         self._begin_trace()
         running.step_id, running.cores = self._state.step_id, self._state.cores
-        last: Step | None = None
+        last: PlanStep | None = None
         spans = noting(trace.spans) if trace is not None else nullcontext()
         with np.errstate(all="ignore"), spans:
             work = self._begin()
@@ -175,7 +175,7 @@ class FlowRun(PoolRun):
         self._end()
         return self.result()
 
-    def _failed_here(self, error: BaseException, step: Step) -> StepFailed:
+    def _failed_here(self, error: BaseException, step: PlanStep) -> StepFailed:
         failed = self._failed(error, step)
         if step.kernel.blocking and self._state.cancellation.cancelled:
             failed.in_flight = InFlight(step.node.name, "cancelled")
@@ -327,7 +327,7 @@ class FlowRun(PoolRun):
             outputs = self._call(task, step, arguments)
         return arguments, outputs, execution
 
-    def _call(self, task: Task, step: Step, arguments: list[Any]) -> Sequence[Any]:
+    def _call(self, task: Task, step: PlanStep, arguments: list[Any]) -> Sequence[Any]:
         kernel = step.kernel
         if not step.executes:
             return arguments if kernel.value is None else (kernel.value,)

@@ -20,12 +20,12 @@ from stepscope.runtime.execute.execution import (
     is_exhaustion,
 )
 from stepscope.runtime.execute.pools import Task, WorkerPool
-from stepscope.runtime.execute.program import Arena, Check, Memory, Program
+from stepscope.runtime.execute.program import Arena, Check, GeneratedProgram, Memory
 from stepscope.runtime.execute.trace import Trace, clock
 from stepscope.runtime.memory.allocator import Allocator, allocating
 from stepscope.runtime.memory.buffers import LazyBuffers, NoBuffer
 from stepscope.runtime.memory.run_memory import Refused
-from stepscope.runtime.plan.plan import Step
+from stepscope.runtime.plan.plan import PlanStep
 from stepscope.spans import noting
 
 
@@ -39,7 +39,7 @@ class InlineRun:
 
     def __init__(
         self,
-        program: Program,
+        program: GeneratedProgram,
         state: RunState,
         feeds: tuple[Array, ...],
         trace: Trace | None,
@@ -57,7 +57,7 @@ class InlineRun:
         self.trace = trace
         self.abandoned = False
         self.succeeded = False
-        self.stopped: list[Step] = []
+        self.stopped: list[PlanStep] = []
         self.wake: Any = None
         self.finished: Any = None
 

@@ -39,7 +39,7 @@ from typing import Any, Final
 from stepscope.ops.flow.switches import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.plan.exec_graph import dependencies
-from stepscope.runtime.plan.plan import Plan, Step
+from stepscope.runtime.plan.plan import Plan, PlanStep
 
 _FILENAME: Final = "<stepscope loops>"
 _INDENT: Final = "    "
@@ -71,7 +71,7 @@ class _Loop:
         self.loops: dict[int, _Loop] = {}
         """The loops in it, by their first Enter."""
 
-    def switches(self, steps: Sequence[Step]) -> list[int]:
+    def switches(self, steps: Sequence[PlanStep]) -> list[int]:
         """The Switches in it."""
         return [i for i in self.members if steps[i].node.op_type in SWITCHES]
 
@@ -104,7 +104,7 @@ class LoopProgram:
                 function = self._functions.setdefault(traced, self._compile(traced=traced))
         return function
 
-    def step_at(self, traceback: TracebackType | None) -> Step | None:
+    def step_at(self, traceback: TracebackType | None) -> PlanStep | None:
         """The step whose line an exception came from."""
         while traceback is not None:
             code = traceback.tb_frame.f_code
@@ -165,7 +165,7 @@ class _Frames:
         for inner in loop.loops.values():
             yield from self._all(inner)
 
-    def _place(self, i: int, step: Step) -> _Loop:
+    def _place(self, i: int, step: PlanStep) -> _Loop:
         """The loop that what a node makes is in."""
         node = step.node
         kind = node.op_type
@@ -192,7 +192,7 @@ class _Frames:
         deepest.members.append(i)
         return deepest
 
-    def _entered(self, i: int, step: Step, around: _Loop) -> _Loop:
+    def _entered(self, i: int, step: PlanStep, around: _Loop) -> _Loop:
         assert step.node.op is not None
         name = step.node.op.get_attr("frame_name")
         loop = next((x for x in around.loops.values() if x.name == name), None)
@@ -312,7 +312,7 @@ class _Writer:
             source = f"v{i}_0"
         self._names[i, 0] = self._names[i, 1] = source
 
-    def _call(self, i: int, step: Step) -> None:
+    def _call(self, i: int, step: PlanStep) -> None:
         if step.expensive:
             self._line("token.cancelled and stop()")
         arguments = ["context"] if step.kernel.context else []
@@ -323,14 +323,14 @@ class _Writer:
             self._made[name] = self._at
         self._line(f"{', '.join(names)} = {call}" if names else call, i)
 
-    def _inputs(self, step: Step) -> list[str]:
+    def _inputs(self, step: PlanStep) -> list[str]:
         """The inputs as a kernel gets them."""
         return [
             self._as_wanted(step, position, self._names[source.index, slot])
             for position, (source, slot) in enumerate(step.node.inputs)
         ]
 
-    def _as_wanted(self, step: Step, position: int, port: str) -> str:
+    def _as_wanted(self, step: PlanStep, position: int, port: str) -> str:
         if step.reads[position]:
             port += ".read()"
         elif step.late and step.late[position]:
@@ -404,7 +404,7 @@ class _Line:
 _NAME: Final = re.compile(r"\bv\d+_\d+\b")
 
 
-def _parts(steps: Sequence[Step], loop: _Loop) -> tuple[list[int], list[int]]:
+def _parts(steps: Sequence[PlanStep], loop: _Loop) -> tuple[list[int], list[int]]:
     """What executes before the condition is known, and what only where it holds."""
     body: set[int] = set()
     structure = {*loop.merges, loop.condition}
@@ -427,7 +427,7 @@ def _parts(steps: Sequence[Step], loop: _Loop) -> tuple[list[int], list[int]]:
     return [*early, *(i for i in chosen if i not in body)], [i for i in chosen if i in body]
 
 
-def _is_dead(step: Step, body: set[int]) -> bool:
+def _is_dead(step: PlanStep, body: set[int]) -> bool:
     """Whether it does not execute where the condition is false, as what is in `body`."""
     if any(source.op_type in SWITCHES and slot == 1 for source, slot in step.node.inputs):
         return True

@@ -13,7 +13,7 @@ from typing import Any
 from stepscope.errors import CancelledError
 from stepscope.runtime.execute.execution import Executing, RunState, StepFailed
 from stepscope.runtime.memory.allocator import Allocator
-from stepscope.runtime.plan.plan import Plan, Step
+from stepscope.runtime.plan.plan import Plan, PlanStep
 
 
 class PoolRun:
@@ -32,7 +32,7 @@ class PoolRun:
         self._allocator = allocator
         self.abandoned = False
         self.succeeded = False
-        self.stopped: list[Step] = []
+        self.stopped: list[PlanStep] = []
         self.wake = threading.Event()
         self.finished = threading.Event()
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class PoolRun:
     def executing(self) -> Sequence[Executing]:
         return list(self._executing.values())
 
-    def _fail(self, error: BaseException, step: Step) -> None:
+    def _fail(self, error: BaseException, step: PlanStep) -> None:
         """Keep the first failure, and wake the steps that wait for what will now never come."""
         token = self._state.cancellation
         with self._lock:
@@ -62,7 +62,7 @@ class PoolRun:
         text = f"Another op of the run failed: {error}"
         token.cancel(lambda: CancelledError.without_op(text))
 
-    def _failed(self, error: BaseException, step: Step) -> StepFailed:
+    def _failed(self, error: BaseException, step: PlanStep) -> StepFailed:
         failed = StepFailed(error, step)
         failed.is_pooled = True
         return failed

@@ -36,11 +36,11 @@ from stepscope.runtime.memory.buffers import (
 )
 from stepscope.runtime.memory.run_memory import Refused
 from stepscope.runtime.plan.exec_graph import dependencies
-from stepscope.runtime.plan.plan import Plan, Step, is_pure
+from stepscope.runtime.plan.plan import Plan, PlanStep, is_pure
 from stepscope.spans import noting
 
 
-class Schedule:
+class PoolSchedule:
     """What the executor needs to know of a plan, worked out once."""
 
     def __init__(self, plan: Plan) -> None:
@@ -83,7 +83,7 @@ class PooledRun(PoolRun):
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedule: PoolSchedule,
         state: RunState,
         feeds: Sequence[Array],
         trace: Trace | None,
@@ -287,7 +287,7 @@ class PooledRun(PoolRun):
         if buffer is not None and not self.abandoned:
             self._cache.give(buffer)
 
-    def _failed(self, error: BaseException, step: Step) -> StepFailed:
+    def _failed(self, error: BaseException, step: PlanStep) -> StepFailed:
         failed = super()._failed(error, step)
         if is_exhaustion(error):
             failed.values = {

@@ -38,7 +38,7 @@ from stepscope.runtime.memory.buffers import (
     ways_out,
 )
 from stepscope.runtime.plan.memory_table import MemoryTable
-from stepscope.runtime.plan.plan import Plan, Step, is_pure
+from stepscope.runtime.plan.plan import Plan, PlanStep, is_pure
 
 if TYPE_CHECKING:
     from stepscope.runtime.memory.allocator import Allocator
@@ -84,7 +84,7 @@ class Arena:
         return self._addresses
 
 
-class Program:
+class GeneratedProgram:
     """A plan's generated functions, and the buffers they run in."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Program:
         """The number of the last run that took buffers."""
         self.buffers = assign_buffers(plan)
         self._arena_bytes = self.buffers.nbytes
-        self.steps: list[Step] = [s for s in plan.steps if s.executes]
+        self.steps: list[PlanStep] = [s for s in plan.steps if s.executes]
         """The steps that have a line, in order."""
         self.step_numbers = np.array([s.node.index for s in self.steps], dtype=np.intp)
         self._globals = self._namespace()
@@ -168,7 +168,7 @@ class Program:
             count += 1
         return count * self._arena_bytes
 
-    def is_repeatable(self, last: Step) -> bool:
+    def is_repeatable(self, last: PlanStep) -> bool:
         """Whether the steps up to this one can be run again as if they had not run."""
         return all(is_pure(step) for step in self.steps[: self.steps.index(last) + 1])
 
@@ -180,7 +180,7 @@ class Program:
             traceback = traceback.tb_next
         return {}
 
-    def step_before(self, traceback: TracebackType | None, back: int) -> Step | None:
+    def step_before(self, traceback: TracebackType | None, back: int) -> PlanStep | None:
         """The step whose line an exception came from (back=0), or the one before it (back=1)."""
         while traceback is not None:
             if traceback.tb_frame.f_globals is self._globals:
@@ -188,11 +188,11 @@ class Program:
             traceback = traceback.tb_next
         return None
 
-    def current_step(self, frame: FrameType) -> Step | None:
+    def current_step(self, frame: FrameType) -> PlanStep | None:
         """The step that a run is executing right now, by the frame that it left with its state."""
         return self._step_at(frame.f_lineno)
 
-    def _step_at(self, line: int | None, back: int = 0) -> Step | None:
+    def _step_at(self, line: int | None, back: int = 0) -> PlanStep | None:
         if line is None:
             # Before its first line, where a function can be interrupted as well.
             return None
@@ -241,7 +241,7 @@ class Program:
         return lines
 
     def _statements(
-        self, line: int, step: Step, variant: Variant, releases: dict[int, list[str]]
+        self, line: int, step: PlanStep, variant: Variant, releases: dict[int, list[str]]
     ) -> list[str]:
         i = step.node.index
         statements = []
@@ -294,14 +294,14 @@ class Program:
             self._first = self.buffers.first_users()
         return self._first
 
-    def _before(self, i: int, step: Step, variant: Variant) -> list[str]:
+    def _before(self, i: int, step: PlanStep, variant: Variant) -> list[str]:
         """The memory is told that a step begins."""
         special, inputs = self._table().specials[i], self._inputs(step)
         if variant.memory == "counted":
             return [f"before({i}, ({', '.join(inputs)},))" if special else f"before({i})"]
         return [f"h = remember({inputs[0]})"] if special == "variable" else []
 
-    def _after(self, i: int, step: Step, variant: Variant) -> list[str]:
+    def _after(self, i: int, step: PlanStep, variant: Variant) -> list[str]:
         """The memory is told what a step made."""
         table = self._table()
         if variant.memory != "counted" and not table.looks[i]:
@@ -323,7 +323,7 @@ class Program:
         call = f"seen({', '.join(arguments)})"
         return [call if variant.memory == "counted" else unless + call]
 
-    def _inputs(self, step: Step) -> list[str]:
+    def _inputs(self, step: PlanStep) -> list[str]:
         """The inputs as a kernel gets them."""
         ports = []
         for position, (source, slot) in enumerate(step.node.inputs):
@@ -337,7 +337,7 @@ class Program:
             ports.append(port)
         return ports
 
-    def _call(self, i: int, step: Step) -> str:
+    def _call(self, i: int, step: PlanStep) -> str:
         arguments = ["context"] if step.kernel.context else []
         arguments += self._inputs(step)
         view = self.buffers.view_of.get((i, 0))

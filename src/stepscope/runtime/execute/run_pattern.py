@@ -34,7 +34,7 @@ from stepscope.metadata.stored.stored_pattern import (
 from stepscope.ops.resources import Holding
 from stepscope.runtime.execute.trace import Trace
 from stepscope.runtime.memory.record import MemoryRecord
-from stepscope.runtime.memory.run_memory import Noted
+from stepscope.runtime.memory.run_memory import NotedMemory
 
 _STEP: Final = 1
 """Where the run's own step is among its values."""
@@ -105,7 +105,7 @@ class RunPattern:
         return cls(trace, memory)
 
     @cached_property
-    def _noted(self) -> Noted | None:
+    def _noted(self) -> NotedMemory | None:
         return None if self.memory is None else self.memory.noted
 
     @cached_property
@@ -221,7 +221,7 @@ class RunPattern:
         return memory.over(trace, _numbered(noted, ranks[2 + len(trace.marks) :])).columns()
 
 
-def _own_values(noted: Noted) -> Iterable[tuple[str, int]]:
+def _own_values(noted: NotedMemory) -> Iterable[tuple[str, int]]:
     """The values of a run that do not stand, with what each is: first feeds, then notes, ..."""
     for fed in noted.feeds:
         yield "fed", fed.address
@@ -234,7 +234,7 @@ def _own_values(noted: Noted) -> Iterable[tuple[str, int]]:
         yield "replaced", replaced.address
 
 
-def _numbered(noted: Noted, ranks: Sequence[int]) -> Noted:
+def _numbered(noted: NotedMemory, ranks: Sequence[int]) -> NotedMemory:
     """The notes with the places of values in place of them, and ranks in place of times."""
     place = _STEP
 
@@ -259,7 +259,7 @@ def _numbered(noted: Noted, ranks: Sequence[int]) -> Noted:
             noted.opening, addresses, steps, ranks[len(events) :], strict=True
         )
     ]
-    return Noted(
+    return NotedMemory(
         table=noted.table,
         step_id=_STEP,
         opening=opening,

@@ -18,8 +18,8 @@ from typing import Any, Self
 import numpy as np
 
 from stepscope.metadata import MemoryColumns, OpColumns, TensorColumns
-from stepscope.runtime.execute.program import Program
-from stepscope.runtime.observers import LiveRun
+from stepscope.runtime.execute.program import GeneratedProgram
+from stepscope.runtime.observers import LiveRunMemory
 from stepscope.runtime.plan.node_table import UNTIMED, Int64s, PlanTable
 from stepscope.runtime.plan.plan import Plan
 from stepscope.spans import Note
@@ -80,10 +80,10 @@ class Trace:
         self.end = 0
         self.marks: Any = []
         """Inline: the clock after each step, in the program's order; 0 where it did not get to."""
-        self.live: LiveRun | None = None
+        self.live: LiveRunMemory | None = None
         """Where what the run does is written as well, or its marks instead, to be there after any
         death of the process."""
-        self.program: Program | None = None
+        self.program: GeneratedProgram | None = None
         self.events: list[tuple[Any, ...]] = []
         """Pooled: (step, scheduled, start, end, thread)."""
         self.notes: list[tuple[int, int, tuple[int, ...]]] = []

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from stepscope.metadata.memory.allocations import ALLOCATE, FREE
-from stepscope.runtime.plan.memory_table import MemoryTable, Output, Port
+from stepscope.runtime.plan.memory_table import MemoryTable, Port, StepOutput
 
 
-class Owner:
+class OwnedMemory:
     """One piece of memory and the output it was made for."""
 
     __slots__ = ("address", "bytes", "output", "remaining", "shape")
 
-    def __init__(self, output: Output, size: int, shape: tuple[int, ...] | None) -> None:
+    def __init__(self, output: StepOutput, size: int, shape: tuple[int, ...] | None) -> None:
         self.output = output
         self.bytes = size
         self.shape = shape
@@ -38,7 +38,7 @@ class Owner:
         """Reads still to come, and one for each fetch."""
 
 
-class Found(NamedTuple):
+class FoundOutput(NamedTuple):
     """What a run saw of an output."""
 
     bytes: int
@@ -48,15 +48,15 @@ class Found(NamedTuple):
     """A view that turned out to be a copy."""
 
 
-class Event(NamedTuple):
+class MemoryEvent(NamedTuple):
     """Something that happened to a piece of memory."""
 
     time: int
     event: str
-    owner: Owner
+    owner: OwnedMemory
 
 
-def _free_of_charge(_output: Output, _size: int, _shape: tuple[int, ...] | None) -> None:
+def _free_of_charge(_output: StepOutput, _size: int, _shape: tuple[int, ...] | None) -> None:
     return None
 
 
@@ -67,20 +67,20 @@ class Accountant:
         self,
         table: MemoryTable,
         forwards: Mapping[int, Port],
-        charge: Callable[[Output, int, tuple[int, ...] | None], None] = _free_of_charge,
+        charge: Callable[[StepOutput, int, tuple[int, ...] | None], None] = _free_of_charge,
         release: Callable[[str, int], None] = lambda _device, _size: None,
     ) -> None:
         self._table = table
         self._forwards = forwards
         self._charge = charge
         self._release = release
-        self._owner_of: dict[Port, Owner] = {}
+        self._owner_of: dict[Port, OwnedMemory] = {}
         self._reading: dict[Port, int] = {}
         """Views of variables, and how many reads of each are still to come."""
-        self._alive: dict[int, Owner] = {}
-        self.events: list[Event] = []
+        self._alive: dict[int, OwnedMemory] = {}
+        self.events: list[MemoryEvent] = []
 
-    def alive(self) -> Iterator[Owner]:
+    def alive(self) -> Iterator[OwnedMemory]:
         """The memory that is live now."""
         return iter(list(self._alive.values()))
 
@@ -90,11 +90,11 @@ class Accountant:
             if output.source is None and output.bytes >= 0 and not output.late:
                 self._make(output, output.bytes, output.shape, time, self._forwards.get(i))
 
-    def end(self, i: int, time: int, found: Mapping[int, Found]) -> None:
+    def end(self, i: int, time: int, found: Mapping[int, FoundOutput]) -> None:
         """A step is done; `found` is what was seen of its outputs, by slot."""
         for output in self._table.made[i]:
             seen = found.get(output.slot)
-            owner: Owner | None
+            owner: OwnedMemory | None
             if output.source is None or (seen is not None and seen.copied):
                 owner = self._owner_of.get(output.port)
                 if owner is None:
@@ -159,24 +159,24 @@ class Accountant:
 
     def _make(
         self,
-        output: Output,
+        output: StepOutput,
         size: int,
         shape: tuple[int, ...] | None,
         time: int,
         forwarded: Port | None,
-    ) -> Owner:
+    ) -> OwnedMemory:
         old = self._owner_of.get(forwarded) if forwarded is not None else None
         if old is not None:
             self._free(old, time)
         self._charge(output, size, shape)
-        owner = Owner(output, size, shape)
+        owner = OwnedMemory(output, size, shape)
         self._owner_of[output.port] = owner
         self._alive[id(owner)] = owner
-        self.events.append(Event(time, ALLOCATE, owner))
+        self.events.append(MemoryEvent(time, ALLOCATE, owner))
         return owner
 
-    def _free(self, owner: Owner, time: int) -> None:
+    def _free(self, owner: OwnedMemory, time: int) -> None:
         if self._alive.pop(id(owner), None) is None:
             return
-        self.events.append(Event(time, FREE, owner))
+        self.events.append(MemoryEvent(time, FREE, owner))
         self._release(owner.output.device, owner.bytes)

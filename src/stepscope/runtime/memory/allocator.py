@@ -34,7 +34,7 @@ class KeepsBuffers(Protocol):
         ...
 
 
-class Account:
+class RunAccount:
     """What one run holds, as far as limits are concerned."""
 
     def __init__(self, allocator: Allocator, rows: Callable[[], AllocationColumns]) -> None:
@@ -69,7 +69,7 @@ class Allocator:
         self._held.fits = self.has_room
         self._lock = threading.Lock()
         self._used: dict[str, int] = dict.fromkeys(limits, 0)
-        self._accounts: set[Account] = set()
+        self._accounts: set[RunAccount] = set()
         self._keepers: weakref.WeakSet[KeepsBuffers] = weakref.WeakSet()
 
     # -- what is live --------------------------------------------------------------------------
@@ -100,25 +100,25 @@ class Allocator:
         limit = self.limits.get(device)
         return limit is None or self.live(device) + size <= limit
 
-    def others(self, mine: Account | None) -> list[Account]:
+    def others(self, mine: RunAccount | None) -> list[RunAccount]:
         """The accounts of the other runs under way."""
         with self._lock:
             return [a for a in self._accounts if a is not mine]
 
     # -- runs ----------------------------------------------------------------------------------
 
-    def open(self, rows: Callable[[], AllocationColumns]) -> Account:
+    def open(self, rows: Callable[[], AllocationColumns]) -> RunAccount:
         """An account for a run that is charged op by op."""
-        account = Account(self, rows)
+        account = RunAccount(self, rows)
         with self._lock:
             self._accounts.add(account)
         return account
 
     def admit(
         self, bound: Mapping[str, int], rows: Callable[[], AllocationColumns]
-    ) -> Account | None:
+    ) -> RunAccount | None:
         """An account that holds `bound` (by device) until it is closed; None if it may not fit."""
-        account = Account(self, rows)
+        account = RunAccount(self, rows)
         with self._lock:
             room = _MAX_CACHED
             for device, limit in self.limits.items():
@@ -135,7 +135,7 @@ class Allocator:
             self._make_room()
         return account
 
-    def _charge(self, account: Account, device: str, size: int) -> bool:
+    def _charge(self, account: RunAccount, device: str, size: int) -> bool:
         limit = self.limits.get(device)
         if limit is None:
             return True
@@ -147,14 +147,14 @@ class Allocator:
             account.held[device] = account.held.get(device, 0) + size
         return True
 
-    def _release(self, account: Account, device: str, size: int) -> None:
+    def _release(self, account: RunAccount, device: str, size: int) -> None:
         if device not in self.limits:
             return
         with self._lock:
             self._used[device] -= size
             account.held[device] -= size
 
-    def _close(self, account: Account) -> None:
+    def _close(self, account: RunAccount) -> None:
         with self._lock:
             if account not in self._accounts:
                 return

@@ -24,7 +24,7 @@ from stepscope.graph.dtypes import Array
 from stepscope.ops.resources import as_seen_outside
 from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.plan.exec_graph import ExecNode
-from stepscope.runtime.plan.plan import Memory, Plan, Step
+from stepscope.runtime.plan.plan import Memory, Plan, PlanStep
 
 POISON: Final = 0xA5
 MAX_IDLE_BUFFERS: Final = 512 << 20
@@ -103,7 +103,7 @@ def reusable(plan: Plan, memory: Memory) -> bool:
     return bool(step.kernel.out) and len(step.shapes) == 1 and step.shapes[slot].known is not None
 
 
-def nbytes(step: Step, slot: int) -> int:
+def nbytes(step: PlanStep, slot: int) -> int:
     count = step.shapes[slot].num_elements()
     assert count is not None
     return count * step.node.output_dtypes[slot].size
@@ -182,7 +182,7 @@ def _forwardable(plan: Plan, index: int, buffer_of: dict[int, int]) -> int | Non
     return None
 
 
-def _only_read_as_a_whole(plan: Plan, step: Step, group: int) -> bool:
+def _only_read_as_a_whole(plan: Plan, step: PlanStep, group: int) -> bool:
     return all(
         _is_whole(s, slot, plan.memories[group])
         for s, slot in step.node.inputs

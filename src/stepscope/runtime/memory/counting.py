@@ -22,8 +22,8 @@ from stepscope.metadata.outcome import Loss
 from stepscope.ops.resources import address_of
 from stepscope.runtime.execute.execution import RunState
 from stepscope.runtime.execute.trace import Trace
-from stepscope.runtime.memory.accountant import Owner
-from stepscope.runtime.memory.allocator import Account, Allocator
+from stepscope.runtime.memory.accountant import OwnedMemory
+from stepscope.runtime.memory.allocator import Allocator, RunAccount
 from stepscope.runtime.memory.curve import at_peak
 from stepscope.runtime.memory.exhausted import account_rows
 from stepscope.runtime.memory.flow_memory import FlowMemory
@@ -44,7 +44,7 @@ class Counting:
     inline: bool
     wants_events: bool
     memory: RunMemory | None = None
-    account: Account | None = None
+    account: RunAccount | None = None
 
     def open(self) -> None:
         """Decide, and begin. Raises `Refused` where not even the feeds fit."""
@@ -101,7 +101,7 @@ class Counting:
     def _fed(self) -> Sequence[Fed]:
         return self.memory.feeds if self.memory is not None else ()
 
-    def _owners(self) -> Sequence[Owner]:
+    def _owners(self) -> Sequence[OwnedMemory]:
         if self.memory is not None and self.memory.counts:
             return self.memory.alive()
         return self.plan.curve().at_peak() if self.inline else ()

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.metadata.memory.allocations import ALLOCATE
-from stepscope.runtime.execute.program import Program
-from stepscope.runtime.memory.accountant import Accountant, Event, Found, Owner
+from stepscope.runtime.execute.program import GeneratedProgram
+from stepscope.runtime.memory.accountant import Accountant, FoundOutput, MemoryEvent, OwnedMemory
 from stepscope.runtime.plan.memory_table import MemoryTable, Port
 
-_NOTHING: Mapping[int, Found] = {}
+_NOTHING: Mapping[int, FoundOutput] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class MemoryCurve:
     2n + 1 where it ends.
     """
 
-    def __init__(self, table: MemoryTable, program: Program) -> None:
+    def __init__(self, table: MemoryTable, program: GeneratedProgram) -> None:
         self._table = table
         self._steps = [s.node.index for s in program.steps]
         self._line_of = {i: n for n, i in enumerate(self._steps)}
         self._forwards = program.buffers.forwarded
-        self._fixed: list[Event] | None = None
+        self._fixed: list[MemoryEvent] | None = None
         self._peaks: dict[str, int] | None = None
 
     def line_of(self, step: int) -> int:
@@ -48,10 +48,10 @@ class MemoryCurve:
 
     def events(
         self,
-        notes: Mapping[Port, Found],
+        notes: Mapping[Port, FoundOutput],
         replaced: Sequence[Replaced] = (),
         lines: int | None = None,
-    ) -> list[Event]:
+    ) -> list[MemoryEvent]:
         """What happens in a run that ends well, or one that ends before line `lines` does."""
         if self._table.fixed and not replaced and lines is None:
             if self._fixed is None:
@@ -60,12 +60,12 @@ class MemoryCurve:
         return self._replay(notes, replaced, lines).events
 
     def alive_before(
-        self, lines: int, notes: Mapping[Port, Found], replaced: Sequence[Replaced] = ()
-    ) -> list[Owner]:
+        self, lines: int, notes: Mapping[Port, FoundOutput], replaced: Sequence[Replaced] = ()
+    ) -> list[OwnedMemory]:
         """What is live when line `lines` begins, its own outputs not among it."""
         return list(self._replay(notes, replaced, lines).alive())
 
-    def begun(self, line: int) -> list[Event]:
+    def begun(self, line: int) -> list[MemoryEvent]:
         """What a line allocates that begins and does not end."""
         accountant = Accountant(self._table, {})
         if line < len(self._steps):
@@ -73,7 +73,7 @@ class MemoryCurve:
         return accountant.events
 
     def _replay(
-        self, notes: Mapping[Port, Found], replaced: Sequence[Replaced], lines: int | None
+        self, notes: Mapping[Port, FoundOutput], replaced: Sequence[Replaced], lines: int | None
     ) -> Accountant:
         accountant = Accountant(self._table, self._forwards)
         by_step: dict[int, list[Replaced]] = {}
@@ -118,12 +118,12 @@ class MemoryCurve:
             peaks[device] = max(peaks.get(device, 0), live[device])
         return peaks
 
-    def at_peak(self, device: str | None = None) -> list[Owner]:
+    def at_peak(self, device: str | None = None) -> list[OwnedMemory]:
         """What is live when the most is, on one device or on all of them."""
         return at_peak(self.events({}), device)
 
 
-def at_peak(events: Sequence[Event], device: str | None = None) -> list[Owner]:
+def at_peak(events: Sequence[MemoryEvent], device: str | None = None) -> list[OwnedMemory]:
     """What is live when the most is, on one device or on all of them."""
     sizes = np.array(
         [
@@ -136,7 +136,7 @@ def at_peak(events: Sequence[Event], device: str | None = None) -> list[Owner]:
     if not len(sizes):
         return []
     last = int(np.cumsum(sizes).argmax())
-    alive: dict[int, Owner] = {}
+    alive: dict[int, OwnedMemory] = {}
     for _, event, owner in events[: last + 1]:
         if event == ALLOCATE:
             alive[id(owner)] = owner

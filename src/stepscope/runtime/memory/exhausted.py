@@ -26,10 +26,10 @@ from stepscope.metadata.memory.out_of_memory import (
 from stepscope.ops.resources import address_of
 from stepscope.runtime.execute.execution import StepFailed
 from stepscope.runtime.execute.trace import Trace, clock, wall_offset
-from stepscope.runtime.memory.accountant import Owner
-from stepscope.runtime.memory.allocator import Account, Allocator
+from stepscope.runtime.memory.accountant import OwnedMemory
+from stepscope.runtime.memory.allocator import Allocator, RunAccount
 from stepscope.runtime.memory.buffers import NoBuffer
-from stepscope.runtime.memory.record import Rows, notes_of
+from stepscope.runtime.memory.record import AllocationRows, notes_of
 from stepscope.runtime.memory.run_memory import Fed, Refused, Request, RunMemory
 from stepscope.runtime.plan.compiled import CompiledPlan, CompiledRun
 
@@ -44,7 +44,7 @@ class Accounted(Protocol):
     """The accounting of a run."""
 
     memory: RunMemory | None
-    account: Account | None
+    account: RunAccount | None
     inline: bool
 
 
@@ -70,7 +70,7 @@ class Scene:
         return self.accounting.memory if self.accounting is not None else None
 
     @property
-    def account(self) -> Account | None:
+    def account(self) -> RunAccount | None:
         return self.accounting.account if self.accounting is not None else None
 
     # -- the request ---------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Scene:
 
     def alive(self, failed: StepFailed) -> AllocationColumns:
         """Everything that is counted and live."""
-        rows = Rows()
+        rows = AllocationRows()
         for h in self.allocator.holdings():
             rows.holding(h, HELD, h.time_ns)
         table = self.plan.memory()
@@ -122,7 +122,7 @@ class Scene:
         }
         return list(unique.values())
 
-    def _owners(self, failed: StepFailed) -> list[Owner]:
+    def _owners(self, failed: StepFailed) -> list[OwnedMemory]:
         if self.memory is not None and self.memory.counts:
             if failed.step is not None and not isinstance(failed.cause, Refused):
                 self.memory.withdraw(failed.step.node.index)
@@ -246,13 +246,13 @@ def _clear(*errors: BaseException | None) -> None:
             waiting += [error.__cause__, error.__context__]
 
 
-def _present(outputs: Any, values: Mapping[str, Any]) -> list[Owner]:
+def _present(outputs: Any, values: Mapping[str, Any]) -> list[OwnedMemory]:
     """Outputs whose values are there."""
     owners = []
     for output in outputs:
         value = values.get(f"v{output.step}_{output.slot}")
         if output.source is None and isinstance(value, (np.ndarray, np.generic)):
-            owners.append(Owner(output, value.nbytes, value.shape))
+            owners.append(OwnedMemory(output, value.nbytes, value.shape))
     return owners
 
 
@@ -298,8 +298,8 @@ def joined(parts: Sequence[AllocationColumns]) -> AllocationColumns:
 
 
 def account_rows(
-    account: Callable[[], Account | None],
-    owners: Callable[[], Sequence[Owner]],
+    account: Callable[[], RunAccount | None],
+    owners: Callable[[], Sequence[OwnedMemory]],
     memory: Callable[[], Sequence[Fed]],
     plan: CompiledPlan,
     step_id: int,
@@ -307,13 +307,13 @@ def account_rows(
     """What an account holds, row by row; what no tensor explains is a row of its own."""
 
     def rows() -> AllocationColumns:
-        made = Rows()
+        made = AllocationRows()
         made.fed(plan.memory(), memory(), 0, step_id)
         for owner in owners():
             made.owner(owner, HELD, 0, step_id)
         columns = made.columns()
         found = account()
-        rest = Rows()
+        rest = AllocationRows()
         for device, size in (found.held if found is not None else {}).items():
             left = size - int(columns.bytes[columns.device == device].sum())
             if left > 0:

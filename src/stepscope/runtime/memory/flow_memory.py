@@ -27,22 +27,22 @@ from stepscope.ops.resources import address_of
 from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime.execute.frames import Task
 from stepscope.runtime.execute.trace import clock
-from stepscope.runtime.memory.accountant import Event, Owner
+from stepscope.runtime.memory.accountant import MemoryEvent, OwnedMemory
 from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.run_memory import Before, RunMemory
-from stepscope.runtime.plan.memory_table import MemoryTable, Output
+from stepscope.runtime.plan.memory_table import MemoryTable, StepOutput
 
 _TAKE_OUT: Final = frozenset({"TensorArrayReadV3", "StackPopV2"})
 """What gives out a tensor that is there already."""
 
 
-class FlowOwner(Owner):
+class FlowOwner(OwnedMemory):
     """One piece of memory and the execution that made it."""
 
     __slots__ = ("begun", "execution")
 
     def __init__(
-        self, output: Output, size: int, shape: tuple[int, ...] | None, execution: int
+        self, output: StepOutput, size: int, shape: tuple[int, ...] | None, execution: int
     ) -> None:
         super().__init__(output, size, shape)
         self.execution = execution
@@ -57,24 +57,29 @@ class FlowAccountant:
     def __init__(self, memory: FlowMemory) -> None:
         self._memory = memory
         self._alive: dict[int, FlowOwner] = {}
-        self.events: list[Event] = []
+        self.events: list[MemoryEvent] = []
 
-    def alive(self) -> Iterator[Owner]:
+    def alive(self) -> Iterator[OwnedMemory]:
         return iter(list(self._alive.values()))
 
     def make(
-        self, output: Output, size: int, shape: tuple[int, ...] | None, time: int, execution: int
+        self,
+        output: StepOutput,
+        size: int,
+        shape: tuple[int, ...] | None,
+        time: int,
+        execution: int,
     ) -> FlowOwner:
         self._memory._charge(output, size, shape)
         owner = FlowOwner(output, size, shape, execution)
         owner.remaining = 1
         self._alive[id(owner)] = owner
-        self.events.append(Event(time, ALLOCATE, owner))
+        self.events.append(MemoryEvent(time, ALLOCATE, owner))
         return owner
 
     def free(self, owner: FlowOwner, time: int) -> None:
         if self._alive.pop(id(owner), None) is not None:
-            self.events.append(Event(time, FREE, owner))
+            self.events.append(MemoryEvent(time, FREE, owner))
             self._memory._release(owner.output.device, owner.bytes)
 
     def withdraw(self, i: int) -> None:

@@ -11,9 +11,9 @@ from stepscope.metadata.memory.allocations import FAILED, FREE, HELD, Allocation
 from stepscope.ops.resources import Holding
 from stepscope.ops.state.variable_cells import KIND as VARIABLE
 from stepscope.runtime.execute.trace import Trace
-from stepscope.runtime.memory.accountant import Event, Found, Owner
+from stepscope.runtime.memory.accountant import FoundOutput, MemoryEvent, OwnedMemory
 from stepscope.runtime.memory.curve import MemoryCurve
-from stepscope.runtime.memory.run_memory import Fed, HeldEvent, Noted, Request, RunMemory
+from stepscope.runtime.memory.run_memory import Fed, HeldEvent, NotedMemory, Request, RunMemory
 from stepscope.runtime.plan.memory_table import MemoryTable, Port
 
 
@@ -26,7 +26,7 @@ class _Held(NamedTuple):
     holding: Holding
 
 
-class Rows:
+class AllocationRows:
     """Rows of allocations, one by one. Times are nanoseconds since the epoch."""
 
     def __init__(self) -> None:
@@ -54,7 +54,9 @@ class Rows:
              dtype, shape, step)
         )  # fmt: skip
 
-    def owner(self, owner: Owner, event: str, time_ns: int, step: int, address: int = 0) -> None:
+    def owner(
+        self, owner: OwnedMemory, event: str, time_ns: int, step: int, address: int = 0
+    ) -> None:
         o = owner.output
         self.add(o.name, o.slot, o.device, event, o.kind, time_ns, owner.bytes,
                  owner.address or address, o.dtype, owner.shape, step)  # fmt: skip
@@ -109,7 +111,7 @@ class MemoryRecord:
         cut_short: bool,
     ) -> None:
         self._memory = memory
-        self._noted: Noted | None = None
+        self._noted: NotedMemory | None = None
         self._trace = trace
         self._curve = None if memory.counts else curve
         self._failed = failed
@@ -122,7 +124,7 @@ class MemoryRecord:
             self._trace = trace
 
     @property
-    def noted(self) -> Noted:
+    def noted(self) -> NotedMemory:
         """What the run noted."""
         return self._memory.noted() if self._noted is None else self._noted
 
@@ -131,7 +133,7 @@ class MemoryRecord:
         """Whether the events are those of the plan, at the times of the trace."""
         return self._curve is not None and self._failed is None
 
-    def over(self, trace: Trace, noted: Noted) -> MemoryRecord:
+    def over(self, trace: Trace, noted: NotedMemory) -> MemoryRecord:
         """The record of a run with another trace and other notes."""
         other = MemoryRecord(
             self._memory, trace, self._curve, self._failed, cut_short=self._cut_short
@@ -157,7 +159,7 @@ class MemoryRecord:
         noted, trace = self.noted, self._trace
         offset, step = trace.offset, noted.step_id
         begin = trace.begin + offset
-        rows = Rows()
+        rows = AllocationRows()
         for h in noted.opening:
             rows.holding(h, HELD, min(h.time_ns, begin))
         rows.fed(noted.table, noted.feeds, begin, step)
@@ -186,7 +188,7 @@ class MemoryRecord:
                 return _Held(self._trace.marks[line], place, e.event, e.holding)
         return _Held(e.time, -1.0, e.event, e.holding)
 
-    def _events(self) -> tuple[Iterable[tuple[float, Event]], Mapping[Port, int]]:
+    def _events(self) -> tuple[Iterable[tuple[float, MemoryEvent]], Mapping[Port, int]]:
         """Events with their places in the order, and the addresses that are known beside them."""
         noted, trace = self.noted, self._trace
         if self._curve is None:
@@ -199,7 +201,7 @@ class MemoryRecord:
         if self._cut_short and lines is not None:
             events = [*events, *curve.begun(lines)]
         timed = [
-            (float(place), Event(_at(place, marks), event, owner))
+            (float(place), MemoryEvent(_at(place, marks), event, owner))
             for place, event, owner in events
         ]  # fmt: skip
         return timed, self._addresses()
@@ -219,12 +221,12 @@ def _at(place: int, marks: Sequence[int]) -> int:
     return marks[min(line + ended, len(marks) - 1)]
 
 
-def notes_of(table: MemoryTable, values: Mapping[str, object]) -> dict[Port, Found]:
+def notes_of(table: MemoryTable, values: Mapping[str, object]) -> dict[Port, FoundOutput]:
     """What the values of a program that stopped say of outputs whose size no plan knew."""
-    notes: dict[Port, Found] = {}
+    notes: dict[Port, FoundOutput] = {}
     for output in table.outputs.values():
         if output.source is None and output.bytes < 0:
             value = values.get(f"v{output.step}_{output.slot}")
             if isinstance(value, (np.ndarray, np.generic)):
-                notes[output.port] = Found(value.nbytes, value.shape, 0)
+                notes[output.port] = FoundOutput(value.nbytes, value.shape, 0)
     return notes

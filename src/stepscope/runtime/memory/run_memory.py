@@ -23,10 +23,10 @@ from stepscope.metadata.memory.allocations import ALLOCATE, FREE
 from stepscope.ops.resources import Holding, address_of
 from stepscope.ops.state.variable_cells import VariableCell
 from stepscope.runtime.execute.trace import clock
-from stepscope.runtime.memory.accountant import Accountant, Found, Owner
-from stepscope.runtime.memory.allocator import Account, Allocator
+from stepscope.runtime.memory.accountant import Accountant, FoundOutput, OwnedMemory
+from stepscope.runtime.memory.allocator import Allocator, RunAccount
 from stepscope.runtime.memory.curve import Replaced
-from stepscope.runtime.plan.memory_table import MemoryTable, Output, Port
+from stepscope.runtime.plan.memory_table import MemoryTable, Port, StepOutput
 
 
 class Refused(MemoryError):  # noqa: N818 - becomes an OpError
@@ -70,7 +70,7 @@ class HeldEvent(NamedTuple):
     """The step whose end it is part of."""
 
 
-class Noted(NamedTuple):
+class NotedMemory(NamedTuple):
     """What a run noted of memory: all that its plan does not know."""
 
     table: MemoryTable
@@ -79,7 +79,7 @@ class Noted(NamedTuple):
     """What variables and queues held when the run began, where somebody asked."""
     feeds: Sequence[Fed]
     """What was fed, each array once."""
-    notes: Mapping[Port, Found]
+    notes: Mapping[Port, FoundOutput]
     held_events: Sequence[HeldEvent]
     replaced: Sequence[Replaced]
     view_addresses: Sequence[int]
@@ -120,7 +120,7 @@ class RunMemory:
         self.counts = counts
         self.forwards = forwards
         self.step_id = step_id
-        self.notes: dict[Port, Found] = {}
+        self.notes: dict[Port, FoundOutput] = {}
         self.held_events: list[HeldEvent] = []
         self.replaced: list[Replaced] = []
         self.opening: list[Holding] = []
@@ -129,7 +129,7 @@ class RunMemory:
         self.view_addresses: Sequence[int] = ()
         self.refused: Request | None = None
         self._allocator = allocator
-        self._account: Account | None = None
+        self._account: RunAccount | None = None
         self._closed = False
         self._copied: dict[int, list[Holding]] = {}
         """By thread, what its op took out of a queue and copies."""
@@ -151,16 +151,16 @@ class RunMemory:
         fed = [Fed(step, *facts) for step, facts in zip(self.table.feeds, self._fed, strict=False)]
         return list({(f.address, f.bytes): f for f in reversed(fed)}.values())[::-1]
 
-    def noted(self) -> Noted:
+    def noted(self) -> NotedMemory:
         """What was noted so far."""
-        return Noted(
+        return NotedMemory(
             self.table, self.step_id, self.opening, self.feeds, self.notes, self.held_events,
             self.replaced, self.view_addresses,
         )  # fmt: skip
 
     # -- the run as a whole --------------------------------------------------------------------
 
-    def open(self, arrays: Sequence[Any], account: Account | None, *, opening: bool) -> None:
+    def open(self, arrays: Sequence[Any], account: RunAccount | None, *, opening: bool) -> None:
         """The run begins with these fed arrays, in the order of the table's feeds."""
         self._account = account
         if opening:
@@ -257,7 +257,7 @@ class RunMemory:
         for holding in self._copied.pop(threading.get_ident(), ()):
             self.held_events.append(HeldEvent(clock(), FREE, holding, i))
 
-    def _look(self, i: int, outputs: Sequence[Any], source: Any) -> dict[int, Found]:
+    def _look(self, i: int, outputs: Sequence[Any], source: Any) -> dict[int, FoundOutput]:
         found = {}
         for output in self.table.made[i]:
             if output.source is not None and not output.may_copy:
@@ -267,15 +267,15 @@ class RunMemory:
             if output.source is not None and not copied:
                 continue
             if isinstance(value, np.ndarray):
-                what = Found(value.nbytes, value.shape, address_of(value), copied)
+                what = FoundOutput(value.nbytes, value.shape, address_of(value), copied)
             else:
-                what = Found(int(getattr(value, "nbytes", 0)), np.shape(value), 0, copied)
+                what = FoundOutput(int(getattr(value, "nbytes", 0)), np.shape(value), 0, copied)
             found[output.slot] = what
         return found
 
-    def _addresses(self, i: int, outputs: Sequence[Any]) -> dict[int, Found]:
+    def _addresses(self, i: int, outputs: Sequence[Any]) -> dict[int, FoundOutput]:
         return {
-            o.slot: Found(o.bytes, o.shape or (), address_of(outputs[o.slot]))
+            o.slot: FoundOutput(o.bytes, o.shape or (), address_of(outputs[o.slot]))
             for o in self.table.made[i]
             if o.source is None
         }
@@ -344,7 +344,7 @@ class RunMemory:
 
     # -- the limit -----------------------------------------------------------------------------
 
-    def _charge(self, output: Output, size: int, shape: tuple[int, ...] | None) -> None:
+    def _charge(self, output: StepOutput, size: int, shape: tuple[int, ...] | None) -> None:
         self._request(output.name, output.slot, output.device, output.dtype, shape, size)
 
     def _request(
@@ -371,7 +371,7 @@ class RunMemory:
         with self._lock:
             self.accountant.withdraw(i)
 
-    def alive(self) -> list[Owner]:
+    def alive(self) -> list[OwnedMemory]:
         """The temporaries that are live now, where the run counts them."""
         with self._lock:
             return list(self.accountant.alive())

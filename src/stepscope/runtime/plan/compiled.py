@@ -20,8 +20,8 @@ from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
 from stepscope.runtime.execute.blas_threads import BLAS
 from stepscope.runtime.execute.flow_run import FlowSchedule
-from stepscope.runtime.execute.pooled import Schedule
-from stepscope.runtime.execute.program import Program
+from stepscope.runtime.execute.pooled import PoolSchedule
+from stepscope.runtime.execute.program import GeneratedProgram
 from stepscope.runtime.fetches import FeedSlot, FetchSpec
 from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.curve import MemoryCurve
@@ -73,8 +73,8 @@ class CompiledPlan:
         self._memory: MemoryTable | None = None
         self._curve: MemoryCurve | None = None
         self._lock = threading.Lock()
-        self._program: Program | None = None
-        self._schedule: Schedule | None = None
+        self._program: GeneratedProgram | None = None
+        self._schedule: PoolSchedule | None = None
         self._flow: FlowSchedule | None = None
         self._table: PlanTable | None = None
         self._gains: dict[tuple[int, int], PoolGain] = {}
@@ -88,12 +88,12 @@ class CompiledPlan:
         return {step: feeds[n].shape for n, step in self._unknown} if self._unknown else _NOTHING
 
     @property
-    def program(self) -> Program:
+    def program(self) -> GeneratedProgram:
         if self._program is None:
             with self._lock:
                 if self._program is None:
                     began = time.perf_counter_ns()
-                    self._program = Program(self.plan, self.memory, self._allocator)
+                    self._program = GeneratedProgram(self.plan, self.memory, self._allocator)
                     observers.planned(len(self.plan.nodes), time.perf_counter_ns() - began)
         return self._program
 
@@ -111,11 +111,11 @@ class CompiledPlan:
         return self._curve
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> PoolSchedule:
         if self._schedule is None:
             with self._lock:
                 if self._schedule is None:
-                    self._schedule = Schedule(self.plan)
+                    self._schedule = PoolSchedule(self.plan)
         return self._schedule
 
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from stepscope.runtime.memory.buffers import writes_to_buffer
-from stepscope.runtime.plan.plan import Plan, Step
+from stepscope.runtime.plan.plan import Plan, PlanStep
 
 if TYPE_CHECKING:
     from stepscope.runtime.execute.run_pattern import Stood
@@ -36,7 +36,7 @@ _KEEP_LAYOUT: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Output:
+class StepOutput:
     """One output of a step, as memory sees it."""
 
     step: int
@@ -68,10 +68,10 @@ class MemoryTable:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.outputs: dict[Port, Output] = {}
+        self.outputs: dict[Port, StepOutput] = {}
         self.reads: list[tuple[Port, ...]] = [()] * len(plan.steps)
         """Per step that executes, the counted outputs it reads, one entry per input."""
-        self.made: list[tuple[Output, ...]] = [()] * len(plan.steps)
+        self.made: list[tuple[StepOutput, ...]] = [()] * len(plan.steps)
         """Per step that executes, the outputs that are own memory or an alias."""
         self.variable_of: dict[Port, int] = {}
         """Outputs that are a variable, or a view of its value: the step of the variable."""
@@ -92,13 +92,13 @@ class MemoryTable:
         self.fixed = self.known and not any(o.may_copy for o in self.outputs.values())
         """Whether the plan's order decides everything but variables and queues."""
 
-    def own(self) -> list[Output]:
+    def own(self) -> list[StepOutput]:
         """The outputs that make memory whatever happens."""
         return [o for o in self.outputs.values() if o.source is None]
 
     # -- making it -----------------------------------------------------------------------------
 
-    def _describe(self, i: int, step: Step) -> None:
+    def _describe(self, i: int, step: PlanStep) -> None:
         node = step.node
         if node.op_type in VARIABLES:
             self.variable_of[i, 0] = i
@@ -128,7 +128,7 @@ class MemoryTable:
             for o in made if o.source is None or o.may_copy
         )  # fmt: skip
 
-    def _output(self, step: Step, slot: int, source: Port | None) -> Output:
+    def _output(self, step: PlanStep, slot: int, source: Port | None) -> StepOutput:
         node = step.node
         dtype = node.output_dtypes[slot].base_dtype
         item = dtype.size if dtype.is_fixed_size else dtype.numpy.itemsize
@@ -142,13 +142,13 @@ class MemoryTable:
                 self._contiguous.add(port)
         elif source in self._contiguous and node.op_type in _KEEP_LAYOUT:
             self._contiguous.add(port)
-        return Output(
+        return StepOutput(
             node.index, slot, node.name, node.device, dtype.as_datatype_enum, item, shape,
             -1 if count is None else count * item, source, may_copy,
             late=step.kernel.blocking,
         )  # fmt: skip
 
-    def _source(self, step: Step, slot: int) -> Port | None:
+    def _source(self, step: PlanStep, slot: int) -> Port | None:
         """The output whose memory an output shares."""
         node = step.node
         if node.op_type == "_Recv":
@@ -165,7 +165,7 @@ class MemoryTable:
         source, source_slot = node.inputs[position]
         return source.index, source_slot
 
-    def _special(self, step: Step) -> Special:
+    def _special(self, step: PlanStep) -> Special:
         if step.node.op_type in _ENQUEUES:
             return "enqueue"
         if step.kernel.views or not step.node.inputs:
@@ -201,7 +201,7 @@ class MemoryTable:
                 for port in self._roots(output):
                     self.outputs[port].kind = "output"
 
-    def _roots(self, output: Output) -> list[Port]:
+    def _roots(self, output: StepOutput) -> list[Port]:
         """The output itself and whatever it shares memory with, up to where that was made."""
         found = [output.port]
         while output.source is not None and output.source in self.outputs:

@@ -7,7 +7,7 @@ share a buffer with which. Both executors run the same plan; nothing in it chang
 What was read from a reference variable is, in TensorFlow, the variable's own memory: an op that is
 handed it sees what the variable holds when that op executes, be it handed on by whatever shares
 memory (Identity, Switch, Enter, Reshape, ...). Here it is a value, and a plan says who has to look
-again (`Step.late`):
+again (`PlanStep.late`):
 
     read = tf.identity(v)                                    # 2.0
     with tf.control_dependencies([tf.assign_add(v, 1.0)]):
@@ -52,7 +52,7 @@ _SHARING: Final = FLOW | {
 
 
 @dataclass(slots=True)
-class Step:
+class PlanStep:
     """One node of a plan."""
 
     node: ExecNode
@@ -81,7 +81,7 @@ class Step:
             return False
         return plan.memories[plan.steps[source.index].groups[slot]].fed
 
-    def input_groups(self, steps: Sequence[Step]) -> list[int]:
+    def input_groups(self, steps: Sequence[PlanStep]) -> list[int]:
         """The distinct memories this step reads."""
         return list(dict.fromkeys(steps[s.index].groups[slot] for s, slot in self.node.inputs))
 
@@ -123,7 +123,7 @@ class Plan:
         self._resources = resources
         self._known: dict[tuple[int, int], Any] = {}
         self._overridden = _overridden(graph)
-        self.steps: list[Step] = []
+        self.steps: list[PlanStep] = []
         for node in graph.nodes:
             self.steps.append(self._step(node, fed))
         _look_again(self.steps, graph)
@@ -146,13 +146,13 @@ class Plan:
 
     # -- shapes and kernels --------------------------------------------------------------------
 
-    def _step(self, node: ExecNode, fed: Mapping[ExecNode, TensorShape]) -> Step:
+    def _step(self, node: ExecNode, fed: Mapping[ExecNode, TensorShape]) -> PlanStep:
         if node.op_type == "_Arg":
-            return Step(node, Kernel(_nothing), (fed[node],), (), expensive=False)
+            return PlanStep(node, Kernel(_nothing), (fed[node],), (), expensive=False)
         if node.op_type == "_Retval":
             source, slot = node.inputs[0]
             is_ref = source.output_dtypes[slot]._is_ref_dtype
-            return Step(node, Kernel(_nothing), (), (is_ref,), expensive=False)
+            return PlanStep(node, Kernel(_nothing), (), (is_ref,), expensive=False)
         if node.op_type in ("_Send", "_Recv"):
             return self._transfer_step(node)
         inputs = tuple(self._shape(p) for p in node.inputs)
@@ -200,10 +200,10 @@ class Plan:
             d._is_ref_dtype and not w._is_ref_dtype for d, w in zip(dtypes, wanted, strict=True)
         )
         cost = _cost(kernel, (*inputs, *shapes), (*dtypes, *node.output_dtypes))
-        return Step(node, kernel, shapes, reads, expensive=cost is None or cost > EXPENSIVE_NS,
+        return PlanStep(node, kernel, shapes, reads, expensive=cost is None or cost > EXPENSIVE_NS,
                     cost_ns=cost, shape_error=shape_error, given=given)  # fmt: skip
 
-    def _transfer_step(self, node: ExecNode) -> Step:
+    def _transfer_step(self, node: ExecNode) -> PlanStep:
         key = self.graph.transfer_key(node)
         if node.op_type == "_Send":
 
@@ -212,14 +212,16 @@ class Plan:
 
             source, slot = node.inputs[0]
             reads = (source.output_dtypes[slot]._is_ref_dtype,)
-            return Step(node, Kernel(send, context=True, cost_ns=300), (), reads, expensive=False)
+            return PlanStep(
+                node, Kernel(send, context=True, cost_ns=300), (), reads, expensive=False
+            )
 
         def receive(context: RunContext) -> Any:
             return context.rendezvous.receive(key)
 
         sent = self.graph.sends[node].inputs[0]
         kernel = Kernel(receive, context=True, cost_ns=300)
-        return Step(node, kernel, (self._shape(sent),), (), expensive=False)
+        return PlanStep(node, kernel, (self._shape(sent),), (), expensive=False)
 
     def _shape(self, port: tuple[ExecNode, int]) -> TensorShape:
         index = port[0].index
@@ -290,7 +292,7 @@ def _refuse_values(node: ExecNode, given: Sequence[DType], wanted: Sequence[DTyp
             )
 
 
-def is_pure(step: Step) -> bool:
+def is_pure(step: PlanStep) -> bool:
     """Whether running a step again, with the same inputs, is the same as running it once."""
     kernel = step.kernel
     if kernel.context or kernel.opaque or kernel.blocking:
@@ -380,7 +382,7 @@ def _cost(kernel: Kernel, shapes: Sequence[TensorShape], dtypes: Sequence[DType]
     return 500 + total * _NS_PER_BYTE
 
 
-def _is_serial(steps: Sequence[Step]) -> bool:
+def _is_serial(steps: Sequence[PlanStep]) -> bool:
     """Whether no two expensive ops could run at the same time: then a pool gains nothing."""
     expensive = sum(s.expensive and s.executes for s in steps)
     if expensive < 2:
@@ -392,7 +394,7 @@ def _is_serial(steps: Sequence[Step]) -> bool:
     return max(depth) == expensive
 
 
-def _may_wait(steps: Sequence[Step]) -> bool:
+def _may_wait(steps: Sequence[PlanStep]) -> bool:
     """Whether a queue or a user's function may be waited for beside expensive ops."""
     for waiting in (s for s in steps if s.executes and s.cost_ns is None):
         if not (waiting.kernel.blocking or waiting.kernel.opaque):
@@ -411,7 +413,7 @@ def _may_wait(steps: Sequence[Step]) -> bool:
     return False
 
 
-def _look_again(steps: Sequence[Step], graph: ExecGraph) -> None:
+def _look_again(steps: Sequence[PlanStep], graph: ExecGraph) -> None:
     """Find out which inputs are `late`; variables are the bits of a number here."""
     variables = [i for i, s in enumerate(steps) if s.node.op_type in ("VariableV2", "Variable")]
     if not variables:
@@ -457,14 +459,14 @@ def _before(node: ExecNode) -> Iterator[ExecNode]:
     yield from node.controls
 
 
-def _sources(step: Step, graph: ExecGraph) -> Iterator[tuple[int, int]]:
+def _sources(step: PlanStep, graph: ExecGraph) -> Iterator[tuple[int, int]]:
     inputs = step.node.inputs
     if step.node.op_type == "_Recv":
         inputs = graph.sends[step.node].inputs
     return ((source.index, slot) for source, slot in inputs)
 
 
-def _assigns(step: Step, position: int) -> bool:
+def _assigns(step: PlanStep, position: int) -> bool:
     """Whether the kernel gets the variable itself, and not to hand it on."""
     if step.node.op_type in _SHARING or position >= len(step.reads):
         return False
@@ -472,7 +474,7 @@ def _assigns(step: Step, position: int) -> bool:
     return source.output_dtypes[slot]._is_ref_dtype and not step.reads[position]
 
 
-def _in_loops(steps: Sequence[Step]) -> list[bool]:
+def _in_loops(steps: Sequence[PlanStep]) -> list[bool]:
     """Per step, whether it is inside of a loop."""
     depth = [0] * len(steps)
     for i, step in enumerate(steps):

@@ -12,10 +12,10 @@ from stepscope.metadata.readers.users_graph import graph_of
 if TYPE_CHECKING:
     from stepscope.web.resources.looked_at import LookedAt
 
-__all__ = ["Covered", "covered"]
+__all__ = ["CoveredGraph", "covered"]
 
 
-class Covered(NamedTuple):
+class CoveredGraph(NamedTuple):
     """The graph and its coverage; without them `why` says why."""
 
     graph: Any
@@ -23,13 +23,13 @@ class Covered(NamedTuple):
     why: str
 
 
-def covered(here: LookedAt) -> Covered:
+def covered(here: LookedAt) -> CoveredGraph:
     """The coverage of the run that is looked at."""
-    found: Covered = here.kept("covered", lambda: _covered(here))
+    found: CoveredGraph = here.kept("covered", lambda: _covered(here))
     return found
 
 
-def _covered(here: LookedAt) -> Covered:
+def _covered(here: LookedAt) -> CoveredGraph:
     number = here.numbers[0]
     paths = here.recordings.source.paths
     try:
@@ -39,8 +39,8 @@ def _covered(here: LookedAt) -> Covered:
         else:
             written = [graphs.pre_optimization_graph for graphs in here.run.function_graphs]
             if not written:
-                return Covered(None, None, "the graph as it was written is not in the record")
+                return CoveredGraph(None, None, "the graph as it was written is not in the record")
             graph = max(written, key=lambda graph: len(graph.library.function))
-        return Covered(graph, coverage(here.run, graph), "")
+        return CoveredGraph(graph, coverage(here.run, graph), "")
     except StepscopeError as error:
-        return Covered(None, None, str(error))
+        return CoveredGraph(None, None, str(error))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepscope.analysis import critical_path
 from stepscope.analysis.execution.edges import Edges
-from stepscope.analysis.execution.timeline import Timeline
+from stepscope.analysis.execution.timeline import TimelineRows
 from stepscope.web.resources.clusters import cluster_of, is_cluster, longest_step
 from stepscope.web.resources.session import typical
 
@@ -42,9 +42,9 @@ class LookedAt(NamedTuple):
         """The run; the first of several."""
         return self.runs[0]
 
-    def timeline(self) -> Timeline:
+    def timeline(self) -> TimelineRows:
         """All executions as they are drawn."""
-        return self.kept("timeline", lambda: Timeline.of(self.runs))
+        return self.kept("timeline", lambda: TimelineRows.of(self.runs))
 
     def path(self) -> CriticalPath | None:
         """The critical path; None of several runs, and where the run is too large."""

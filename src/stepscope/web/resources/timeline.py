@@ -21,7 +21,7 @@ from stepscope.web.resources.shortened import shortened
 
 if TYPE_CHECKING:
     from stepscope.analysis import CriticalPath
-    from stepscope.analysis.execution.timeline import Tile, Timeline
+    from stepscope.analysis.execution.timeline import Tile, TimelineRows
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
 
@@ -94,7 +94,7 @@ def _timeline(here: LookedAt) -> dict[str, Any]:
     }
 
 
-def _marks(here: LookedAt, drawn: Timeline) -> dict[str, Any]:
+def _marks(here: LookedAt, drawn: TimelineRows) -> dict[str, Any]:
     marks: list[tuple[str, float, float, str, int]] = []
     for number, run in zip(here.numbers, here.runs, strict=True):
         began, ended = run_span(run)
@@ -121,7 +121,7 @@ def _marks(here: LookedAt, drawn: Timeline) -> dict[str, Any]:
     }
 
 
-def _steps(here: LookedAt, drawn: Timeline) -> list[tuple[str, float, float, str, int]]:
+def _steps(here: LookedAt, drawn: TimelineRows) -> list[tuple[str, float, float, str, int]]:
     """The steps inside a run, where it has several."""
     ops = here.run.ops
     steps, place = np.unique(ops.step, return_inverse=True)
@@ -137,7 +137,7 @@ def _steps(here: LookedAt, drawn: Timeline) -> list[tuple[str, float, float, str
             for s, a, b in each]  # fmt: skip
 
 
-def _path(drawn: Timeline, path: CriticalPath) -> dict[str, Any]:
+def _path(drawn: TimelineRows, path: CriticalPath) -> dict[str, Any]:
     """The parts of the path, each with the execution that it is of, where that is found."""
     rows: dict[str, list[int]] = defaultdict(list)
     wanted = {part.name for part in path.rows}
@@ -167,7 +167,7 @@ def _path(drawn: Timeline, path: CriticalPath) -> dict[str, Any]:
     }
 
 
-def _execution(drawn: Timeline, places: list[int], end: int) -> int:
+def _execution(drawn: TimelineRows, places: list[int], end: int) -> int:
     """The execution of a node that a part of the path is of: the first that ends after it."""
     after = [place for place in places if drawn.end[place] >= end]
     if after:
@@ -175,7 +175,7 @@ def _execution(drawn: Timeline, places: list[int], end: int) -> int:
     return places[-1] if places else -1
 
 
-def _memory(here: LookedAt, drawn: Timeline) -> dict[str, Any] | None:
+def _memory(here: LookedAt, drawn: TimelineRows) -> dict[str, Any] | None:
     if len(here.runs) > 1:
         return None
     peaks = here.run.device_peaks()
@@ -194,7 +194,7 @@ def _memory(here: LookedAt, drawn: Timeline) -> dict[str, Any] | None:
     }
 
 
-def _transfers(here: LookedAt, drawn: Timeline) -> dict[str, Any] | None:
+def _transfers(here: LookedAt, drawn: TimelineRows) -> dict[str, Any] | None:
     """What moved between tasks, as arrows from lane to lane."""
     if len(here.runs) > 1 or len({lane.device for lane in drawn.lanes}) < 2:
         return None

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from stepscope.adapters.tensorflow.memory.allocator_events import CPU, Ledger
+from stepscope.adapters.tensorflow.memory.allocator_events import CPU, LiveBlocks
 from stepscope.metadata.xplane import XSpace
 
 START = 1_700_000_000_000_000_000
@@ -62,7 +62,7 @@ class Profile:
 
 @pytest.fixture
 def ledger():
-    return Ledger()
+    return LiveBlocks()
 
 
 def named(alive):

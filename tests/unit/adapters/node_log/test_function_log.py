@@ -22,7 +22,7 @@ from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import log_of_call
 from stepscope.adapters.tensorflow.node_log.log import NodeLog
 from stepscope.adapters.tensorflow.runs.function import Observed
-from stepscope.adapters.tensorflow.script.deliveries import KeptRun
+from stepscope.adapters.tensorflow.script.deliveries import DeliveredRun
 from stepscope.adapters.tensorflow.support import FUNCTION
 from stepscope.metadata.stored.stored_log import pack_log
 from stepscope.options import RunOptions
@@ -421,7 +421,7 @@ def test_runs_that_are_alike_are_stored_as_each_of_them_was(prepared, tensorflow
     with Store(tmp_path) as store:
         for run in runs:
             metadata = stepscope.RunMetadata()
-            metadata.record(KeptRun(run))
+            metadata.record(DeliveredRun(run))
             store.add(metadata, "function", kept=0.1)
     for run, again in zip(runs, stepscope.load(store.path), strict=True):
         live = stepscope.RunMetadata()

@@ -19,7 +19,11 @@ import started_python
 from patience import patient
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log import build, library_cache, shipped
-from stepscope.adapters.tensorflow.node_log.library_cache import Found, LibraryCache, OddCacheError
+from stepscope.adapters.tensorflow.node_log.library_cache import (
+    CachedLibrary,
+    LibraryCache,
+    OddCacheError,
+)
 
 STEM = "node_log-2.21.0-0123456789abcdef"
 CONTENT = b"\x7fELF" + bytes(range(256)) * 40
@@ -72,14 +76,14 @@ def test_what_was_installed_is_found_and_is_private_whatever_the_umask(tmp_path)
         path = cache.install(STEM, CONTENT)
     finally:
         os.umask(before)
-    assert cache.find(STEM) == Found(path, "")
+    assert cache.find(STEM) == CachedLibrary(path, "")
     assert path.read_bytes() == CONTENT
     assert (mode(path), mode(cache.folder), mode(cache.folder.parent)) == (0o600, 0o700, 0o700)
 
 
 def test_where_nothing_is_there_nothing_is_odd(tmp_path, cache):
-    assert cache.find(STEM) == Found(None, "")
-    assert LibraryCache(tmp_path / "never made").find(STEM) == Found(None, "")
+    assert cache.find(STEM) == CachedLibrary(None, "")
+    assert LibraryCache(tmp_path / "never made").find(STEM) == CachedLibrary(None, "")
 
 
 def replaced_by(make):
@@ -141,7 +145,7 @@ def test_root_may_have_made_the_directories_above(tmp_path):
         cache = LibraryCache(tmp_path / "home" / "stepscope")
         cache.make_private()
         path = cache.install(STEM, CONTENT)
-        assert cache.find(STEM) == Found(path, "")
+        assert cache.find(STEM) == CachedLibrary(path, "")
     assert cache.find(STEM).odd.startswith(f"{cache.folder} belongs to nobody")
 
 
@@ -151,7 +155,7 @@ def test_a_link_that_is_changed_leads_nowhere_else(tmp_path, cache, installed):
     through = LibraryCache(link)
     link.unlink()
     link.symlink_to(tmp_path)
-    assert through.find(STEM) == Found(installed, "")
+    assert through.find(STEM) == CachedLibrary(installed, "")
 
 
 def test_a_new_library_replaces_all_others_of_its_name(cache, installed):
@@ -161,7 +165,7 @@ def test_a_new_library_replaces_all_others_of_its_name(cache, installed):
     other.write_bytes(b"for another TensorFlow")
     path = cache.install(STEM, CONTENT + b"new")
     assert sorted(cache.folder.iterdir()) == sorted([path, other])
-    assert cache.find(STEM) == Found(path, "")
+    assert cache.find(STEM) == CachedLibrary(path, "")
 
 
 def test_a_process_that_has_the_old_one_keeps_it(cache, installed):
@@ -223,7 +227,7 @@ def test_another_users_directory_is_moved_aside(cache, installed):
     (aside,) = (path for path in cache.folder.parent.iterdir() if path != cache.folder)
     assert str(aside) in said
     assert (aside / installed.name).read_bytes() == CONTENT
-    assert cache.find(STEM) == Found(None, "")
+    assert cache.find(STEM) == CachedLibrary(None, "")
 
 
 @needs_root
@@ -238,7 +242,7 @@ def test_a_file_in_its_place_is_left_alone(cache):
     cache.folder.write_text("a user's own")
     with pytest.raises(OddCacheError, match="is not a directory: remove it"):
         cache.make_private()
-    assert cache.find(STEM) == Found(None, "")
+    assert cache.find(STEM) == CachedLibrary(None, "")
     assert cache.folder.read_text() == "a user's own"
 
 
@@ -511,7 +515,7 @@ def test_prepare_repairs_and_says_what(library, program, compiler, capsys, odd, 
     assert out.count("Repaired") == 1
     assert "are traced by Stepscope's own executor from now on" in out
     assert out.endswith("It was compiled now.\n")
-    assert program.find(build._name()) == Found(path, "")
+    assert program.find(build._name()) == CachedLibrary(path, "")
     assert mode(program.folder) == 0o700
     assert run_command_line(["prepare"]) == 0
     out = capsys.readouterr().out

@@ -11,7 +11,7 @@ import json
 import pytest
 from test_profile_decoding import BASE, Host, done, kernel, process
 
-from stepscope.adapters.tensorflow.capture.profiler import Batch
+from stepscope.adapters.tensorflow.capture.profiler import ProfiledBatch
 from stepscope.adapters.tensorflow.script import served
 from stepscope.analysis import WorkerRuns, network, workers_at
 from stepscope.metadata import RunMetadata
@@ -75,7 +75,7 @@ def recorded(tmp_path):
     """Writes what a server gives of a window, as `stepscope run` does; gives the directory."""
 
     def record(task, host):
-        batch = Batch(None, "", level_raised=True)
+        batch = ProfiledBatch(None, "", level_raised=True)
         batch.data = host.space.SerializeToString()
         given = []
         served._Served(given.append).hand_over(batch, (BASE, BASE + END))

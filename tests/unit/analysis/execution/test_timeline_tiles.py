@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stepscope.analysis.execution.timeline import Timeline
+from stepscope.analysis.execution.timeline import TimelineRows
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 
 TYPES = ["MatMul", "Relu", "IteratorGetNext", "_Recv"]
@@ -38,7 +38,7 @@ def large():
     for thread in (1, 2, 3):
         mine = threads == thread
         start[mine] = np.cumsum(ns[mine] + random.integers(0, 50, mine.sum())) - ns[mine]
-    return Timeline.of([run_of(start + 10**18, start + ns + 10**18, threads)])
+    return TimelineRows.of([run_of(start + 10**18, start + ns + 10**18, threads)])
 
 
 def test_a_tile_accounts_for_every_execution(large):
@@ -75,7 +75,7 @@ def test_tiles_of_a_level_hold_what_the_one_above_does(large):
 def test_the_busiest_type_of_a_column_is_the_one_with_the_most_time():
     start = np.arange(10_000, dtype=np.int64) * 100
     ns = np.where(np.arange(10_000) % 4 == 1, 90, 3)
-    timeline = Timeline.of([run_of(start, start + ns)])
+    timeline = TimelineRows.of([run_of(start, start + ns)])
     density = timeline.tile(0, 0).density
     assert {timeline.types[code] for code in density.type.tolist()} == {"Relu"}
     assert timeline.types[int(timeline.strip(10).type[3])] == "Relu"
@@ -85,7 +85,7 @@ def test_the_busiest_type_of_a_column_is_the_one_with_the_most_time():
 def test_boxes_above_each_other_do_not_overlap_and_calls_contain():
     start = np.array([0, 10, 20, 50, 120, 130])
     end = np.array([100, 40, 30, 60, 150, 160])
-    timeline = Timeline.of([run_of(start, end)])
+    timeline = TimelineRows.of([run_of(start, end)])
     depth = dict(zip(timeline.row.tolist(), timeline.depth.tolist(), strict=True))
     assert [depth[row] for row in range(6)] == [0, 1, 2, 1, 0, 1]
     assert timeline.lanes[0].rows == 3
@@ -95,7 +95,7 @@ def test_boxes_above_each_other_do_not_overlap_and_calls_contain():
 def test_many_lanes_make_wider_columns():
     count, lanes = 50_000, 500
     start = np.sort(np.random.default_rng(1).integers(0, 10**9, count))
-    timeline = Timeline.of([run_of(start, start + 100, np.arange(count) % lanes + 1)])
+    timeline = TimelineRows.of([run_of(start, start + 100, np.arange(count) % lanes + 1)])
     tile = timeline.tile(0, 0)
     assert len(timeline.lanes) == lanes
     assert len(tile.density.lane) <= 16_000
@@ -103,7 +103,7 @@ def test_many_lanes_make_wider_columns():
 
 
 def test_a_tile_that_is_not_there():
-    timeline = Timeline.of([run_of(np.array([0]), np.array([10]))])
+    timeline = TimelineRows.of([run_of(np.array([0]), np.array([10]))])
     assert timeline.tile(0, 0).whole
     with pytest.raises(ValueError, match="there is no tile 1 of level 0"):
         timeline.tile(0, 1)
@@ -111,7 +111,7 @@ def test_a_tile_that_is_not_there():
 
 def test_runs_one_after_the_other_stand_where_they_were():
     first, second = run_of(np.array([0]), np.array([10])), run_of(np.array([90]), np.array([100]))
-    timeline = Timeline.of([first, second])
+    timeline = TimelineRows.of([first, second])
     tile = timeline.tile(0, 0)
     assert tile.boxes.start.tolist() == [0, 90]
     assert tile.boxes.run.tolist() == [0, 1]
@@ -119,6 +119,6 @@ def test_runs_one_after_the_other_stand_where_they_were():
 
 
 def test_no_executions():
-    timeline = Timeline.of([RunMetadata()])
+    timeline = TimelineRows.of([RunMetadata()])
     assert (len(timeline), timeline.lanes) == (0, ())
     assert timeline.tile(0, 0).whole

@@ -12,7 +12,7 @@ import stepscope.tf1 as tf
 from recorded_program import MS, run, slow_map, waiting_for_input
 from stepscope.analysis import input_pipeline, verdict
 from stepscope.analysis.input import input_words
-from stepscope.analysis.input.input_model import Model, Step, changes
+from stepscope.analysis.input.input_model import Model, StageCost, changes
 from stepscope.analysis.program import verdict_words
 from stepscope.analysis.program.verdict import notes_for_verdict
 from stepscope.metadata import RunMetadata, iter_runs
@@ -104,7 +104,7 @@ def test_time_in_which_other_ops_ran_is_no_waiting():
 
 
 def test_python_that_holds_the_interpreter_gains_nothing_by_more_calls():
-    step = Step("map", 20e6, function=True, python=True)
+    step = StageCost("map", 20e6, function=True, python=True)
     model = Model((step,), 1e6, cpu_ns=20e6, cores=4, python_ns=20e6)
     found = {change.key: change for change in changes(model, 21e6, 0.0, (0,))}
     assert found["parallel and prefetch"].saves_ns == 1e6
@@ -112,7 +112,7 @@ def test_python_that_holds_the_interpreter_gains_nothing_by_more_calls():
 
 
 def test_python_that_only_waits_gains_by_more_calls():
-    step = Step("map", 20e6, function=True, python=True)
+    step = StageCost("map", 20e6, function=True, python=True)
     model = Model((step,), 1e6, cpu_ns=1e6, cores=4, python_ns=1e6)
     found = {change.key: change for change in changes(model, 21e6, 0.0, (0,))}
     assert found["parallel and prefetch"].calls == 16

@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.analysis import op_profile
 from stepscope.analysis.execution import timeline
-from stepscope.analysis.execution.timeline import Timeline
+from stepscope.analysis.execution.timeline import TimelineRows
 from stepscope.analysis.profile import node_times, profile_sums
 from stepscope.analysis.profile import op_profile as op_profiles
 from stepscope.metadata import OpColumns, Recording, RunMetadata, StringColumn, self_times, strings
@@ -83,11 +83,11 @@ def test_the_times_of_nodes(in_pieces, nested):
 @pytest.mark.parametrize("place", [(0, 0), (2, 1), (3, 7)])
 def test_a_timeline(in_pieces, nested, place):
     run = run_of(7, nested=nested)
-    whole = Timeline.of([run])
+    whole = TimelineRows.of([run])
     expected = whole.tile(*place, most=5)
     strip = whole.strip(64)
     in_pieces()
-    drawn = Timeline.of([run])
+    drawn = TimelineRows.of([run])
     found = drawn.tile(*place, most=5)
     assert drawn.lanes == whole.lanes
     assert found.boxes.row.tolist() == expected.boxes.row.tolist()
@@ -105,7 +105,7 @@ def test_threads_of_one_name_are_numbered():
     ops = run.ops.replace(thread_names={1: "tf_Compute", 2: "tf_Compute", 3: "main"})
     named = RunMetadata()
     named.record(Recording(engine="", ops=lambda: ops))
-    names = {(lane.device, lane.thread): lane.name for lane in Timeline.of([named]).lanes}
+    names = {(lane.device, lane.thread): lane.name for lane in TimelineRows.of([named]).lanes}
     assert names["/device:CPU:0", 1] == "tf_Compute 1"
     assert names["/device:CPU:0", 2] == "tf_Compute 2"
     assert names["/device:CPU:0", 3] == "main"

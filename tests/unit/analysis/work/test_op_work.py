@@ -12,8 +12,8 @@ import stepscope.tf1  # noqa: F401 - registers all ops
 from stepscope.analysis.work import op_work as op_work_module
 from stepscope.analysis.work.graph_calls import graph_calls
 from stepscope.analysis.work.op_work import (
+    KnownTensor,
     OpCall,
-    Tensor,
     known_op_types,
     op_work,
     tensorflow_flops,
@@ -154,11 +154,11 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
     assert unknown - pipelines == strings_and_files | random | by_data
 
 
-def _f32(*shape: int) -> Tensor:
+def _f32(*shape: int) -> KnownTensor:
     size = 4
     for length in shape:
         size *= length
-    return Tensor(shape, size)
+    return KnownTensor(shape, size)
 
 
 SQUARE = _f32(8, 8)
@@ -185,7 +185,7 @@ OURS: dict[str, tuple[Callable[[], OpCall], int | None, int | None]] = {
     ),
     "an optimizer's step on a resource variable": (
         lambda: OpCall(
-            "ResourceApplyAdam", (*[Tensor((), 0)] * 9, _f32(100, 10)), ()
+            "ResourceApplyAdam", (*[KnownTensor((), 0)] * 9, _f32(100, 10)), ()
         ),
         12_000,
         4 * 7 * 1000,
@@ -204,7 +204,7 @@ OURS: dict[str, tuple[Callable[[], OpCall], int | None, int | None]] = {
         lambda: OpCall("GatherV2", (_f32(10_000, 8), _f32(4), _f32()), (_f32(4, 8),)), 0, 256,
     ),
     "a shape that nobody knows": (
-        lambda: OpCall("MatMul", (Tensor(None), SQUARE), (SQUARE,)), None, None,
+        lambda: OpCall("MatMul", (KnownTensor(None), SQUARE), (SQUARE,)), None, None,
     ),
     "a type that nobody knows": (lambda: OpCall("Mystery", (SQUARE,), (SQUARE,)), None, 512),
     "a call of a function, whose ops have rows of their own": (

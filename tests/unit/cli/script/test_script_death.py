@@ -43,7 +43,7 @@ def test_of_runs_that_were_read_only_their_ends_stay(tmp_path):
 def test_the_report_says_how_it_died_and_writes_no_timeline_of_too_many_ops(tmp_path, capsys):
     notes = outside.Notes()
     notes.recording()
-    ended = outside.Ended(signal.SIGKILL, 0, time.monotonic_ns())
+    ended = outside.ProcessEnd(signal.SIGKILL, 0, time.monotonic_ns())
     folder = recorded(tmp_path / "runs", 60)
     script_death.show(ended, notes, "train.py", folder, "full", 5, report=False)
     said = capsys.readouterr().err

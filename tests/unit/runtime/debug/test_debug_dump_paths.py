@@ -12,7 +12,7 @@ import stepscope.tf1 as tf
 from stepscope import errors
 from stepscope._messages import Event
 from stepscope.runtime.debug.dump_files import DumpDirectory, device_directory, tensor_file
-from stepscope.runtime.debug.ops import Observed
+from stepscope.runtime.debug.ops import WatchedTensor
 
 LONG = "x" * 4000
 
@@ -81,7 +81,7 @@ def test_a_root_that_is_a_link_itself_is_where_the_user_wants_it(tmp_path):
 def test_names_that_no_graph_has_stay_inside_as_well(name, tmp_path):
     name = name.replace("/{tmp}", str(tmp_path))
     value = np.ones(1, np.float32)
-    observed = Observed(tf.float32, (1,), value)
+    observed = WatchedTensor(tf.float32, (1,), value)
     DumpDirectory(str(tmp_path / "in")).publish_tensor(
         "/device:\0:0/" + LONG, name, 0, "DebugIdentity", observed, 1
     )

@@ -62,7 +62,7 @@ class _UsersFiles(dict[str, bool]):
 _users = _UsersFiles()
 
 
-class Output(NamedTuple):
+class OpOutput(NamedTuple):
     """A tensor that an op put out."""
 
     dtype: int
@@ -76,14 +76,14 @@ class Output(NamedTuple):
     """Where its values are while it is alive; once it is not, a number of the buffer's own."""
 
 
-class Call(NamedTuple):
+class EagerCall(NamedTuple):
     """One call of an eager op, decoded."""
 
     name: str
     op: str
     start_ns: int
     end_ns: int
-    outputs: tuple[Output, ...]
+    outputs: tuple[OpOutput, ...]
     failed: bool
 
 
@@ -160,7 +160,7 @@ class CalledOps:
         self._over = False
         self._thread = 0
         self._epoch = 0
-        self._decoded: list[Call] | None = None
+        self._decoded: list[EagerCall] | None = None
         self._rows: list[Row] | None = None
         self._tensor = versions.eager_tensor_class()
         self._watched = versions.numbers_in_memory() if held else frozenset()
@@ -346,7 +346,7 @@ class CalledOps:
         """Whether there are calls, which need not be decoded for that."""
         return bool(self._calls or self._decoded)
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[EagerCall]:
         """All calls in the order in which they ended."""
         if self._decoded is None:
             epoch, naming, lines = self._epoch, self.sites.name, _Lines()
@@ -355,7 +355,7 @@ class CalledOps:
             columns = (self._calls[field::_FIELDS] for field in range(_FIELDS))
             places = range(self._first, self._first + len(self._calls), _FIELDS)
             self._decoded = [
-                Call(
+                EagerCall(
                     naming(
                         self._names.get(place, op),
                         lines.of(code, at) if not op_calls.finalizes(op) else "",
@@ -368,8 +368,8 @@ class CalledOps:
             self._calls, self._described = [], []
         return self._decoded
 
-    def _outputs_by_call(self) -> dict[int, tuple[Output, ...]]:
-        found: dict[int, list[Output]] = {}
+    def _outputs_by_call(self) -> dict[int, tuple[OpOutput, ...]]:
+        found: dict[int, list[OpOutput]] = {}
         first, fields = self._first_output, _BUFFER + 1
         addresses: dict[int, int] = {}
         for place, reference in list(self._references.items()):
@@ -381,7 +381,7 @@ class CalledOps:
         places = range(first, first + len(self._described), fields)
         for place, call, dtype, shape, buffer in zip(places, *columns, strict=True):
             address = addresses.get(buffer, buffer + 1)
-            found.setdefault(call, []).append(Output(dtype, shape, buffer, place, address))
+            found.setdefault(call, []).append(OpOutput(dtype, shape, buffer, place, address))
         return {call: tuple(outputs) for call, outputs in found.items()}
 
     def rows(self, *, ended_well: bool = True) -> list[Row]:
@@ -429,11 +429,11 @@ class CalledOps:
         return dict(zip(self._freed[::2], times, strict=True))
 
 
-def _described(output: Output) -> Described:
+def _described(output: OpOutput) -> Described:
     return output.dtype, output.shape, bytes_of(output)
 
 
-def bytes_of(output: Output) -> int:
+def bytes_of(output: OpOutput) -> int:
     """How large the values of an output are; 0 where that is not known of its type."""
     return math.prod(output.shape) * versions.dtype_size(output.dtype)
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture.called_ops import Call, CalledOps
+from stepscope.adapters.tensorflow.capture.called_ops import CalledOps, EagerCall
 from stepscope.adapters.tensorflow.capture.events import NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
-from stepscope.adapters.tensorflow.capture.profiler import Batch
+from stepscope.adapters.tensorflow.capture.profiler import ProfiledBatch
 from stepscope.adapters.tensorflow.node_log.log import LoggedRun, NodeLog
 from stepscope.metadata import CallTime, Loss, OpColumns, Overhead, RunNumbers
 from stepscope.metadata.logged_nodes import DoingAt
@@ -49,7 +49,7 @@ class Capture(ABC):
     """Whether it is known of a run that fails what it did until then."""
     log: NodeLog | None = None
     """What our executor notes, where it executes the run."""
-    batch: Batch | None = None
+    batch: ProfiledBatch | None = None
     """The profiler's record, where there is one."""
     called: CalledOps | None = None
     """The eager ops that the run called, where they are noted."""
@@ -160,7 +160,7 @@ class Capture(ABC):
         going = [row for row in begun if row.end_ns > time_ns]
         return DoingAt(going, begun[-1] if begun else None)
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[EagerCall]:
         """The eager ops that were called, where they are noted, under names no node has."""
         return []
 

@@ -21,19 +21,28 @@ from stepscope.metadata.xplane import (
     PYTHON_OP,
     SPAN,
     ExecutionTrace,
+    ExecutorStep,
     Row,
     Space,
-    Step,
 )
-from stepscope.metadata.xplane.thread_walk import Call
+from stepscope.metadata.xplane.thread_walk import StepCall
 
 __all__ = [
-    "ANNOTATION", "CLOCK", "CLOCK_STAT", "MARK", "NO_NODES", "PYTHON_OP", "SPAN", "Marked",
-    "Profile", "Row", "Step",
+    "ANNOTATION",
+    "CLOCK",
+    "CLOCK_STAT",
+    "MARK",
+    "NO_NODES",
+    "PYTHON_OP",
+    "SPAN",
+    "ExecutorStep",
+    "Marked",
+    "Profile",
+    "Row",
 ]  # fmt: skip
 
 _THREAD_BITS: Final = 0xFFFFFFFF
-_OnLine = TypeVar("_OnLine", Row, Call)
+_OnLine = TypeVar("_OnLine", Row, StepCall)
 
 
 @dataclass(slots=True)
@@ -103,7 +112,7 @@ class Profile:
         return [row for step in self.steps.with_children(steps) for row in step.unfinished]
 
     def unmarked_in(self, steps: list[int]) -> set[Row]:
-        """The kernels of these steps that are others' if they ended well (`Step.unmarked`)."""
+        """Kernels of these steps that are others' if they ended well (`ExecutorStep.unmarked`)."""
         if not self.saw_executor_marks:
             return set()
         return {row for step in self.steps.with_children(steps) for row in step.unmarked}
@@ -150,5 +159,5 @@ def _between(found: Sequence[_OnLine], line: int, start: int, end: int) -> Seque
     return found[first : bisect_left(found, (line, end), key=_place)]
 
 
-def _place(found: Row | Call) -> tuple[int, int]:
+def _place(found: Row | StepCall) -> tuple[int, int]:
     return found.line, found.start_ns

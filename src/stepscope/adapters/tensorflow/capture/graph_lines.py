@@ -49,7 +49,7 @@ _executed: weakref.WeakKeyDictionary[Any, dict[Any, ExecutedLines]] = weakref.We
 """By the graphs that executors execute, the lines of their nodes, by what was written, and when."""
 
 
-class Executed(Protocol):
+class GraphsAsExecuted(Protocol):
     """Graphs as executors execute them."""
 
     @property
@@ -67,7 +67,7 @@ class ExecutedLines(NamedTuple):
 
 
 def lines_of(
-    written: Sequence[Any], executed: Executed, interface: Callable[[], Mapping[str, str]]
+    written: Sequence[Any], executed: GraphsAsExecuted, interface: Callable[[], Mapping[str, str]]
 ) -> ExecutedLines:
     """The lines of the nodes of graphs, as written and as executed; worked out once for both.
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.adapters.tensorflow import versions
-from stepscope.adapters.tensorflow.capture.called_ops import Call
+from stepscope.adapters.tensorflow.capture.called_ops import EagerCall
 from stepscope.adapters.tensorflow.capture.capture import (
     Capture,
     FindNodes,
@@ -28,7 +28,7 @@ from stepscope.adapters.tensorflow.capture.capture import (
 )
 from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
 from stepscope.adapters.tensorflow.capture.profiler import (
-    Batch,
+    ProfiledBatch,
     SharedProfiler,
     process_profiler,
 )
@@ -140,7 +140,7 @@ class ProfiledCapture(Capture):
         self._span = versions.trace_me(self.mark)
         self._span.__enter__()
 
-    def _enter_profiler(self) -> Batch | None:
+    def _enter_profiler(self) -> ProfiledBatch | None:
         try:
             batch = self._profiler.enter(self.patience_s)
             reason = _PROFILER_TAKEN
@@ -204,7 +204,7 @@ class ProfiledCapture(Capture):
             self.batch.done.wait()
             self._note_problems(self.batch)
 
-    def _note_problems(self, batch: Batch) -> None:
+    def _note_problems(self, batch: ProfiledBatch) -> None:
         what = self._profiled
         if batch.cut and batch.decoded(Profile).of_run(self.mark) is None:
             self.losses.append(Loss(what, 0, _CUT))
@@ -307,7 +307,7 @@ class ProfiledCapture(Capture):
         claimed = {step for other in profile.marked.values() for step in other.steps}
         return list(profile.unclaimed(claimed))
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[EagerCall]:
         if self.called is None:
             return []
         if not self._names_reserved:

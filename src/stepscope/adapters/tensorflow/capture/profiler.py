@@ -10,9 +10,10 @@ Guarantees.
 - Nobody waits for ever: a run may itself wait for what another one does next (a queue), so after
   `PATIENCE_S` the batch is *cut*: its data are taken as they are, and a run still under way says
   that it was recorded only up to then.
-- `Batch.data` is set before `leave` returns, or, for a run that has no time to wait, once
-  `Batch.done` is; it is the XSpace as bytes, decoded by whoever looks. Reading takes far longer
-  than recording did: a run that is out of time leaves it to a thread which the process ends after.
+- `ProfiledBatch.data` is set before `leave` returns, or, for a run that has no time to wait, once
+  `ProfiledBatch.done` is; it is the XSpace as bytes, decoded by whoever looks. Reading takes far
+  longer than recording did: a run that is out of time leaves it to a thread which the process
+  ends after.
 - Of a profile of more than `MOST_BYTES` nothing is kept but that it was too large.
 - The recorder's level is raised after every start, so that cheap ops of a warm program are seen.
 - Where the profiler is somebody else's (the program profiles itself), `enter` gives None at once,
@@ -31,7 +32,7 @@ from typing import Any, Final, Protocol
 from stepscope.adapters.tensorflow import versions
 from stepscope.adapters.tensorflow.capture.events import CLOCK, CLOCK_STAT
 from stepscope.adapters.tensorflow.capture.quiet_log import quiet
-from stepscope.adapters.tensorflow.memory.allocator_events import MemoryProfile, ledger
+from stepscope.adapters.tensorflow.memory.allocator_events import AllocatorProfile, ledger
 
 LEVEL: Final = 3
 """High enough for every kernel, however cheap, and for what the executor did between them."""
@@ -47,7 +48,7 @@ _TOO_LARGE: Final = (
 _folders = itertools.count(1)
 
 
-class Batch:
+class ProfiledBatch:
     """Runs that were profiled together."""
 
     __slots__ = (
@@ -62,7 +63,7 @@ class Batch:
         self.running = 0
         self.cut = False
         self.data = b""
-        self.memory: MemoryProfile | None = None
+        self.memory: AllocatorProfile | None = None
         """What the allocator did, where it tells."""
         self.problem = ""
         self.stop_ns = 0
@@ -81,7 +82,7 @@ class Batch:
             return self._decoded
 
 
-class Owner(Protocol):
+class ProfilerOwner(Protocol):
     """Has the profiler whenever no run of its own is profiled by a `SharedProfiler`."""
 
     def lend(self) -> None:
@@ -96,10 +97,10 @@ class SharedProfiler:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._batch: Batch | None = None
+        self._batch: ProfiledBatch | None = None
         self._closing = False
         self._level: versions.TraceLevel | None = None
-        self._owner: Owner | None = None
+        self._owner: ProfilerOwner | None = None
         self._stays_open = False
 
     @property
@@ -107,7 +108,7 @@ class SharedProfiler:
         """Whether it has an owner that lends it."""
         return self._owner is not None
 
-    def borrow_from(self, owner: Owner) -> None:
+    def borrow_from(self, owner: ProfilerOwner) -> None:
         """Have runs that come from now on take it from its owner, and give it back."""
         self._owner = owner
 
@@ -117,7 +118,7 @@ class SharedProfiler:
             self._stays_open = True
             self._reopen()
 
-    def enter(self, patience_s: float | None = None) -> Batch | None:
+    def enter(self, patience_s: float | None = None) -> ProfiledBatch | None:
         """Be profiled from now on; None where the profiler is somebody else's.
 
         A `TimeoutError` if it is being read for earlier runs, for longer than the patience.
@@ -133,7 +134,7 @@ class SharedProfiler:
                 self._owner.give_back()
         return batch
 
-    def _enter(self, patience_s: float | None) -> Batch | None:
+    def _enter(self, patience_s: float | None) -> ProfiledBatch | None:
         with self._changed:
             if not self._changed.wait_for(lambda: not self._closing, patience_s):
                 raise TimeoutError
@@ -145,7 +146,7 @@ class SharedProfiler:
             self._batch.running += 1
             return self._batch
 
-    def leave(self, batch: Batch, *, wait: bool = True) -> None:
+    def leave(self, batch: ProfiledBatch, *, wait: bool = True) -> None:
         """The run is done: wait until the batch's data are there, or have another thread wait."""
         with self._changed:
             batch.running -= 1
@@ -165,7 +166,7 @@ class SharedProfiler:
             daemon=False,
         ).start()  # fmt: skip
 
-    def _finish(self, batch: Batch, *, mine: bool) -> None:
+    def _finish(self, batch: ProfiledBatch, *, mine: bool) -> None:
         """Wait for the batch's data; with `mine`, nobody else is going to stop the profiler."""
         try:
             self._wait_for(batch, mine=mine)
@@ -175,7 +176,7 @@ class SharedProfiler:
             with self._changed:
                 self._reopen()
 
-    def _wait_for(self, batch: Batch, *, mine: bool) -> None:
+    def _wait_for(self, batch: ProfiledBatch, *, mine: bool) -> None:
         if not mine and not batch.done.wait(PATIENCE_S):
             with self._changed:
                 mine = self._batch is batch
@@ -209,7 +210,7 @@ class SharedProfiler:
 
     # -- TensorFlow's own, for whoever has it --------------------------------------------------
 
-    def start(self) -> Batch | None:
+    def start(self) -> ProfiledBatch | None:
         """Begin to record; None where the profiler is somebody else's."""
         if self._level is None:
             self._level = versions.TraceLevel()
@@ -223,9 +224,9 @@ class SharedProfiler:
         raised = self._level.raise_to(LEVEL)
         with versions.trace_me(CLOCK, **{CLOCK_STAT: time.time_ns()}):
             pass
-        return Batch(session, folder, level_raised=raised)
+        return ProfiledBatch(session, folder, level_raised=raised)
 
-    def stop(self, batch: Batch) -> None:
+    def stop(self, batch: ProfiledBatch) -> None:
         """Record no more: `batch` gets its data, or says what became of them."""
         began = time.perf_counter_ns()
         gfile = versions.tensorflow().io.gfile

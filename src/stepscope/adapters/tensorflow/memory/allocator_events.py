@@ -61,7 +61,7 @@ class Held(NamedTuple):
     certain: bool = True
 
 
-class Event(NamedTuple):
+class AllocatorEvent(NamedTuple):
     """An allocation or a free, and the allocator's own count after it."""
 
     time_ns: int
@@ -72,7 +72,7 @@ class Event(NamedTuple):
     line: int
 
 
-class Wait(NamedTuple):
+class AllocatorWait(NamedTuple):
     """An execution that took as long as the allocator waits for memory."""
 
     name: str
@@ -81,11 +81,11 @@ class Wait(NamedTuple):
 
 
 @dataclass(slots=True)
-class MemoryProfile:
+class AllocatorProfile:
     """The allocator's events of one profile, and what was alive when it began."""
 
-    events: list[Event]
-    waits: list[Wait] = field(default_factory=list)
+    events: list[AllocatorEvent]
+    waits: list[AllocatorWait] = field(default_factory=list)
     alive: dict[tuple[str, int], Held] = field(default_factory=dict)
     """By device and address; what the ledger knew."""
     in_use: dict[str, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class MemoryProfile:
         return before_ns
 
 
-def follow(alive: dict[tuple[str, int], Held], event: Event) -> None:
+def follow(alive: dict[tuple[str, int], Held], event: AllocatorEvent) -> None:
     """Bring what is alive up to after an event."""
     where = (event.held.device, event.held.address)
     if event.freed:
@@ -139,7 +139,7 @@ def follow(alive: dict[tuple[str, int], Held], event: Event) -> None:
         alive[where] = event.held
 
 
-class Ledger:
+class LiveBlocks:
     """What is alive in the process, as far as it was recorded."""
 
     def __init__(self) -> None:
@@ -147,12 +147,12 @@ class Ledger:
         self._alive: dict[tuple[str, int], Held] = {}
         self._tells = False
 
-    def take(self, data: bytes) -> MemoryProfile | None:
+    def take(self, data: bytes) -> AllocatorProfile | None:
         """What the allocator did in a profile that was just read; None if it never tells."""
         told = _ALLOCATION.encode() in data or _FREE.encode() in data
         if not self._tells and not (told and _WHOLE.encode() in data):
             return None
-        profile = _decode(data) if told else MemoryProfile([])
+        profile = _decode(data) if told else AllocatorProfile([])
         if not self._tells and not any(_is_whole(event.held.device) for event in profile.events):
             return None
         with self._lock:
@@ -162,7 +162,7 @@ class Ledger:
                 follow(self._alive, event)
         return profile
 
-    def _begin(self, profile: MemoryProfile) -> None:
+    def _begin(self, profile: AllocatorProfile) -> None:
         """Compare the first counts with what is known; what may be gone is no longer certain."""
         for event in profile.events:
             device = event.held.device
@@ -186,19 +186,19 @@ class Ledger:
         return self._alive.get((held.device, held.address), held).time_ns == held.time_ns
 
 
-ledger: Final = Ledger()
+ledger: Final = LiveBlocks()
 
 
 # -- decoding ----------------------------------------------------------------------------------
 
 
-def _decode(data: bytes) -> MemoryProfile:
+def _decode(data: bytes) -> AllocatorProfile:
     space = Space(data)
-    events: list[Event] = []
-    waits: list[Wait] = []
+    events: list[AllocatorEvent] = []
+    waits: list[AllocatorWait] = []
     plane = space.plane(HOST)
     if plane is None:
-        return MemoryProfile(events)
+        return AllocatorProfile(events)
     kinds = {name: key for key, name in plane.names.items() if name in (_ALLOCATION, _FREE)}
     for number, line in enumerate(plane.lines):
         base = space.origin_ns(line)
@@ -207,14 +207,14 @@ def _decode(data: bytes) -> MemoryProfile:
             start = int(line.offset_ps[place])
             end = start + int(line.duration_ps[place])
             name = plane.names.get(int(line.metadata_id[place]), "")
-            waits.append(Wait(name, base + start // 1000, base + end // 1000))
+            waits.append(AllocatorWait(name, base + start // 1000, base + end // 1000))
     events.sort(key=lambda event: event.time_ns)
-    return MemoryProfile(_described_frees(events), waits)
+    return AllocatorProfile(_described_frees(events), waits)
 
 
 def _events(
     line: EventLine, number: int, base_ns: int, kinds: list[int], free: int
-) -> Iterator[Event]:
+) -> Iterator[AllocatorEvent]:
     """The allocations and frees of one line."""
     places = np.flatnonzero(np.isin(line.metadata_id, kinds))
     if not len(places):
@@ -242,7 +242,7 @@ def _events(
             address & _UNSIGNED, size, asked, time_ns, name, _device(allocator), dtype,
             _shape(shape), step=step,
         )  # fmt: skip
-        yield Event(time_ns, held, is_free, used, left, number)
+        yield AllocatorEvent(time_ns, held, is_free, used, left, number)
 
 
 @functools.cache
@@ -260,7 +260,7 @@ def _is_whole(device: str) -> bool:
     return not beside or _WHOLE in beside
 
 
-def _described_frees(events: Iterable[Event]) -> list[Event]:
+def _described_frees(events: Iterable[AllocatorEvent]) -> list[AllocatorEvent]:
     """The events, where each free carries what its allocation said."""
     open_: dict[tuple[str, int], Held] = {}
     found = []

@@ -13,22 +13,22 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
-from stepscope.adapters.tensorflow.capture.called_ops import Call, Output, bytes_of
+from stepscope.adapters.tensorflow.capture.called_ops import EagerCall, OpOutput, bytes_of
 from stepscope.adapters.tensorflow.capture.events import Row
 from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.capture.tensors import output_tensors
-from stepscope.adapters.tensorflow.memory.allocator_events import CPU, Event, Held
+from stepscope.adapters.tensorflow.memory.allocator_events import CPU, AllocatorEvent, Held
 from stepscope.metadata.logged_nodes import TAKES_NONE
 
 _AT_THE_END: Final = 1 << 62
 
 
-def of_calls(calls: Sequence[Call], freed: Mapping[int, int]) -> list[Event]:
+def of_calls(calls: Sequence[EagerCall], freed: Mapping[int, int]) -> list[AllocatorEvent]:
     """What eager ops put out, as events; `freed` says when nobody held an output any more.
 
     Tensors that share a buffer are one: it lives as long as the last of them.
     """
-    changes: list[tuple[int, Call, Output, bool]] = []
+    changes: list[tuple[int, EagerCall, OpOutput, bool]] = []
     for call in calls:
         for output in call.outputs:
             if output.buffer >= 0:
@@ -37,7 +37,7 @@ def of_calls(calls: Sequence[Call], freed: Mapping[int, int]) -> list[Event]:
                 if at is not None:
                     changes.append((max(call.end_ns, at), call, output, True))
     changes.sort(key=itemgetter(0))
-    events: list[Event] = []
+    events: list[AllocatorEvent] = []
     holders: dict[int, tuple[Held, set[int]]] = {}
     in_use = 0
     for time_ns, call, output, let_go in changes:
@@ -52,18 +52,18 @@ def of_calls(calls: Sequence[Call], freed: Mapping[int, int]) -> list[Event]:
             )  # fmt: skip
             known = holders[output.buffer] = held, set()
             in_use += size
-            events.append(Event(time_ns, held, False, in_use, 0, -1))
+            events.append(AllocatorEvent(time_ns, held, False, in_use, 0, -1))
         (known[1].discard if let_go else known[1].add)(output.place)
         if not known[1]:
             del holders[output.buffer]
             in_use -= known[0].bytes
-            events.append(Event(time_ns, known[0], True, in_use, 0, -1))
+            events.append(AllocatorEvent(time_ns, known[0], True, in_use, 0, -1))
     return events
 
 
 def of_graph(
     rows: Sequence[Row], nodes: Mapping[str, NodeInfo], end_ns: int, step: int
-) -> list[Event]:
+) -> list[AllocatorEvent]:
     """What the executed nodes of a run put out, as events; frees only of what was let go of."""
     described = output_tensors(rows, nodes)
     starts: dict[str, list[int]] = {}
@@ -75,7 +75,7 @@ def of_graph(
             readers.setdefault(port, []).append(row.end_ns)
     for ends in (*starts.values(), *readers.values()):
         ends.sort()
-    events: list[Event] = []
+    events: list[AllocatorEvent] = []
     columns = zip(described.op_index, described.slot, described.dtype, described.shape,
                   described.bytes, strict=True)  # fmt: skip
     for index, slot, dtype, shape, size in columns:
@@ -87,10 +87,10 @@ def of_graph(
             address=0, bytes=int(size), requested=int(size), time_ns=row.start_ns, name=row.name,
             device=info.device or CPU, dtype=int(dtype), shape=shape, step=step, slot=int(slot),
         )  # fmt: skip
-        events.append(Event(row.start_ns, held, False, 0, 0, row.line))
+        events.append(AllocatorEvent(row.start_ns, held, False, 0, 0, row.line))
         freed = _last_read(readers.get((row.name, int(slot)), ()), starts[row.name], row)
         if freed <= end_ns:
-            events.append(Event(freed, held, True, 0, 0, row.line))
+            events.append(AllocatorEvent(freed, held, True, 0, 0, row.line))
     events.sort(key=lambda event: event.time_ns)
     return events
 

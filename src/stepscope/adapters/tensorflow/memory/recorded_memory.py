@@ -14,7 +14,12 @@ from typing import Any, Final
 from stepscope.adapters.tensorflow.capture.capture import Capture, FindNodes
 from stepscope.adapters.tensorflow.capture.events import Marked
 from stepscope.adapters.tensorflow.memory import held_memory
-from stepscope.adapters.tensorflow.memory.allocator_events import Event, Held, MemoryProfile, ledger
+from stepscope.adapters.tensorflow.memory.allocator_events import (
+    AllocatorEvent,
+    AllocatorProfile,
+    Held,
+    ledger,
+)
 from stepscope.adapters.tensorflow.memory.held_memory import InSession, ProgramMemory, as_held
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells, bytes_in_use
 from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph
@@ -64,7 +69,7 @@ class RecordedMemory:
         memory = capture.batch.memory if capture.batch is not None else None
         self._capture = capture
         self._told = memory is not None
-        self._memory = memory if memory is not None else MemoryProfile([])
+        self._memory = memory if memory is not None else AllocatorProfile([])
         self._nodes = nodes
         self._step_id = step_id
         self._made_ns = time.time_ns()
@@ -103,7 +108,7 @@ class RecordedMemory:
     # -- the run ---------------------------------------------------------------------------
 
     @cached_property
-    def events(self) -> list[Event]:
+    def events(self) -> list[AllocatorEvent]:
         """The run's own allocations and frees."""
         if not self.from_allocator:
             rows = self._capture.rows()
@@ -114,7 +119,7 @@ class RecordedMemory:
             if called is not None:
                 events += of_calls(self._capture.calls(), called.freed())
             return sorted(events, key=lambda event: event.time_ns)
-        own: list[Event] = []
+        own: list[AllocatorEvent] = []
         mine: set[tuple[str, int]] = set()
         for event in self._memory.events:
             if not self.start_ns <= event.time_ns <= self.end_ns:
@@ -163,7 +168,7 @@ class RecordedMemory:
             rows.append((held, FAILED, refused.time_ns, self._step_id))
         return columns_of(rows)
 
-    def _own(self, event: Event, program: ProgramMemory, done: Collection[str]) -> Held:
+    def _own(self, event: AllocatorEvent, program: ProgramMemory, done: Collection[str]) -> Held:
         held = event.held
         if ledger.still_alive(held):
             held = program.name(held, self._steps, done)

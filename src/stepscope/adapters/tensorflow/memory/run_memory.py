@@ -64,7 +64,7 @@ class _LastFit:
 _last_fit: Final = _LastFit()
 
 
-class RunMemory:
+class CapturedMemory:
     """See the module's text. Made before the run, asked after it."""
 
     can_be_last_fit = True

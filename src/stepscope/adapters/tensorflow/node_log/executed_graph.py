@@ -27,7 +27,7 @@ from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.cached_property import cached_property
 from stepscope.metadata import GraphFacts, Loss, Shared
-from stepscope.metadata.logged_nodes import Edges, nodes_of
+from stepscope.metadata.logged_nodes import InputRows, nodes_of
 from stepscope.metadata.readers.node_log_file import graph_facts
 
 _T = TypeVar("_T")
@@ -176,7 +176,7 @@ class ExecutedGraphs:
         return tuple(found)
 
     @cached_property
-    def edges(self) -> Edges:
+    def edges(self) -> InputRows:
         """The inputs of all nodes, as rows of `facts`."""
         found: list[tuple[int, int, int]] = []
         first = 0
@@ -188,7 +188,7 @@ class ExecutedGraphs:
                 found += [(place[source], slot, place[name]) for source, slot in inputs]
             first += len(names)
         table = np.array(found, dtype=np.int32).reshape(-1, 3)
-        return Edges(table[:, 0], table[:, 1], table[:, 2])
+        return InputRows(table[:, 0], table[:, 1], table[:, 2])
 
     @cached_property
     def numbers(self) -> NDArray[np.uint32]:
@@ -262,7 +262,7 @@ class KnownGraphs:
 known_graphs: Final = KnownGraphs()
 
 
-class Descriptions:
+class LibraryDescriptions:
     """What tensors are, by the library's numbers from 1 on: dtype, shape and bytes."""
 
     def __init__(self) -> None:
@@ -315,4 +315,4 @@ def _item_bytes(dtype: int) -> int:
     return int(np.dtype(kind.as_numpy_dtype).itemsize)
 
 
-descriptions: Final = Descriptions()
+descriptions: Final = LibraryDescriptions()

@@ -41,7 +41,7 @@ class OddCacheError(RuntimeError):
     """Something about the cache is not as it must be; the text says what, and what to do."""
 
 
-class Found(NamedTuple):
+class CachedLibrary(NamedTuple):
     """What the cache has under a name."""
 
     path: Path | None
@@ -67,7 +67,7 @@ class LibraryCache:
     def __init__(self, place: Path) -> None:
         self.folder = Path(os.path.realpath(place))
 
-    def find(self, stem: str) -> Found:
+    def find(self, stem: str) -> CachedLibrary:
         """The library whose name begins with `stem`. Never raises."""
         odd = ""
         try:
@@ -78,12 +78,12 @@ class LibraryCache:
                 except (OSError, OddCacheError) as error:
                     odd = odd or str(error)
                 else:
-                    return Found(path, "")
+                    return CachedLibrary(path, "")
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             odd = str(error)
-        return Found(None, odd)
+        return CachedLibrary(None, odd)
 
     def make_private(self) -> list[str]:
         """Have the directory there, for this user alone; tells what had to be mended for that.

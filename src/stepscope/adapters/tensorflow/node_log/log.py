@@ -29,7 +29,7 @@ from stepscope.adapters.tensorflow.node_log.executed_graph import (
 )
 from stepscope.cached_property import cached_property
 from stepscope.metadata.logged_nodes import OUTPUT, ROW, Log, LoggedNodes
-from stepscope.metadata.xplane import ANNOTATION, Row, Step
+from stepscope.metadata.xplane import ANNOTATION, ExecutorStep, Row
 
 _SIZES: Final = struct.Struct("7q")
 _PACKED: Final = struct.Struct("8q")
@@ -184,7 +184,7 @@ class LoggedRun(LoggedNodes):
             yield from step.python
 
 
-def _is_among(step: Step, times: Mapping[str, list[tuple[int, int]]]) -> bool:
+def _is_among(step: ExecutorStep, times: Mapping[str, list[tuple[int, int]]]) -> bool:
     """Whether most of a step's kernels are logged: it is one inside a step that was."""
     kernels = [row for row in step.rows if row.op != ANNOTATION]
     found = sum(

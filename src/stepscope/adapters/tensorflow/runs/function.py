@@ -37,7 +37,7 @@ from stepscope.adapters.tensorflow.failures import (
     raise_with,
 )
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
-from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
+from stepscope.adapters.tensorflow.memory.run_memory import CapturedMemory
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.executed_graph import function_graphs, versions_of
 from stepscope.adapters.tensorflow.node_log.function_log import is_traced, log_of_call
@@ -283,7 +283,7 @@ class Observed:
         """What the user wrote, where it is one function; None for other code."""
         self.function = function
         self.step_id = step_id or next(step_ids)
-        self.memory = RunMemory(options, self.step_id)
+        self.memory = CapturedMemory(options, self.step_id)
         self._needs_graphs = (
             options.output_partition_graphs or options.trace_level >= 3 or self.memory.needs_graphs
         )

@@ -53,7 +53,7 @@ from stepscope.adapters.tensorflow.failures import (
 from stepscope.adapters.tensorflow.memory.held_memory import InSession
 from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.memory.report import is_out_of_memory
-from stepscope.adapters.tensorflow.memory.run_memory import RunMemory
+from stepscope.adapters.tensorflow.memory.run_memory import CapturedMemory
 from stepscope.adapters.tensorflow.node_log.executed_graph import versions_of
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
 from stepscope.adapters.tensorflow.runs import session_graph
@@ -127,7 +127,7 @@ class SessionRun:
         self._options = asked.resolve() if asked is not None else opts.DEFAULT_RESOLVED
         self.step_id = next(step_ids)
         session = InSession(graph, native_run)
-        self.memory = RunMemory(self._options, self.step_id, session)
+        self.memory = CapturedMemory(self._options, self.step_id, session)
         self._timeout_ms = self._options.timeout_in_ms or shared.timeout_ms
         self._kind = shared.kind_of(fetches, feed_dict)
         self.capture = self._new_capture(log_alone=log_alone)

@@ -20,9 +20,9 @@ from stepscope.recorder.kept_runs import given_up
 
 if TYPE_CHECKING:
     from stepscope.metadata import Loss
-    from stepscope.metadata.stored.stored_run import Part
+    from stepscope.metadata.stored.stored_run import SharedPart
     from stepscope.recorder.kept_runs import KeptRuns
-    from stepscope.recorder.lanes import Lane
+    from stepscope.recorder.lanes import RunLane
 
 __all__ = ["Budgeted", "How", "code_of"]
 
@@ -44,7 +44,7 @@ class Budgeted:
     """What decides on the runs of a script, and knows their kinds. For any thread."""
 
     def __init__(
-        self, runs: KeptRuns, graph_part: Callable[[Any], Part | None], trace_level: int, *,
+        self, runs: KeptRuns, graph_part: Callable[[Any], SharedPart | None], trace_level: int, *,
         wants_peaks: bool,
     ) -> None:  # fmt: skip
         """`graph_part` gives a user's graph as stores have it; no run is traced further than that.
@@ -59,7 +59,7 @@ class Budgeted:
             level: given_up(level, share) for level in Level
         }
         self.how = {Level.TIMES: How(min(1, trace_level)), Level.DETAIL: How(trace_level)}
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, RunLane] = {}
         """By function."""
         self._fetches: dict[Any, tuple[str, Any]] = {}
         """By what was fetched, its kind, and what must live for that."""
@@ -75,7 +75,7 @@ class Budgeted:
         if error is not None or decided.begun.level is Level.LENGTH:
             self.runs.ended(decided.begun, failed=code_of(error), engine=engine)
 
-    def lane_of_function(self, function: Any, name: Callable[[Any], str]) -> Lane:
+    def lane_of_function(self, function: Any, name: Callable[[Any], str]) -> RunLane:
         """Where calls of a function are noted in a lull."""
         known = self._lanes.get(id(function))
         if known is None:

@@ -43,7 +43,7 @@ _NO_ALLOCATIONS: Final = Loss(
 )
 
 
-class Add(Protocol):
+class TakesRun(Protocol):
     """Takes a run that ended."""
 
     def __call__(
@@ -59,7 +59,11 @@ class Deliveries:
     """See the module's text."""
 
     def __init__(
-        self, add: Add, asked: opts.RunOptions, cost: ScriptCost, budgeted: Budgeted | None = None
+        self,
+        add: TakesRun,
+        asked: opts.RunOptions,
+        cost: ScriptCost,
+        budgeted: Budgeted | None = None,
     ) -> None:
         """`add` is given each run and its name; `asked` is what runs were recorded with.
 
@@ -94,7 +98,7 @@ class Deliveries:
         losses = decided.losses if decided is not None else ()
         made: Recording | Callable[[], Recording]
         if kept and not ended:
-            made = KeptRun(observed, losses)
+            made = DeliveredRun(observed, losses)
         else:
             made = _ended_with(observed, ended[0] if ended else Status(), losses)
         if decided is not None:
@@ -241,7 +245,7 @@ def _ended_with(observed: Any, status: Status, given_up: tuple[Loss, ...] = ()) 
     return replace(recording, status=status, completeness=completeness)
 
 
-class KeptRun(LoggedRecording):
+class DeliveredRun(LoggedRecording):
     """A run that went well and outlives the process: nothing is worked out before it is stored."""
 
     __slots__ = ("_given_up", "_observed")

@@ -31,7 +31,7 @@ from stepscope.adapters.tensorflow.script.names import function_name
 from stepscope.adapters.tensorflow.script.pipelines import (
     IN_FUNCTION,
     IN_SESSION,
-    PipelineNotes,
+    ScriptPipelines,
 )
 from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
 from stepscope.adapters.tensorflow.support import FUNCTION, SESSION
@@ -408,7 +408,7 @@ def _patch_datasets(recorder: ScriptRecorder, iterator: Any) -> None:
 
 
 def _patch_iterating_in_graphs(
-    recorder: ScriptRecorder, notes: PipelineNotes, executing_eagerly: Callable[[], bool]
+    recorder: ScriptRecorder, notes: ScriptPipelines, executing_eagerly: Callable[[], bool]
 ) -> None:
     """Have datasets noted of which a session or a function takes the elements."""
     for kind, name, why in versions.iterating_in_graphs():
@@ -483,11 +483,11 @@ def _patch_profiler(recorder: ScriptRecorder) -> None:
             self._session = None
             self._ended()
 
-    class Module(ModuleType):
+    class PatchedModule(ModuleType):
         def __getattr__(self, name: str) -> Any:
             return getattr(native, name)
 
-    stand_in = Module(native.__name__)
+    stand_in = PatchedModule(native.__name__)
     stand_in.ProfilerSession = ProfilerSession  # type: ignore[attr-defined]
     module._pywrap_profiler = stand_in
 

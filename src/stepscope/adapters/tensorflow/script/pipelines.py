@@ -49,7 +49,7 @@ from stepscope.adapters.tensorflow.capture.source_lines import innermost_of_user
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
 from stepscope.metadata.program_notes import INPUT, Note
 
-__all__ = ["PipelineNotes"]
+__all__ = ["ScriptPipelines"]
 
 _EVERY_NS: Final = 20_000_000
 _FIRST: Final = 3
@@ -117,7 +117,7 @@ class _Made(NamedTuple):
     """Stages that its function makes, the last first."""
 
 
-class PipelineNotes:
+class ScriptPipelines:
     """See the module's text. One for a script; from any thread."""
 
     def __init__(self, note: Callable[[Note], None], cost: ScriptCost) -> None:

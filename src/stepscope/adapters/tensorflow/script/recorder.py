@@ -62,8 +62,13 @@ from stepscope.adapters.tensorflow.script.budgeted import (
     is_the_programs,
 )
 from stepscope.adapters.tensorflow.script.cost import ScriptCost
-from stepscope.adapters.tensorflow.script.deliveries import EAGER_CODE, Add, Decided, Deliveries
-from stepscope.adapters.tensorflow.script.pipelines import PipelineNotes
+from stepscope.adapters.tensorflow.script.deliveries import (
+    EAGER_CODE,
+    Decided,
+    Deliveries,
+    TakesRun,
+)
+from stepscope.adapters.tensorflow.script.pipelines import ScriptPipelines
 from stepscope.adapters.tensorflow.script.served import serve
 from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
 from stepscope.adapters.tensorflow.script.windows import WindowCapture, Windows
@@ -72,7 +77,7 @@ from stepscope.metadata import Note, Recording, Status
 from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import RECORDING, STOPPED
 from stepscope.metadata.stored.step_summaries import Level
-from stepscope.recorder.lanes import Lane
+from stepscope.recorder.lanes import RunLane
 from stepscope.scheduling import Action, Schedule
 
 TAPE: Final = "gradient tape"
@@ -105,7 +110,7 @@ class ScriptRecorder:
     """Takes the runs of a script. `patches.install` makes TensorFlow call it."""
 
     def __init__(
-        self, add: Add, trace_level: int, schedule: Schedule | None = None,
+        self, add: TakesRun, trace_level: int, schedule: Schedule | None = None,
         limit: int | None = None, *, memory: bool = False,
         say: Callable[[str], None] | None = None, store: Path | None = None,
         note: Callable[[Note], None] | None = None, profiler: SharedProfiler = process_profiler,
@@ -130,7 +135,7 @@ class ScriptRecorder:
         self._sees_building = True
         self.cost = ScriptCost()
         """What the script waited for because it is recorded."""
-        self.pipelines = None if note is None else PipelineNotes(note, self.cost)
+        self.pipelines = None if note is None else ScriptPipelines(note, self.cost)
         """Notes of the input pipelines, where notes are wanted."""
         self.unrecorded_ns = 0
         """How long the main thread was in runs that nobody asked to be recorded."""
@@ -330,7 +335,7 @@ class ScriptRecorder:
             with self.cost.ours():
                 self._end_eager()
 
-    def lane_of(self, function: Any, name: Callable[[Any], str]) -> Lane | None:
+    def lane_of(self, function: Any, name: Callable[[Any], str]) -> RunLane | None:
         """Where a call of a function is noted in a lull; None where none can be."""
         here = self.here
         if here.is_the_programs is None:
@@ -339,7 +344,7 @@ class ScriptRecorder:
             return None
         return self.budgeted.lane_of_function(function, name)
 
-    def lane_of_fetches(self, fetches: Any) -> Lane | None:
+    def lane_of_fetches(self, fetches: Any) -> RunLane | None:
         """The same of a run of a session."""
         if self.budgeted is None:
             return None

@@ -36,7 +36,7 @@ from stepscope.analysis.cluster.workers import SERVED
 from stepscope.metadata import Completeness, Loss, Recording
 
 if TYPE_CHECKING:
-    from stepscope.adapters.tensorflow.capture.profiler import Batch
+    from stepscope.adapters.tensorflow.capture.profiler import ProfiledBatch
     from stepscope.adapters.tensorflow.script.windows import Windows
 
 _OPEN_S: Final = 2.0
@@ -155,7 +155,7 @@ class _Served:
         """Whether it has executed steps for some time, and none of them of a function."""
         return not self._calls and self._windows_of_others >= _ENOUGH
 
-    def hand_over(self, batch: Batch, window: tuple[int, int]) -> None:
+    def hand_over(self, batch: ProfiledBatch, window: tuple[int, int]) -> None:
         """The calls in a window, which was open from then to then, in the order they began in."""
         profile: Profile = batch.decoded(Profile)
         found = []
@@ -187,7 +187,7 @@ def _recording(step: _ServedStep, number: int, *, cut: bool) -> Recording:
 class _ServedStep(ProfiledCapture):
     """The executions of one step, of which no graph is known."""
 
-    def __init__(self, batch: Batch, rows: list[Row], length_ns: int) -> None:
+    def __init__(self, batch: ProfiledBatch, rows: list[Row], length_ns: int) -> None:
         super().__init__(_SOFTWARE)
         self.batch = batch
         self.asked = 0

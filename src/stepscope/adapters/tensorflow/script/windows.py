@@ -23,7 +23,7 @@ from stepscope.adapters.tensorflow.capture.capture import Nodes, clock
 from stepscope.adapters.tensorflow.capture.events import NO_NODES, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import functions
 from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
-from stepscope.adapters.tensorflow.capture.profiler import Batch, SharedProfiler
+from stepscope.adapters.tensorflow.capture.profiler import ProfiledBatch, SharedProfiler
 from stepscope.metadata import Loss
 
 _READ_AFTER_NS: Final = 500_000_000
@@ -46,7 +46,7 @@ class Windows:
         profiler.borrow_from(self)
         self._state = threading.RLock()
         self._deliveries = threading.RLock()
-        self._window: Batch | None = None
+        self._window: ProfiledBatch | None = None
         self._opened = 0
         self._pending: list[Deliver] = []
         self._lent = 0
@@ -86,7 +86,7 @@ class Windows:
             self._window = self._profiler.start()
             self._opened = clock()
 
-    def open_run(self) -> Batch | None:
+    def open_run(self) -> ProfiledBatch | None:
         """A run begins; None where the profiler is somebody else's."""
         with self._state:
             if self._lent:
@@ -98,7 +98,7 @@ class Windows:
                 self._window.running += 1
             return self._window
 
-    def close_run(self, batch: Batch, deliver: Deliver) -> bool:
+    def close_run(self, batch: ProfiledBatch, deliver: Deliver) -> bool:
         """A run ended: it is handed over when its window is read. False if it was cut."""
         with self._state:
             batch.running -= 1

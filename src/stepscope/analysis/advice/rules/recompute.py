@@ -59,7 +59,7 @@ _ALWAYS_THERE: Final = ("Const", "_Arg", "Variable", "VarHandleOp", "Placeholder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class BytesOverTime:
     """Bytes over time: `changes[i]` more are held from `moments[i]` on."""
 
     moments: Any
@@ -71,14 +71,14 @@ class Held:
         place = int(held.argmax())
         return float(self.moments[place]), int(held[place])
 
-    def cut(self, bytes_: int, early: float, late: float, beside: int) -> Held:
+    def cut(self, bytes_: int, early: float, late: float, beside: int) -> BytesOverTime:
         """With a tensor that is not held from `early` to `late`, when `beside` more are for a
         moment.
         """
         moments = np.concatenate([self.moments, [early, late, np.nextafter(late, np.inf)]])
         changes = np.concatenate([self.changes, [-bytes_, bytes_ + beside, -beside]])
         order = np.argsort(moments, kind="stable")
-        return Held(moments[order], changes[order])
+        return BytesOverTime(moments[order], changes[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _taken(course: _Course) -> tuple[list[_Idle], int]:
     spent, limit = 0.0, _MOST_ADDED * course.step.typical_ns
     while len(taken) < _MOST:
         moment, peak = held.peak()
-        best: tuple[_Idle, Held] | None = None
+        best: tuple[_Idle, BytesOverTime] | None = None
         for idle in course.idle_at(moment, taken):
             if spent + idle.ns > limit:
                 continue
@@ -183,7 +183,7 @@ class _Course:
     def __init__(self, step: StepMaterial, lives: TensorLives) -> None:
         self.step = step
         changes = np.diff(lives.live, prepend=0)
-        self.held = Held(lives.moment, changes)
+        self.held = BytesOverTime(lives.moment, changes)
         ops = step.run.ops
         names = ops.name.tolist()
         self.starts = dict(zip(names, (ops.start_ns - lives.base_ns).tolist(), strict=True))
