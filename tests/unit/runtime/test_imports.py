@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope import lazy_imports, metadata
+from stepscope import analysis, lazy_imports, metadata
 from stepscope.cli.arguments.command_line import COMMANDS
 
 NAMES = {
@@ -104,7 +104,7 @@ def test_the_version_is_that_of_the_installed_package():
     assert stepscope.__version__ == version("stepscope")
 
 
-@pytest.mark.parametrize("package", [stepscope, metadata])
+@pytest.mark.parametrize("package", [stepscope, metadata, analysis])
 def test_type_checkers_see_the_names_that_there_are(package):
     tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
@@ -118,6 +118,13 @@ def test_type_checkers_see_the_names_that_there_are(package):
     assert set(seen) == set(package.__all__)
     for name, value in seen.items():
         assert getattr(package, name) is value, name
+
+
+def test_one_question_loads_what_answers_it():
+    loaded = modules_of("from stepscope.analysis import op_profile")
+    assert not loaded & {f"stepscope.analysis.{room}" for room in ("advice", "why", "replay")}
+    # The function and not the room of the same name, whatever was imported before.
+    assert callable(analysis.coverage)
 
 
 def test_the_example_of_lazy_names():

@@ -308,10 +308,10 @@ class RecordedRuns:
 
         None as well, and `problem` set, where that fails.
         """
-        from stepscope.export import chrome
-
         if not self.runs or self.without_timeline:
             return None
+        from stepscope.export import chrome
+
         try:
             chrome(self._store.path, self._store.path.with_name(TIMELINE_FILE))
         except (OSError, StepscopeError) as error:
