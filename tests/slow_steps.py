@@ -86,7 +86,7 @@ def program(engine: str, slowness: Slowness) -> Callable[[], Any]:
         import tensorflow.compat.v1 as tf
 
         tf.disable_v2_behavior()
-    rows = 256 if engine == "embedded" else 1536  # some milliseconds on either
+    rows = 768 if engine == "embedded" else 3072  # some milliseconds on either
     x = tf.placeholder(tf.float32, [rows, 384], name="x")
     augmented = tf.py_func(slowness.in_op, [x], tf.float32, name="augment")
     augmented.set_shape([rows, 384])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.metadata.covered_times import merged_by_key
 from stepscope.metadata.self_times import self_times
 
 if TYPE_CHECKING:
@@ -47,26 +48,6 @@ def sums_at(place: NDArray[np.integer], values: NDArray[np.integer], count: int)
     found = np.zeros(count, np.int64)
     np.add.at(found, place, values)
     return found
-
-
-def merged_by_key(
-    key: NDArray[np.int32], start: Ints, end: Ints
-) -> tuple[NDArray[np.int32], Ints, Ints]:
-    """As `merged`, for the spans of each key by themselves; in order of keys and time."""
-    if not len(start):
-        return key, start, end
-    order = np.lexsort((start, key))
-    key, start = key[order], start[order]
-    end = np.maximum(end[order], start)
-    # The largest end so far, of the same key: ends as ranks, and those of a later key above all.
-    ranked = np.sort(end)
-    above = key.astype(np.int64) * len(key)
-    reach = ranked[np.maximum.accumulate(above + np.searchsorted(ranked, end)) - above]
-    opens = np.ones(len(key), bool)
-    opens[1:] = (key[1:] != key[:-1]) | (start[1:] > reach[:-1])
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], len(key)) - 1
-    return key[first], start[first], reach[last]
 
 
 class Covered:

@@ -168,9 +168,12 @@ class Budget:
         self._now: int | None = None
         self._uncounted = 0
         """What was spent and is still to be taken off the time that passed."""
-        self._last_begin: int | None = None
+        self._last_begin: tuple[int, int] | None = None
+        """When the last run began, and what had been spent by then."""
         self._between: float | None = None
         """The program's own time from run to run, of late."""
+        self._paused = 0.0
+        """How long it was the last time, if that was far longer than usual."""
         self._paced = 0
         """By how many runs that is known."""
         self._chance = random.Random(seed)
@@ -187,7 +190,7 @@ class Budget:
     def begins(self, kind: str, now: int) -> Level:
         """A run of a kind is about to begin at this time: what to record of it."""
         self._pass(now)
-        self._note_pace()
+        self._note_pace(now)
         kind = self.kind_of(kind)
         known = self.kinds.get(kind)
         if known is None:
@@ -200,7 +203,7 @@ class Budget:
     def takes(self, kind: str, now: int) -> None:
         """A run of a kind is about to begin that is recorded in detail, whatever it costs."""
         self._pass(now)
-        self._note_pace()
+        self._note_pace(now)
         known = self.kinds.setdefault(self.kind_of(kind), KindSpending())
         known.runs += 1
         known.at[Level.DETAIL] += 1
@@ -252,7 +255,7 @@ class Budget:
         self._pass(now)
         known.expected[Level.LENGTH] = cost_ns
         if noted + counted:
-            self._note_pace(noted + counted)
+            self._note_pace(now, noted + counted)
             known.runs += noted + counted
             known.at[Level.LENGTH] += noted
             known.at[Level.COUNT] += counted
@@ -349,15 +352,21 @@ class Budget:
         if self.share != math.inf:
             self.credit = min(self.credit + self.share * passed, self.most_credit())
 
-    def _note_pace(self, runs: int = 1) -> None:
-        last, self._last_begin = self._last_begin, self.own_ns
+    def _note_pace(self, now: int, runs: int = 1) -> None:
+        """So many runs began since the last time that this was told."""
+        last, self._last_begin = self._last_begin, (now, self.spent_ns)
         if last is None:
             return
         self._paced += runs
-        between = (self.own_ns - last) / runs
+        wall = max(0, now - last[0])
+        # Of what was charged some was beside the program: at least half of the time is its own.
+        own = max(wall - (self.spent_ns - last[1]), wall / 2) / runs
         if self._between is None:
-            self._between = between
-        else:
-            seen = min(between, _OUTLIER * self._between)
-            weight = _PACE if seen > self._between else 2 * _PACE
-            self._between += (seen - self._between) * (1 - (1 - weight) ** runs)
+            self._between = own
+            return
+        # One long pause changes little, two are believed.
+        most = _OUTLIER * max(self._between, self._paused)
+        self._paused = min(own, most) if own > _OUTLIER * self._between else 0.0
+        seen = min(own, most)
+        weight = _PACE if seen > self._between else 2 * _PACE
+        self._between += (seen - self._between) * (1 - (1 - weight) ** runs)

@@ -12,7 +12,7 @@ Guarantees:
   the budget: which ones does not depend on what was in them, so that they stand for all;
 - what writing and summing up take of the interpreter is part of what recording cost;
 - `close` writes what is to be kept, the summaries and the reasons; a process that dies before has
-  those of `SAVED_S` seconds before;
+  those of `SAVED_S` seconds before, and of runs whose length alone was noted those of then;
 - nothing of a run is held when it is neither written nor wanted any more, and `let_go` is told.
 """
 
@@ -25,7 +25,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -58,6 +58,7 @@ SAVED_S: Final = 5.0
 _SUMS: Final = 0.3
 _AROUND_LANES_NS: Final = 1_000
 """What engines do around a lane, about."""
+_FOR_ITSELF: Final = frozenset({"first", "failed", "trigger", "asked"})
 _PENDING: Final = 32
 """So many runs wait at most until their op times are summed up together."""
 _RUN_BYTES: Final = 4_000
@@ -85,6 +86,8 @@ class _Held:
     graph: SharedPart | None
     kept: float
     wait_ns: int = 0
+    apart: bool = False
+    """Whether it stands for itself alone: it is kept for what it was."""
     to_sum: bool = False
     wanted: bool = True
 
@@ -92,6 +95,20 @@ class _Held:
     def known(self) -> tuple[str, int]:
         """By what its engine knows it."""
         return self.engine, self.metadata.step_id if self.metadata is not None else 0
+
+
+class _ToSum(NamedTuple):
+    """A run whose op times are to be summed up."""
+
+    kind: str
+    number: int
+    metadata: RunMetadata | None
+    ns: int
+    apart: bool
+
+    @classmethod
+    def of(cls, kind: str, number: int, held: _Held) -> _ToSum:
+        return cls(kind, number, held.metadata, held.ended_ns - held.began_ns, held.apart)
 
 
 class KeptRuns:
@@ -119,6 +136,8 @@ class KeptRuns:
         self._lanes: dict[str, RunLane] = {}
         self._lane_ns = cost_of_lanes() + _AROUND_LANES_NS
         self._held: dict[int, _Held] = {}
+        self._later: dict[int, _Held] = {}
+        """Runs to be written of which the length alone is known, until that is done."""
         self._written: dict[int, int] = {}
         """How long runs took that are written, by their numbers."""
         self._pending: list[tuple[str, int]] = []
@@ -240,6 +259,7 @@ class KeptRuns:
             if self._closed:
                 return
             summary = self._summaries.get(run.kind)
+            is_first = summary is None
             if summary is None:
                 summary = self._summaries[run.kind] = StepSummary(run.kind, engine)
             size = _RUN_BYTES + (_OP_BYTES * len(summary.ops) if metadata is not None else 0)
@@ -248,12 +268,18 @@ class KeptRuns:
                     run.level, engine, label, run.began_ns, began, threading.get_native_id(),
                     failed, metadata, graph, kept, run.wait_ns,
                 )  # fmt: skip
-                if metadata is not None and not failed and self._may_sum():
+                if metadata is not None and self._may_sum():
                     held.to_sum = True
                     self._pending.append((run.kind, run.number))
             self._charge_threads()
             took = Ended(began, cost_ns, size, failed, peak_bytes, asked)
-            self._carry_out(self.control.ended(run, took))
+            changes = self.control.ended(run, took)
+            held_now = self._held.get(run.number)
+            if held_now is not None:
+                # The first of a kind builds, whatever is kept of it.
+                reasons = self.control.keeper.reasons(run.number)
+                held_now.apart = is_first or not _FOR_ITSELF.isdisjoint(reasons)
+            self._carry_out(changes)
             self._note_triggers(run)
             self._hear_of_the_store()
             self._sum_up_if_due(began)
@@ -328,22 +354,38 @@ class KeptRuns:
             held = self._held.get(number)
             if held is None:
                 self.control.keeper.unwritable(number)
-                continue
-            if held.to_sum:
-                # Before it is committed: what it lies in is let go of then.
-                self._sum_up()
-            metadata = held.metadata if held.metadata is not None else self._length_alone(held)
-            self._store.add(metadata, held.label, held.graph, kept=held.kept, number=number)
-            self._written[number] = held.ended_ns - held.began_ns
-            kept = self.control.why(number)
-            self._store.do(
-                functools.partial(_save_reasons, kept=kept, level=held.level, wait_ns=held.wait_ns)
-            )
-            self._forget(self.control.keeper.written(number, self._run_bytes).forget)
+            elif held.metadata is None:
+                self._later[number] = held
+            else:
+                if held.to_sum:
+                    # Before it is committed: what it lies in is let go of then.
+                    self._sum_up()
+                self._write(number, held, held.metadata)
         self._forget(changes.forget)
         self._let_go_of_released()
 
+    def _write(self, number: int, held: _Held, metadata: RunMetadata) -> None:
+        self._store.add(metadata, held.label, held.graph, kept=held.kept, number=number)
+        self._written[number] = held.ended_ns - held.began_ns
+        kept = self.control.why(number)
+        self._store.do(
+            functools.partial(_save_reasons, kept=kept, level=held.level, wait_ns=held.wait_ns)
+        )
+        self._forget(self.control.keeper.written(number, self._run_bytes).forget)
+
+    def _write_lengths(self) -> None:
+        """Write the runs of which the length alone is known, and that are still wanted.
+
+        Where many are slow each is soon displaced by a slower one: most are never written.
+        """
+        later, self._later = self._later, {}
+        for number, held in later.items():
+            if self.control.keeper.holds(number):
+                self._write(number, held, self._length_alone(held))
+
     def _forget(self, numbers: Sequence[int]) -> None:
+        # What was not written yet only has to be forgotten here.
+        numbers = [number for number in numbers if self._later.pop(number, None) is None]
         if numbers:
             self._committed_runs.difference_update(numbers)
             for number in numbers:
@@ -407,7 +449,7 @@ class KeptRuns:
 
     def _sum_up(self) -> None:
         pending, self._pending = self._pending, []
-        runs = [(kind, number, self._held[number].metadata) for kind, number in pending]
+        runs = [_ToSum.of(kind, number, self._held[number]) for kind, number in pending]
         if runs:
             self._store.do(lambda _database: self._add_up(runs))
 
@@ -437,6 +479,7 @@ class KeptRuns:
     def _save_soon(self) -> None:
         """Have written what is known of all runs by now, and why runs are kept."""
         control = self.control
+        self._write_lengths()
         for lane in self._lanes.values():
             self._settle(lane, self.clock())
         for kind, summary in self._summaries.items():
@@ -463,17 +506,17 @@ class KeptRuns:
 
     # -- the store's thread ------------------------------------------------------------------------
 
-    def _add_up(self, runs: list[tuple[str, int, RunMetadata | None]]) -> None:
+    def _add_up(self, runs: list[_ToSum]) -> None:
         """Sum up op times. Nobody else changes those of a summary."""
         began = time.thread_time_ns()
-        for kind, number, metadata in runs:
+        for run in runs:
             try:
-                ops = metadata.ops if metadata is not None else OpColumns.empty()
+                ops = run.metadata.ops if run.metadata is not None else OpColumns.empty()
             except Exception:  # noqa: BLE001 - one that cannot be decoded is not in the sums
                 continue
             finally:
-                self._summed.append(number)
-            self._summaries[kind].noted(ops)
+                self._summed.append(run.number)
+            self._summaries[run.kind].noted(ops, ns=run.ns, apart=run.apart)
         self._summing_ns += time.thread_time_ns() - began
 
     def committed(self, runs: Sequence[StoredRun]) -> None:

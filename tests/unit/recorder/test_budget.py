@@ -146,6 +146,27 @@ def test_it_is_not_believed_that_runs_are_short_before_many_were_seen():
     assert budget.least("train") is Level.LENGTH
 
 
+def test_what_is_charged_beside_the_program_does_not_make_its_runs_look_short():
+    # A thread of ours computed for 300 ms, which the program did not wait for.
+    budget = Budget(0.05)
+    for step in range(20):
+        budget.begins("train", step * 5_000_000)
+    budget.spent(300_000_000)
+    for step in range(20, 60):
+        level = budget.begins("train", step * 5_000_000)
+        assert level is Level.LENGTH
+        assert 2_000_000 < budget.between_ns <= 5_000_000
+
+
+def test_steps_that_become_longer_are_soon_known_to_be():
+    budget = Budget(0.05)
+    for step in range(100):
+        budget.begins("train", step * 1_000)
+    for step in range(12):
+        budget.begins("train", 100_000 + step * 10_000_000)
+    assert budget.between_ns > 1_000_000
+
+
 def test_a_lull_of_counting_is_short_until_it_is_known_how_many_runs_it_can_last():
     budget, kind = Budget(0.01), Kind(2_000, 1.0, (0, 500, 2_000, 4_000))
     simulated(budget, [kind], 200, random.Random(3))

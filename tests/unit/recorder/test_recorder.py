@@ -60,18 +60,24 @@ REASONS = ("first", "latest", "slowest", "sample")
 
 
 def test_sums_are_those_of_the_runs_that_were_noted(tmp_path, program):
-    with stepscope.Recorder(tmp_path, budget="off", keep={"first": 1000}) as recorder:
+    with stepscope.Recorder(tmp_path, budget="off", keep={"first": 10, "sample": 100}) as recorder:
         for _ in range(25):
             program("total")
     (summary,) = recorder.summary().summaries
-    ops = [run.ops for run in stepscope.load(recorder.file)]
-    assert summary.noted_runs == len(ops) == 25
-    for place, (name, total) in enumerate(
-        zip(summary.ops.name, summary.ops.total_ns.tolist(), strict=True)
+    # The first stand for themselves, all others for those that were not noted.
+    (slow,) = [{k.number for k in recorder.summary().kept if "trigger" in k.reasons}]
+    apart = slow | set(range(1, 11))
+    ops = {n: run.ops for n, run in enumerate(stepscope.load(recorder.file), 1)}
+    assert (summary.apart_runs, summary.noted_runs) == (len(apart), 25 - len(apart))
+    for sums, runs in (
+        (summary.apart, [ops[n] for n in apart]),
+        (summary.ops, [ops[n] for n in ops.keys() - apart]),
     ):
-        rows = [(run.end_ns - run.start_ns)[run.name == name] for run in ops]
-        assert total == sum(int(one.sum()) for one in rows)
-        assert summary.ops.calls[place] == sum(len(one) for one in rows)
+        for place, (name, total) in enumerate(zip(sums.name, sums.total_ns.tolist(), strict=True)):
+            rows = [(run.end_ns - run.start_ns)[run.name == name] for run in runs]
+            assert total == sum(int(one.sum()) for one in rows)
+            assert sums.calls[place] == sum(len(one) for one in rows)
+        assert sums.batch_own_ns.sum() == sums.own_ns.sum()
 
 
 def test_a_failed_run_is_kept_with_the_op_that_failed(tmp_path, program):

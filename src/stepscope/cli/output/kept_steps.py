@@ -165,7 +165,7 @@ def kinds(recording: StepsRecording) -> Table:
         lengths = summary.lengths
         kept = sum(run.kind == summary.kind for run in recording.kept)
         table.add_row(
-            wording.plain(summary.kind), f"{summary.runs:,}", f"{summary.noted_runs:,}",
+            wording.plain(summary.kind), f"{summary.runs:,}", f"{summary.with_times:,}",
             wording.count(summary.failed), wording.spent(lengths.quantile(0.5)),
             wording.spent(lengths.quantile(0.99)), wording.spent(lengths.most), f"{kept:,}",
         )  # fmt: skip

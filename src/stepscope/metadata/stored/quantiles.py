@@ -128,6 +128,17 @@ class QuantileSketches:
         np.add.at(sums, place, np.concatenate([self.counts, counts]))
         self.keys, self.counts = both, sums
 
+    def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Of each bucket that holds any: the series, what stands for its numbers, how many.
+
+        >>> sketches = QuantileSketches()
+        >>> sketches.add(np.array([0, 1, 0]), np.array([100, 7000, 100]))
+        >>> [column.round().tolist() for column in sketches.numbers()]
+        [[0, 1], [101.0, 6976.0], [2, 1]]
+        """
+        bucket = self.keys % _BUCKETS
+        return self.keys // _BUCKETS, _MIDDLE * _GROWTH ** bucket.astype(np.float64), self.counts
+
     def quantile(self, q: float, series: int) -> NDArray[np.float64]:
         """The quantile of each series up to that many; 0 where it holds no number."""
         found = np.zeros(series)

@@ -32,6 +32,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import orjson
 
+from stepscope.metadata.covered_times import merged_by_key
 from stepscope.metadata.self_times import self_times
 from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
 from stepscope.metadata.stored.quantiles import QuantileSketch, QuantileSketches
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.graph_facts import GraphFacts
 
-__all__ = ["Level", "OpSums", "StepSummary"]
+__all__ = ["BATCHES", "Level", "OpSums", "StepSummary"]
 
 _HEAD: Final = 4
 
@@ -62,11 +63,16 @@ class Level(enum.IntEnum):
     """All that the engine can tell: memory, shapes, what was allocated."""
 
 
+BATCHES: Final = 16
+"""Runs are dealt out to so many batches: how much these differ tells how sure a sum is."""
+
+
 class OpSums:
     """Sums of the executions of each node, in the order in which nodes came first.
 
-    `square_ns` is, per node, the sum over runs of the square of what it took in the run: how much
-    runs differ. `sketches` has the lengths of single executions.
+    `batch_own_ns` has a row per batch of runs, `batch_runs` how many these are. `sketches` has what
+    each node took per run. What ran at a time is known by op type alone: `type_covered_ns` is when
+    any op of a type ran, `type_sketches` what they took per run, both in the order of `types`.
     """
 
     _SUMS: Final = ("calls", "total_ns", "own_ns", "longest_ns", "bytes")
@@ -77,34 +83,74 @@ class OpSums:
         self.device: list[str] = []
         self.calls = self.total_ns = self.own_ns = np.zeros(0, np.int64)
         self.longest_ns = self.bytes = np.zeros(0, np.int64)
-        self.square_ns = np.zeros(0)
+        self.batch_own_ns = np.zeros([BATCHES, 0], np.int64)
+        self.batch_runs = np.zeros(BATCHES, np.int64)
+        self.types: list[str] = []
+        self.type_covered_ns = np.zeros(0, np.int64)
+        self.covered_ns = 0
+        """How long any op ran."""
         self.sketches = QuantileSketches()
+        self.type_sketches = QuantileSketches()
         self._place: dict[tuple[str, str, str], int] = {}
         self._places: WeakKeyDictionary[GraphFacts, NDArray[np.intp]] = WeakKeyDictionary()
+        self._type = np.zeros(0, np.intp)
+        """By node, the place of its type."""
 
     def __len__(self) -> int:
         return len(self.name)
 
+    @property
+    def runs(self) -> int:
+        """How many were added that have ops."""
+        return int(self.batch_runs.sum())
+
     def add(self, runs: Iterable[OpColumns]) -> None:
         """The executions of runs."""
-        series, lengths = [], []
+        by_node: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        by_type: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for ops in runs:
             if not len(ops):
                 continue
             rows = self._rows(ops)
-            took = np.maximum(ops.end_ns - ops.start_ns, 0)
-            own = self_times(ops.start_ns, ops.end_ns, ops.thread)
-            self.calls += np.bincount(rows, minlength=len(self))
-            per_run = np.bincount(rows, weights=own, minlength=len(self))
-            self.square_ns += per_run * per_run
-            np.add.at(self.total_ns, rows, took)
-            np.add.at(self.own_ns, rows, own)
+            ends = np.maximum(ops.end_ns, ops.start_ns)
+            took = ends - ops.start_ns
+            own = np.bincount(
+                rows, weights=self_times(ops.start_ns, ops.end_ns, ops.thread), minlength=len(self)
+            ).astype(np.int64)
+            total = np.bincount(rows, weights=took, minlength=len(self)).astype(np.int64)
+            calls = np.bincount(rows, minlength=len(self))
+            batch = self.runs % BATCHES
+            self.batch_runs[batch] += 1
+            self.batch_own_ns[batch] += own
+            self.calls += calls
+            self.total_ns += total
+            self.own_ns += own
             np.add.at(self.bytes, rows, ops.output_bytes)
             np.maximum.at(self.longest_ns, rows, took)
-            series.append(rows)
-            lengths.append(took)
-        if series:
-            self.sketches.add(np.concatenate(series), np.concatenate(lengths))
+            self._cover(self._type[rows], ops.start_ns, ends)
+            there = np.flatnonzero(calls)
+            by_node.append((there, total[there]))
+            of_types = np.bincount(self._type, weights=total, minlength=len(self.types))
+            types = np.unique(self._type[there])
+            by_type.append((types, of_types[types]))
+        for sketches, values in ((self.sketches, by_node), (self.type_sketches, by_type)):
+            if values:
+                series, lengths = zip(*values, strict=True)
+                sketches.add(np.concatenate(series), np.concatenate(lengths))
+
+    def _cover(self, kind: NDArray[Any], start: NDArray[Any], end: NDArray[Any]) -> None:
+        """Add when any op of each type ran, and any at all."""
+        if bool(np.all(start[1:] >= end[:-1])):
+            spans = (end - start).astype(np.float64)
+            covered = np.bincount(kind, weights=spans, minlength=len(self.types))
+            self.type_covered_ns += covered.astype(np.int64)
+            self.covered_ns += int(spans.sum())
+            return
+        codes, firsts, lasts = merged_by_key(kind.astype(np.int32), start, end)
+        covered = np.bincount(codes, weights=lasts - firsts, minlength=len(self.types))
+        self.type_covered_ns += covered.astype(np.int64)
+        _, firsts, lasts = merged_by_key(np.zeros(len(firsts), np.int32), firsts, lasts)
+        self.covered_ns += int((lasts - firsts).sum())
 
     def _rows(self, ops: OpColumns) -> NDArray[np.intp]:
         places = self._places.get(ops.facts)
@@ -130,31 +176,60 @@ class OpSums:
     def _grow(self) -> None:
         more = len(self.name) - len(self.calls)
         if more:
-            for column in (*self._SUMS, "square_ns"):
-                old = getattr(self, column)
-                setattr(self, column, np.concatenate([old, np.zeros(more, old.dtype)]))
+            for column in self._SUMS:
+                setattr(self, column, np.pad(getattr(self, column), (0, more)))
+            self.batch_own_ns = np.pad(self.batch_own_ns, ((0, 0), (0, more)))
+        self._number_types()
+
+    def _number_types(self) -> None:
+        known = {kind: place for place, kind in enumerate(self.types)}
+        self._type = np.array([known.setdefault(op, len(known)) for op in self.op], np.intp)
+        self.types = list(known)
+        self.type_covered_ns = np.pad(
+            self.type_covered_ns, (0, len(known) - len(self.type_covered_ns))
+        )
 
     def to_bytes(self) -> bytes:
         """For `from_bytes`."""
-        texts = (self.name, self.op, self.device)
-        sums = [getattr(self, column) for column in self._SUMS]
-        squares = np.frombuffer(self.square_ns.astype("<f8").tobytes(), "<i8")
-        return pack([*texts, *sums, squares, self.sketches.keys, self.sketches.counts])
+        texts = (self.name, self.op, self.device, self.types)
+        numbers = (
+            *(getattr(self, column) for column in self._SUMS), self.batch_own_ns.ravel(),
+            self.batch_runs, self.type_covered_ns, np.array([self.covered_ns], np.int64),
+            self.sketches.keys, self.sketches.counts,
+            self.type_sketches.keys, self.type_sketches.counts,
+        )  # fmt: skip
+        return pack([*texts, *numbers])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> OpSums:
         """What `to_bytes` gave; `PackedDamageError` for other bytes."""
         found, packed = cls(), Packed(content)
         found.name, found.op, found.device = (list(packed.strings()) for _ in range(3))
+        types = list(packed.strings())
         for column in cls._SUMS:
             setattr(found, column, np.array(packed.numbers()))
-        found.square_ns = np.frombuffer(packed.numbers().astype("<i8").tobytes(), "<f8").copy()
+        batches, found.batch_runs = np.array(packed.numbers()), np.array(packed.numbers())
+        covered, all_covered = np.array(packed.numbers()), packed.numbers()
         found.sketches = QuantileSketches(packed.numbers(), packed.numbers())
-        columns = (found.op, found.device, found.square_ns, *(getattr(found, c) for c in cls._SUMS))
-        if any(len(column) != len(found.name) for column in columns):
+        found.type_sketches = QuantileSketches(packed.numbers(), packed.numbers())
+        count = len(found.name)
+        columns = (found.op, found.device, *(getattr(found, c) for c in cls._SUMS))
+        if (
+            any(len(column) != count for column in columns)
+            or len(batches) != BATCHES * count
+            or len(found.batch_runs) != BATCHES
+            or len(covered) != len(types)
+            or len(all_covered) != 1
+        ):
             raise PackedDamageError("sums of other nodes than there are")
+        found.batch_own_ns = batches.reshape(BATCHES, count)
+        found.covered_ns = int(all_covered[0])
         for place, key in enumerate(zip(found.name, found.op, found.device, strict=True)):
             found._place[key] = place
+        found.types, found.type_covered_ns = types, covered
+        found._number_types()
+        if found.types != types:
+            raise PackedDamageError("types of other nodes than there are")
         return found
 
 
@@ -168,8 +243,15 @@ class StepSummary:
     failed: int = 0
     lengths: QuantileSketch = field(default_factory=QuantileSketch)
     noted_runs: int = 0
-    """Of how many `ops` has the times."""
+    """Of how many `ops` has the times: whichever runs the budget had left something for."""
+    noted_ns: int = 0
+    """How long these took."""
     ops: OpSums = field(default_factory=OpSums)
+    apart_runs: int = 0
+    """How many were kept for what they were (the first, failed, slow) and have their op times in
+    `apart`: they stand for themselves, those in `ops` for all others."""
+    apart_ns: int = 0
+    apart: OpSums = field(default_factory=OpSums)
 
     @property
     def runs(self) -> int:
@@ -178,16 +260,27 @@ class StepSummary:
 
     @property
     def scale(self) -> float:
-        """What sums of noted runs are to be multiplied with, for all runs."""
-        return self.runs / self.noted_runs if self.noted_runs else 0.0
+        """What sums of noted runs are to be multiplied with, for all that are not apart."""
+        return (self.runs - self.apart_runs) / self.noted_runs if self.noted_runs else 0.0
+
+    @property
+    def with_times(self) -> int:
+        """How many have their op times summed up."""
+        return self.noted_runs + self.apart_runs
 
     def ran(self, level: Level) -> None:
         """One more, of which so much was recorded."""
         self.at[level] += 1
 
-    def noted(self, *runs: OpColumns) -> None:
-        """The op times of runs."""
+    def noted(self, *runs: OpColumns, ns: int = 0, apart: bool = False) -> None:
+        """The op times of runs that took so long; `apart` if they were kept for what they were."""
+        if apart:
+            self.apart_runs += len(runs)
+            self.apart_ns += ns
+            self.apart.add(runs)
+            return
         self.noted_runs += len(runs)
+        self.noted_ns += ns
         self.ops.add(runs)
 
     def to_bytes(self) -> bytes:
@@ -195,23 +288,39 @@ class StepSummary:
         lengths = self.lengths
         head = {
             "kind": self.kind, "engine": self.engine, "at": self.at, "failed": self.failed,
-            "noted": self.noted_runs, "total": lengths.total, "most": lengths.most,
+            "noted": self.noted_runs, "noted_ns": self.noted_ns,
+            "apart": self.apart_runs, "apart_ns": self.apart_ns, "total": lengths.total,
+            "most": lengths.most,
             "buckets": list(lengths.counts), "counts": list(lengths.counts.values()),
         }  # fmt: skip
         said = orjson.dumps(head)
-        return len(said).to_bytes(_HEAD, "little") + said + self.ops.to_bytes()
+        parts = (said, self.ops.to_bytes(), self.apart.to_bytes())
+        return b"".join(len(part).to_bytes(_HEAD, "little") + part for part in parts)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StepSummary:
         """What `to_bytes` gave; `PackedDamageError` for other bytes."""
-        end = _HEAD + int.from_bytes(content[:_HEAD], "little")
+        said, ops, apart = _parts(content)
         try:
-            head: dict[str, Any] = orjson.loads(content[_HEAD:end])
+            head: dict[str, Any] = orjson.loads(said)
             counts = dict(zip(head["buckets"], head["counts"], strict=True))
             lengths = QuantileSketch(counts, head["total"], head["most"])
             return cls(
                 head["kind"], head["engine"], list(head["at"]), head["failed"], lengths,
-                head["noted"], OpSums.from_bytes(content[end:]),
+                head["noted"], head["noted_ns"], OpSums.from_bytes(ops),
+                head["apart"], head["apart_ns"], OpSums.from_bytes(apart),
             )  # fmt: skip
         except (orjson.JSONDecodeError, KeyError, ValueError, TypeError) as error:
             raise PackedDamageError(f"no summary of steps: {error}") from error
+
+
+def _parts(content: bytes) -> list[bytes]:
+    """The three parts of a summary's bytes."""
+    found, place = [], 0
+    for _ in range(3):
+        end = place + _HEAD + int.from_bytes(content[place : place + _HEAD], "little")
+        found.append(content[place + _HEAD : end])
+        place = end
+    if place != len(content):
+        raise PackedDamageError("no summary of steps: it is cut or has too much")
+    return found
