@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import LayerProfile, LayerRow, OpProfile
+    from stepscope.analysis.sampling.sampled_profile import SampledProfile
     from stepscope.cli.output.tables import Column, TableChoice
 
     _OneOf = click.Choice[str]
@@ -74,11 +75,11 @@ def command(
     made.
 
     Of a recording with a budget, in which few steps are there of many, what is shown is estimated
-    for all of them (not by layer): each run is weighed by how many steps it stands for.
+    for all of them (not by layer): each run is weighed by how many steps it stands for. By type and
+    by name it comes from summaries of all runs whose op times were noted, otherwise from those that
+    were kept.
     """
     from stepscope.analysis import layer_profile, op_profile
-    from stepscope.analysis.sampling.sampled_profile import sampled_profile
-    from stepscope.analysis.sampling.weights import weights_at
     from stepscope.cli.output import tables
 
     if work:
@@ -96,10 +97,9 @@ def command(
         return
     if depth is not None or apart:
         raise StepscopeError("--depth and --apart are for --by layer")
-    weights = weights_at(path) if number is None else None
     columns = _columns(by)
-    if weights is not None:
-        estimated = sampled_profile(named_runs(path), weights, by)
+    estimated = _estimated(path, by) if number is None else None
+    if estimated is not None:
         columns.append(tables.Column("share_within", "±", _points, right=True))
         if not tables.write_for_programs(estimated, estimated.rows, columns, choice):
             _show(estimated, estimated.rows, columns, choice, _ROWS.get(by, by))
@@ -107,6 +107,21 @@ def command(
     profile = op_profile(each_run(path, number), by)
     if not tables.write_for_programs(profile, profile.rows, columns, choice):
         _show(profile, profile.rows, columns, choice, _ROWS.get(by, by))
+
+
+def _estimated(path: Path, by: Any) -> SampledProfile | None:
+    """For all steps of a recording with a budget: by its summaries, else by the runs it kept."""
+    from stepscope.analysis.sampling.sampled_profile import sampled_profile
+    from stepscope.analysis.sampling.summed_profile import GROUPINGS as SUMMED
+    from stepscope.analysis.sampling.summed_profile import profile_of_summaries
+    from stepscope.analysis.sampling.weights import Weights, sampled_at
+
+    found = sampled_at(path)
+    if found is None:
+        return None
+    if by in SUMMED and any(summary.with_times for summary in found[1].summaries):
+        return profile_of_summaries(found[1], by)
+    return sampled_profile(named_runs(path), Weights.of(found[1]), by)
 
 
 def _points(within: float) -> str:
@@ -130,7 +145,7 @@ def _show(
     screen = terminal.console()
     if steps:
         screen.print(
-            f"{wording.number(steps, 'step')}, estimated from {ran} that were kept with op times, "
+            f"{wording.number(steps, 'step')}, estimated from {ran} whose op times were noted, "
             "each weighed by how many it stands for; a share is within ± points of that of all "
             "steps, 19 times of 20"
         )

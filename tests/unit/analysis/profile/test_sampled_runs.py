@@ -12,6 +12,7 @@ import pytest
 from stepscope.analysis import op_profile
 from stepscope.analysis.sampling import weights
 from stepscope.analysis.sampling.sampled_profile import sampled_profile
+from stepscope.analysis.sampling.summed_profile import profile_of_summaries
 from stepscope.analysis.sampling.weights import Weights
 from stepscope.metadata import OpColumns, Recording, RunMetadata
 from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
@@ -22,6 +23,7 @@ from stepscope.recorder.keeping import Keep, Keeper
 from stepscope.recorder.triggers import Slow
 
 STEPS = 1500
+APART = {"first", "failed", "trigger", "asked"}
 OPS = ("MatMul", "Conv2D", "Relu", "AddV2")
 
 
@@ -47,18 +49,23 @@ def kept_of(steps: list[RunMetadata], seed: int, share: float = 0.05) -> StepsRe
     """What a recorder keeps of them, under an injected clock; op times cost 0.1 ms."""
     keeper = Keeper(Keep(), memory=1 << 30, disk=1 << 30, seed=seed)
     control = Controller(Budget(share, seed=seed), keeper, [Slow(3)])
-    levels, now = {}, random.Random(seed).randrange(10**9)
+    levels, now, noted = {}, random.Random(seed).randrange(10**9), []
     for step in steps:
         begun = control.begins("step", now)
         levels[begun.number] = begun.level
         cost = {Level.LENGTH: 300, Level.TIMES: 100_000, Level.DETAIL: 200_000}[begun.level]
         now += int(step.ops.end_ns[-1] - step.ops.start_ns[0]) + cost
         control.ended(begun, Ended(now, cost, size=1000))
+        if begun.level >= Level.TIMES:
+            apart = APART & set(control.keeper.reasons(begun.number))
+            noted.append((step.ops, now - cost - begun.began_ns, bool(apart)))
         now += 100_000
     keeper.closes()
     kept = [KeptRun(k.number, k.kind, levels[k.number], k.reasons) for k in keeper.kept()]
     lengths = control.lengths["step"].lengths
     summary = StepSummary("step", at=control.budget.kinds["step"].at, lengths=lengths)
+    for ops, ns, apart in noted:
+        summary.noted(ops, ns=ns, apart=apart)
     return StepsRecording(kept=tuple(kept), summaries=(summary,))
 
 
@@ -81,6 +88,23 @@ def test_shares_and_medians_are_within_their_intervals_in_19_of_20_trials(steps)
             within[f"share {row.key}"] += abs(row.share - true.share) <= row.share_within
             within[f"median {row.key}"] += abs(row.p50_ns - true.p50_ns) <= row.p50_within
             assert row.share_within < 0.2
+    assert min(within.values()) >= 18, within
+    assert sum(within.values()) >= 0.95 * 20 * len(within), within
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_so_are_those_of_summaries_of_which_no_run_is_read(steps, share):
+    truth = {row.key: row for row in op_profile(steps)}
+    within: Counter[str] = Counter()
+    for trial in range(20):
+        profile = profile_of_summaries(kept_of(steps, trial, share), "type")
+        assert profile.steps == STEPS
+        assert profile.calls == pytest.approx(STEPS * len(OPS), rel=1e-6)
+        for row in profile:
+            true = truth[row.key]
+            within[f"share {row.key}"] += abs(row.share - true.share) <= row.share_within
+            within[f"median {row.key}"] += abs(row.p50_ns - true.p50_ns) <= row.p50_within
+            assert row.share_within < (0.2 if share < 0.05 else 0.1)
     assert min(within.values()) >= 18, within
     assert sum(within.values()) >= 0.95 * 20 * len(within), within
 
