@@ -153,7 +153,7 @@ smoke-lowest: $(LOWEST)/.stamp   ## every command once on the lowest versions al
 	  tests/golden/test_golden_memory.py -k 'not 160'
 
 sanitize: $(DEV)   ## the native log under AddressSanitizer and ThreadSanitizer, at length (minutes)
-	STEPSCOPE_ROUNDS=2000 $(BIN)/python -m pytest --timeout=3600 tests/native
+	STEPSCOPE_ROUNDS=2000 $(BIN)/python -m pytest tests/native
 
 clean: clean-lowest
 clean-lowest:

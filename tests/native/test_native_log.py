@@ -17,10 +17,12 @@ import stepscope
 HERE = Path(__file__).parent
 NATIVE = Path(stepscope.__file__).parent / "adapters" / "tensorflow" / "node_log" / "native"
 COMPILER = shutil.which("g++")
-ROUNDS = os.environ.get("STEPSCOPE_ROUNDS", "20")
+ROUNDS = int(os.environ.get("STEPSCOPE_ROUNDS", "20"))
+PATIENCE = 900 + 3 * ROUNDS
+"""Seconds. On an idle machine ThreadSanitizer takes a quarter of a second for a round."""
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.skipif(COMPILER is None, reason="there is no g++ to compile the log with")
 def test_threads_write_read_and_let_go(tmp_path, sanitizer):
@@ -36,6 +38,6 @@ def test_threads_write_read_and_let_go(tmp_path, sanitizer):
     assert made.returncode == 0, made.stderr
     maps = tmp_path / "maps"
     maps.mkdir()
-    arguments = [program, ROUNDS, "4", maps]
+    arguments = [program, str(ROUNDS), "4", maps]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr[:5000]
