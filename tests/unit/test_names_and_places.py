@@ -1,4 +1,4 @@
-"""The map of the code: folders one can take in at a glance, and names that mean one thing."""
+"""The map of the code: folders and functions of a size, and names that mean one thing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import stepscope
 
+MOST_LINES = 60
 SOURCE = Path(stepscope.__file__).parent
 BY_CONTRACT = {"Estimator", "ModeKeys", "RunConfig", "Session", "TraceHook"}
 """TensorFlow has `tf.estimator`'s and `tf.contrib.learn`'s under one name, and users of either
@@ -28,3 +29,32 @@ def test_a_public_class_has_a_name_of_its_own():
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert {n: found for n, found in twice.items() if n not in BY_CONTRACT} == {}
     assert twice.keys() == BY_CONTRACT, "a name that is no longer there twice needs no exception"
+
+
+def test_a_function_has_at_most_60_lines_or_a_reason_beside_it():
+    """Its docstring is not counted; the reason is a comment above `def` that begins `# Long:`."""
+    unexplained = []
+    for path, tree in trees():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            length = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                length -= node.body[0].end_lineno - node.body[0].lineno + 1
+            explained = lines[node.lineno - 2].lstrip().startswith("# Long:")
+            if length > MOST_LINES and not explained:
+                place = path.relative_to(SOURCE).as_posix()
+                unexplained.append(f"{place}:{node.lineno} {node.name}: {length}")
+    assert unexplained == []
+
+
+def test_no_docstring_sends_the_reader_elsewhere():
+    sent = [
+        f"{path.relative_to(SOURCE).as_posix()}:{node.lineno}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+        and "See the module's text" in (ast.get_docstring(node) or "")
+    ]
+    assert sent == []

@@ -143,6 +143,7 @@ _DEFAULT_BUDGET = "5%"
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
 @click.pass_obj
+# Long: it is one argument per option, and the order in which things are put in place.
 def command(
     own_process: bool,
     engine: str | None,

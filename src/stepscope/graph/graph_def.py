@@ -217,20 +217,7 @@ def _add_nodes(
     loops: list[tuple[Operation, Any]] = []
     for node in _topological(nodes):
         definition = lookup(node.op)
-        attrs = {
-            key: decode_attr(definition.attrs[key].kind if key in definition.attrs else "", value)
-            for key, value in node.attr.items()
-            if key in definition.attrs or key.startswith("_")
-        }
-        if "_class" in attrs:
-            attrs["_class"] = [
-                b"loc:@" + prefix.encode() + g[5:] if g.startswith(b"loc:@") else g
-                for g in attrs["_class"]
-            ]
-        attrs.pop("_output_shapes", None)
-        if prefix and "frame_name" in attrs:
-            # A loop that is imported twice is two loops.
-            attrs["frame_name"] = prefix.encode() + attrs["frame_name"]
+        attrs = _attrs_of(node, definition, prefix)
         inputs, controls = [], []
         comes_back = False
         for text in node.input:
@@ -270,6 +257,24 @@ def _add_nodes(
             ]
         )
     return made
+
+
+def _attrs_of(node: Any, definition: OpType, prefix: str) -> dict[str, Any]:
+    attrs = {
+        key: decode_attr(definition.attrs[key].kind if key in definition.attrs else "", value)
+        for key, value in node.attr.items()
+        if key in definition.attrs or key.startswith("_")
+    }
+    if "_class" in attrs:
+        attrs["_class"] = [
+            b"loc:@" + prefix.encode() + g[5:] if g.startswith(b"loc:@") else g
+            for g in attrs["_class"]
+        ]
+    attrs.pop("_output_shapes", None)
+    if prefix and "frame_name" in attrs:
+        # A loop that is imported twice is two loops.
+        attrs["frame_name"] = prefix.encode() + attrs["frame_name"]
+    return attrs
 
 
 def _goes_back(node: Any, source: Any) -> bool:

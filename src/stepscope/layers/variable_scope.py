@@ -106,6 +106,7 @@ def get_variable_scope() -> VariableScope:
     return _store().scope
 
 
+# Long: thirteen arguments of TensorFlow's, and what is undone has to be beside what is done.
 def variable_scope(
     name_or_scope: str | VariableScope | None,
     default_name: str | None = None,

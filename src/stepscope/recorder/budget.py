@@ -144,7 +144,10 @@ class KindSpending:
 
 
 class Budget:
-    """See the module's text. Not for several threads at once."""
+    """Grants the next run as much recording as the program has earned.
+
+    Not for several threads at once.
+    """
 
     def __init__(self, share: float, *, whole: int = 0, seed: int = 0) -> None:
         """`share` of the program's own time is what recording may cost; infinite: no bound.

@@ -132,7 +132,10 @@ class KindLengths:
 
 
 class Controller:
-    """See the module's text. Not for several threads at once."""
+    """Joins budget, triggers and keeping: told of runs, it says what to record and to keep.
+
+    Not for several threads at once.
+    """
 
     def __init__(self, budget: Budget, keeper: Keeper, triggers: Sequence[Trigger] = ()) -> None:
         self.budget = budget

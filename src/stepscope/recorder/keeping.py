@@ -186,7 +186,10 @@ class _Kind:
 
 
 class Keeper:
-    """See the module's text. Not for several threads at once."""
+    """Decides which of the noted runs are written, held and let go.
+
+    Not for several threads at once.
+    """
 
     def __init__(self, keep: Keep, *, memory: int, disk: int, seed: int = 0) -> None:
         self.keep = keep

@@ -112,7 +112,10 @@ class _ToSum(NamedTuple):
 
 
 class KeptRuns:
-    """The runs of a program under a budget, in a store. See the module's text."""
+    """The runs of a program under a budget, in a store.
+
+    `lane`, `begins` and `ended` may be called from any thread.
+    """
 
     def __init__(
         self,

@@ -54,7 +54,10 @@ class Remarkable(NamedTuple):
 
 
 class RunLane:
-    """See the module's text. `KeptRuns` opens and settles it."""
+    """Notes the lengths of runs of one kind, and tells of those that stand out.
+
+    `KeptRuns` opens and settles it.
+    """
 
     __slots__ = (
         "_full", "_here", "_late_ns", "_most", "_noted", "_numbers", "_opened", "_slow_ns", "_tell",

@@ -48,7 +48,10 @@ def lateness(woke_ns: int, due_ns: int) -> tuple[int, int] | None:
 
 
 class Standstills:
-    """See the module's text. `found` and `cost_ns` may be read from any thread."""
+    """A thread that wakes up every few milliseconds, and notes where it was late.
+
+    `found` and `cost_ns` may be read from any thread.
+    """
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ def kind_of(spec: Any) -> str:
 
 
 class PipelineNotes:
-    """See the module's text. From any thread."""
+    """Notes what the stages of a program's input pipelines did. From any thread."""
 
     def __init__(self, note: Callable[[Note], None]) -> None:
         """`note` is given each note."""

@@ -49,7 +49,7 @@ class NoSuchRunError(StepscopeError):
 
 
 class Recordings:
-    """See the module's text."""
+    """The runs in some files, read when they are asked for, again when the files change."""
 
     def __init__(self, source: RunSource, *, follow: bool = True) -> None:
         """Nothing is read yet. Without `follow`, files are taken for what they were first."""

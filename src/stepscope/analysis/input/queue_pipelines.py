@@ -168,6 +168,17 @@ def _count(ops: OpColumns, row: int, kind: str, inputs: list[str]) -> int:
     return 0
 
 
+def _parts(queue: _Queue) -> list[tuple[str, str, str, int]]:
+    """What fills the queue: op, kind, line and time of each part that took any."""
+    between = sum(thread.between_ns() for thread in queue.threads.values())
+    parts = [(op, kind, line, ns) for (op, kind, line), ns in queue.work.most_common(_SHOWN)]
+    rest = sum(queue.work.values()) - sum(part[3] for part in parts)
+    parts.append((_CALLING, "", "", queue.calling_ns))
+    parts.append((_PYTHON, "", queue.put_line, between))
+    parts.append(("other ops", "", "", rest))
+    return [part for part in parts if part[3] > 0]
+
+
 def _pipeline(number: int, name: str, queue: _Queue) -> Pipeline:
     takes = sorted(queue.takes)
     count = len(takes)
@@ -176,16 +187,7 @@ def _pipeline(number: int, name: str, queue: _Queue) -> Pipeline:
     period = float(np.diff(starts).sum()) / (count - 1) if count > 1 else float(takes[0][1])
     wait = min(float(waited.mean()), period)
     threads = len(queue.threads)
-    between = sum(thread.between_ns() for thread in queue.threads.values())
-    parts = [(op, kind, line, ns) for (op, kind, line), ns in queue.work.most_common(_SHOWN)]
-    rest = sum(queue.work.values()) - sum(part[3] for part in parts)
-    if queue.calling_ns:
-        parts.append((_CALLING, "", "", queue.calling_ns))
-    if between:
-        parts.append((_PYTHON, "", queue.put_line, between))
-    if rest > 0:
-        parts.append(("other ops", "", "", rest))
-    parts = [part for part in parts if part[3] > 0]
+    parts = _parts(queue)
     largest = max(range(len(parts)), key=lambda place: parts[place][3], default=-1)
     starved = wait > 0.02 * period and largest >= 0
     own = [ns / count for *_, ns in parts]

@@ -51,6 +51,7 @@ class Work:
     workers: int = 1
 
 
+# Long: one loop over events whose state is all of its locals, as replays are made by the hundred.
 def ends(work: Work) -> list[float]:
     """When each op is over, from the moment on in which the first could begin.
 

@@ -21,7 +21,7 @@ _MOST: Final = 400
 
 
 class ProcessMemory:
-    """See the module's text. Not for several threads at once."""
+    """Notes how much memory the process has as runs end. Not for several threads at once."""
 
     def __init__(self) -> None:
         try:

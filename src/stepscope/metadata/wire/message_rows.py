@@ -57,7 +57,7 @@ def text_field(field: int, text: str) -> bytes:
 
 
 class MessageRows:
-    """See the module's text."""
+    """Messages of one type, written field by field; the i-th row becomes the i-th message."""
 
     def __init__(self, count: int) -> None:
         self._lengths = np.zeros(count, np.int64)

@@ -41,7 +41,7 @@ _NOT_INITIALIZED: Final = (
 
 
 class IteratorCell:
-    """A session's iterator. See the module's text."""
+    """A session's iterator. It gives one element at a time, to whoever came first."""
 
     def __init__(
         self, name: str, types: tuple[DType, ...], shapes: tuple[TensorShape, ...], line: str,

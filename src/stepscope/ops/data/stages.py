@@ -157,7 +157,7 @@ class Elements:
 
 
 class IteratorStages:
-    """One iterator's stages. See the module's text."""
+    """One iterator's stages. They are opened over a dataset, counted, timed and closed together."""
 
     def __init__(self, dataset: DatasetValue, resources: ResourceStore, device: str) -> None:
         self.resources = resources

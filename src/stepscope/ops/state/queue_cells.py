@@ -53,7 +53,7 @@ class _Item:
 
 
 class QueueCell:
-    """A first-in, first-out queue of tuples of arrays. See the module's text."""
+    """A first-in, first-out queue of tuples of arrays. Enqueuers and dequeuers wait in line."""
 
     type_name = "FIFOQueue"
 

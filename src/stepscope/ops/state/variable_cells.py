@@ -79,7 +79,7 @@ def brief_shape(shape: tuple[int, ...]) -> str:
 
 
 class VariableCell:
-    """The storage of one variable in one session. See the module's text."""
+    """The storage of one variable in one session. What `read` gave never changes."""
 
     __slots__ = (
         "__weakref__", "_by_reference", "_held", "_holdings", "_lock", "_made", "_value",

@@ -22,7 +22,7 @@ from typing import Any
 
 
 class BlasThreads:
-    """See the module's text. Thread-safe."""
+    """Who may use how many threads of BLAS right now. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -183,7 +183,7 @@ class Task:
 
 
 class Frames:
-    """See the module's text."""
+    """Decides which nodes of a run with branches and loops are ready; has no threads or clocks."""
 
     def __init__(self, table: FlowTable, ledger: Ledger | None = None) -> None:
         self._table = table

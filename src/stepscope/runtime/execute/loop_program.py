@@ -77,7 +77,7 @@ class _Loop:
 
 
 class LoopProgram:
-    """The functions of one plan. See the module's text."""
+    """The functions of one plan. One for nodes outside of loops, one for each loop."""
 
     def __init__(self, plan: Plan, silent: Sequence[bool]) -> None:
         """Raises `_Irregular`; use `loop_program`. `silent` are steps that are there already."""

@@ -61,7 +61,10 @@ def _free_of_charge(_output: StepOutput, _size: int, _shape: tuple[int, ...] | N
 
 
 class Accountant:
-    """See the module's text. `charge` is asked before memory is counted, and may raise."""
+    """Counts what the ops of one run hold.
+
+    `charge` is asked before memory is counted, and may raise.
+    """
 
     def __init__(
         self,

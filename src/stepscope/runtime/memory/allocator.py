@@ -57,7 +57,7 @@ class RunAccount:
 
 
 class Allocator:
-    """See the module's text."""
+    """A session's limits, the accounts of its runs, and its buffers for reuse."""
 
     def __init__(
         self, resources: ResourceStore, limits: Mapping[str, int], cache: BufferCache

@@ -31,7 +31,9 @@ class Replaced:
 
 
 class MemoryCurve:
-    """See the module's text. Times are places in the order: 2n where line n of the program begins,
+    """What ops of an inline run hold at each moment, by the plan alone.
+
+    Times are places in the order: 2n where line n of the program begins,
     2n + 1 where it ends.
     """
 

@@ -110,7 +110,10 @@ class Execution:
 
 
 class FlowMemory(RunMemory):
-    """See the module's text. It is the ledger of the run's `Frames`."""
+    """Counts what each execution in a run with branches and loops holds.
+
+    It is the ledger of the run's `Frames`.
+    """
 
     __slots__ = ("_flow", "_now", "executions")
 

@@ -97,7 +97,7 @@ class Before(NamedTuple):
 
 
 class RunMemory:
-    """See the module's text."""
+    """Counts or notes the memory of one run, as much as somebody needs."""
 
     # A run that only takes notes comes between large ops, which leave no cache behind: it is to
     # touch as little memory as it can, and has nothing of what counting needs.

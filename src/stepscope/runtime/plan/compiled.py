@@ -152,7 +152,10 @@ class CompiledPlan:
 
 
 class CompiledRun:
-    """See the module's text. Safe under threads."""
+    """One kind of run: its executor graph, and a plan for each combination of fed shapes.
+
+    Safe under threads.
+    """
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class StepOutput:
 
 
 class MemoryTable:
-    """See the module's text."""
+    """Per output of a plan: the memory it is, shares or has none of, and who reads it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

@@ -62,7 +62,7 @@ class _Allocations:
 
 
 class PlanTable:
-    """See the module's text. In `facts` step i is node `source_count` + i.
+    """A plan's facts of its nodes, as columns. In `facts` step i is node `source_count` + i.
 
     The first nodes are the `_SOURCE` of each device.
     """

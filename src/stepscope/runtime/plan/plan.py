@@ -67,10 +67,17 @@ class PlanStep:
     """Per output, the memory it lives in (see `Memory`)."""
     late: tuple[bool, ...] = ()
     """Per input, whether it may be what was read from a reference variable that has changed since:
-    the kernel wants what is `current`. See the module's text."""
+    the kernel wants what is `current`."""
     shape_error: str = ""
     given: bool = False
     """Whether the plan knows the outputs: they are its own data, as constants are."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether its outputs are somebody else's memory: a feed, a custom op's, the plan's own."""
+        kernel = self.kernel
+        held = kernel.opaque or kernel.value is not None or self.given
+        return held or self.node.op_type == "_Arg"
 
     def copies(self, plan: Plan, position: int) -> bool:
         """Whether the kernel gets a copy of an input: what it may keep must not be the user's."""
@@ -111,9 +118,20 @@ class Memory:
     uses: int = 0
     """How many steps read it."""
 
+    def take(self, other: Memory) -> None:
+        """What another one says is true of this one, too: they are the same memory."""
+        self.members += other.members
+        self.roots += other.roots
+        self.foreign |= other.foreign
+        self.fed |= other.fed
+        self.kept |= other.kept
+        self.fetched |= other.fetched
+        self.escapes |= other.escapes
+        self.last_use = max(self.last_use, other.last_use)
+
 
 class Plan:
-    """See the module's text."""
+    """Steps in an order in which each can run, with kernels, shapes and shared memory."""
 
     def __init__(
         self, graph: ExecGraph, fed: Mapping[ExecNode, TensorShape], resources: ResourceStore
@@ -503,15 +521,7 @@ def _share_memory(plan: Plan) -> list[Memory]:
         first, *others = dict.fromkeys(find(g) for g in groups)
         for other in others:
             redirect[other] = first
-            a, b = memories[first], memories[other]
-            a.members += b.members
-            a.roots += b.roots
-            a.foreign |= b.foreign
-            a.fed |= b.fed
-            a.kept |= b.kept
-            a.fetched |= b.fetched
-            a.escapes |= b.escapes
-            a.last_use = max(a.last_use, b.last_use)
+            memories[first].take(memories[other])
         return first
 
     for i, step in enumerate(plan.steps):
@@ -536,11 +546,7 @@ def _share_memory(plan: Plan) -> list[Memory]:
                 memories[group].members.append((i, slot))
                 memories[group].last_use = i
             else:
-                foreign = (
-                    kernel.opaque or kernel.value is not None or step.given
-                    or node.op_type == "_Arg"
-                    or dtype._is_ref_dtype or not dtype.is_fixed_size
-                )  # fmt: skip
+                foreign = step.is_given or dtype._is_ref_dtype or not dtype.is_fixed_size
                 group = new(i, slot, foreign=foreign)
                 memories[group].fed = node.op_type == "_Arg"
             groups.append(group)

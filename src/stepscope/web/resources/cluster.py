@@ -13,6 +13,7 @@ from stepscope.web.resources.clusters import cluster_of
 from stepscope.web.resources.columns import columns_of
 
 if TYPE_CHECKING:
+    from stepscope.analysis import TaskClock
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
 
@@ -39,7 +40,6 @@ def cluster(recordings: Recordings, _asked: Asked) -> dict[str, Any]:
         if straggler.kind == "task":
             cost[straggler.name] += straggler.cost_ns
             late[straggler.name] += 1
-    clocks = [network.clocks.of(task) for task in tasks]
     columns = min(_MOST_STEPS, max(1, _MOST_CELLS // max(1, len(tasks))), len(times.steps))
     shown = _even(len(times.steps), columns)
     cells = np.array(
@@ -53,13 +53,7 @@ def cluster(recordings: Recordings, _asked: Asked) -> dict[str, Any]:
             "idle_ns": np.array([idle[task] for task in tasks], np.int64),
             "cost_ns": np.array([cost[task] for task in tasks], np.int64),
             "steps_late": np.array([late[task] for task in tasks], np.int64),
-            "offset_ns": np.array([c.offset_ns if c else np.nan for c in clocks], np.float64),
-            "drift_ppm": np.array([c.drift_ppm if c else np.nan for c in clocks], np.float64),
-            "error_ns": np.array(
-                [np.nan if c is None or c.error_ns is None else c.error_ns for c in clocks],
-                np.float64,
-            ),
-            "found": StringColumn.of([c.found if c else "unconstrained" for c in clocks]),
+            **_clock_columns([network.clocks.of(task) for task in tasks]),
             "ended": StringColumn.of(
                 [{True: "yes", False: "no"}.get(ended.get(t), "unknown") for t in tasks]  # type: ignore[arg-type]
             ),
@@ -90,6 +84,16 @@ def cluster(recordings: Recordings, _asked: Asked) -> dict[str, Any]:
     if len(shown) < len(times.steps):
         value["folded"].append(f"{len(times.steps):,} steps, of which {len(shown):,} are drawn")
     return value
+
+
+def _clock_columns(clocks: list[TaskClock | None]) -> dict[str, Any]:
+    errors = [np.nan if c is None or c.error_ns is None else c.error_ns for c in clocks]
+    return {
+        "offset_ns": np.array([c.offset_ns if c else np.nan for c in clocks], np.float64),
+        "drift_ppm": np.array([c.drift_ppm if c else np.nan for c in clocks], np.float64),
+        "error_ns": np.array(errors, np.float64),
+        "found": StringColumn.of([c.found if c else "unconstrained" for c in clocks]),
+    }
 
 
 def _even(count: int, most: int) -> list[int]:

@@ -123,7 +123,7 @@ class CallSites:
 
 
 class CalledOps:
-    """See the module's text. Use `noting()` around the run, on its thread."""
+    """The eager ops of one run. Use `noting()` around the run, on its thread."""
 
     def __init__(
         self, *, outputs: bool = False, held: bool = False,

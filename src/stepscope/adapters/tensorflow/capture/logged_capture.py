@@ -26,7 +26,10 @@ _TRACED_ANEW: Final = Loss(
 
 
 class LoggedCapture(Capture):
-    """See the module's text. A run inside another recorded run is no different."""
+    """Listens to one run through the executor's log alone.
+
+    A run inside another recorded run is no different.
+    """
 
     has_all: ClassVar[bool] = True
     logs_alone: ClassVar[bool] = True

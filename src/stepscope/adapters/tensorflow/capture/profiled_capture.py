@@ -79,7 +79,7 @@ def inside_a_profiled_run() -> bool:
 
 
 class ProfiledCapture(Capture):
-    """See the module's text.
+    """Listens to one run through the profiler, and through a log where there is one.
 
     Leaving waits for the data of all runs that were profiled together (see `profiler`), except
     where the run is out of time: then nothing is read before somebody looks.

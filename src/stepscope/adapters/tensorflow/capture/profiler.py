@@ -93,7 +93,7 @@ class ProfilerOwner(Protocol):
 
 
 class SharedProfiler:
-    """See the module's text."""
+    """The one who starts and stops TensorFlow's profiler, for any number of runs at once."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -63,7 +63,10 @@ class ToldByTensorFlow:
 
 
 class StepStatsCapture(Capture):
-    """See the module's text. `told` is to be given to the run as its metadata."""
+    """Has TensorFlow's own step stats tell of a run.
+
+    `told` is to be given to the run as its metadata.
+    """
 
     has_all: ClassVar[bool] = True
     keeps_failed: ClassVar[bool] = False

@@ -65,7 +65,10 @@ _last_fit: Final = _LastFit()
 
 
 class CapturedMemory:
-    """See the module's text. Made before the run, asked after it."""
+    """Allocations, allocation log and out-of-memory report of one run.
+
+    Made before the run, asked after it.
+    """
 
     can_be_last_fit = True
     """Whether a later run that is out of memory may be compared with this one."""

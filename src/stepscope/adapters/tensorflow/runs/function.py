@@ -404,6 +404,7 @@ class Observed:
         like = self.engine, self._needs_graphs, versions_of(self._written_graphs())
         return self.capture.numbers(like, self.engine, self.step_id)
 
+    # Long: each part is what the next one asks, decoded lazily; apart they would pass it all on.
     def recording(self) -> Recording:
         """The run as it ended."""
         capture = self.capture

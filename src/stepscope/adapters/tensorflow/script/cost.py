@@ -28,7 +28,10 @@ class _Here(threading.local):
 
 
 class ScriptCost:
-    """See the module's text. May be used by any number of threads."""
+    """Adds up what a script waits for because it is recorded.
+
+    May be used by any number of threads.
+    """
 
     def __init__(self) -> None:
         self.ns = 0

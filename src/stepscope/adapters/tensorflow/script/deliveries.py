@@ -56,7 +56,7 @@ class TakesRun(Protocol):
 
 
 class Deliveries:
-    """See the module's text."""
+    """Numbers and names the runs of a script, and hands them over one at a time."""
 
     def __init__(
         self,

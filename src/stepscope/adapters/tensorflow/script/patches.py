@@ -251,6 +251,11 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
             shared_by_runs_of(self, logged).logs_nodes = True
 
     base.__init__ = init
+    _patch_callables(recorder, base)
+
+
+def _patch_callables(recorder: ScriptRecorder, base: Any) -> None:
+    here = recorder.here
     native_callable = base._Callable.__call__
 
     @functools.wraps(native_callable)

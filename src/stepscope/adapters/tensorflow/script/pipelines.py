@@ -118,7 +118,7 @@ class _Made(NamedTuple):
 
 
 class ScriptPipelines:
-    """See the module's text. One for a script; from any thread."""
+    """Notes what the stages of tf.data's pipelines did. One for a script; from any thread."""
 
     def __init__(self, note: Callable[[Note], None], cost: ScriptCost) -> None:
         """`note` is given each note, `cost` what it took to make them."""

@@ -52,7 +52,7 @@ class _Here(threading.local):
 
 
 class TraceNotes:
-    """See the module's text. `watch`, once TensorFlow is there."""
+    """Notes each graph that TensorFlow builds of a function. `watch`, once TensorFlow is there."""
 
     def __init__(self, note: Callable[[Note], None], cost: ScriptCost) -> None:
         """`note` is given each note, `cost` what it took to make them."""

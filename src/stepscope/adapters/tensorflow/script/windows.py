@@ -38,7 +38,7 @@ Deliver = Callable[[], None]
 
 
 class Windows:
-    """See the module's text."""
+    """Opens, marks and reads the windows of the profiler in which a script's runs are."""
 
     def __init__(self, profiler: SharedProfiler) -> None:
         """`profiler` is theirs from now on: runs that the script itself records borrow it."""
