@@ -299,6 +299,9 @@ def collecting_graphs(found: list[Any]) -> Iterator[None]:
             found.append(context.export_run_metadata())
         finally:
             context.disable_run_metadata()
+            if summary_trace(summary_module()) is not None:
+                # The program goes on collecting.
+                context.enable_graph_collection()
 
 
 def is_function(value: Any) -> bool:
@@ -727,6 +730,18 @@ def eager_context_class() -> Any:
     from tensorflow.python.eager import context
 
     return context.Context
+
+
+def summary_module() -> Any:
+    """The module behind `tf.summary.trace_on`, by whose names `trace_export` writes."""
+    from tensorflow.python.ops import summary_ops_v2
+
+    return summary_ops_v2
+
+
+def summary_trace(module: Any) -> Any:
+    """The trace that `tf.summary.trace_on` began in that module; None where none is on."""
+    return module._current_trace_context
 
 
 def profiler_module() -> Any:

@@ -30,6 +30,7 @@ from stepscope.metadata import (
 
 if TYPE_CHECKING:
     from stepscope.adapters.tensorflow.script.budgeted import Budgeted
+    from stepscope.adapters.tensorflow.script.summary_traces import SummaryTraces
     from stepscope.recorder.controller import Begun
 
 EAGER_CODE: Final = "eager code"
@@ -64,13 +65,15 @@ class Deliveries:
         asked: opts.RunOptions,
         cost: ScriptCost,
         budgeted: Budgeted | None = None,
+        summary_traces: SummaryTraces | None = None,
     ) -> None:
         """`add` is given each run and its name; `asked` is what runs were recorded with.
 
         `cost` is told by how much runs were slowed down inside. With `budgeted`, which decides what
-        becomes of runs, they are handed to that.
+        becomes of runs, they are handed to that. `summary_traces` is told of all of them.
         """
         self._budgeted = budgeted
+        self._summary_traces = summary_traces
         self._cost = cost
         self.given = 0
         """How many runs were handed over."""
@@ -199,6 +202,8 @@ class Deliveries:
         decided: Decided | None = None,
     ) -> None:  # fmt: skip
         self.given += 1
+        if self._summary_traces is not None and name != EAGER_CODE:
+            self._summary_traces.take(name, metadata)
         budgeted = self._budgeted
         if budgeted is None:
             self._add(metadata, name, graph, kept)

@@ -3,7 +3,7 @@
 What is replaced, once TensorFlow is loaded: `BaseSession.run` and session callables, the call of
 functions, building their graphs, entering and leaving gradient tapes, taking elements of datasets,
 the first initialization of the eager context, the profiler session that `tf.profiler` uses,
-`Server.join`, and `Thread.start`. Nothing of it is put
+`Server.join`, what `tf.summary.trace_export` writes with, and `Thread.start`. Nothing of it is put
 back: the process is the script's.
 """
 
@@ -206,6 +206,7 @@ def _patch(recorder: ScriptRecorder) -> None:
     _patch_iterators(recorder)
     _patch_profiler(recorder)
     _patch_servers(recorder)
+    recorder.summary_traces.install(recorder.windows.read)
     versions.hide_frames(_files_around_script() | files_of(adapter))
     recorder.loaded()
 

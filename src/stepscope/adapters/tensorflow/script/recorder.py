@@ -70,6 +70,7 @@ from stepscope.adapters.tensorflow.script.deliveries import (
 )
 from stepscope.adapters.tensorflow.script.pipelines import ScriptPipelines
 from stepscope.adapters.tensorflow.script.served import serve
+from stepscope.adapters.tensorflow.script.summary_traces import SummaryTraces
 from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
 from stepscope.adapters.tensorflow.script.windows import WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
@@ -165,7 +166,9 @@ class ScriptRecorder:
         self._segment: _Segment | None = None
         self._tape: _Tape | None = None
         self._iterator_class: Any = None
-        self._deliveries = Deliveries(add, self._asked, self.cost, budgeted)
+        self.summary_traces = SummaryTraces()
+        """What the program wants to be told of runs, by `tf.summary.trace_on`."""
+        self._deliveries = Deliveries(add, self._asked, self.cost, budgeted, self.summary_traces)
         self.logs_nodes = False
         """Whether functions and sessions are executed by our executor."""
         self._logged_since = 0
@@ -340,13 +343,13 @@ class ScriptRecorder:
         here = self.here
         if here.is_the_programs is None:
             here.is_the_programs = is_the_programs(threading.current_thread())
-        if self.budgeted is None or not here.is_the_programs:
+        if self.budgeted is None or not here.is_the_programs or self.summary_traces.on:
             return None
         return self.budgeted.lane_of_function(function, name)
 
     def lane_of_fetches(self, fetches: Any) -> RunLane | None:
         """The same of a run of a session."""
-        if self.budgeted is None:
+        if self.budgeted is None or self.summary_traces.on:
             return None
         return self.budgeted.runs.lane(self.budgeted.kind_of_fetches(fetches))
 
@@ -364,9 +367,10 @@ class ScriptRecorder:
             try:
                 if main:
                     self._end_eager()
-                if self.budgeted is not None:
+                asked = self.summary_traces.on
+                if self.budgeted is not None and not asked:
                     return self._decided((kind or name)(), name, prepare, call, engine)
-                if self._next_wanted():
+                if self._next_wanted() or asked:
                     return self._observed(name(), prepare, call, self._how)
                 return self._unrecorded(name, call)
             finally:
@@ -417,7 +421,9 @@ class ScriptRecorder:
                 if not self._logged_since:
                     self._logged_since, self._profiling_ns = capture.asked, 0
                 self._end_profiling()
-                if self._mapped is not None and not self._mapped.problem:
+                # What stays is let go when it is stored; the summary of a trace needs it then.
+                stays = self._mapped is not None and not self.summary_traces.on
+                if stays and self._mapped is not None and not self._mapped.problem:
                     kept = capture.log
                     kept.stay(observed.step_id, name)
             else:
