@@ -19,21 +19,54 @@ DENSE = {
                                     "grad": G}),
     "ApplyCenteredRMSProp": ("var mg ms mom", {"lr": 0.1, "rho": 0.9, "momentum": 0.5,
                                                "epsilon": 20.0, "grad": G}),
+    "ApplyAdaMax": ("var m v", {"beta1_power": 0.9, "lr": 0.01, "beta1": 0.9, "beta2": 0.999,
+                                "epsilon": 1e-8, "grad": G}),
+    "ApplyAddSign": ("var m", {"lr": 0.1, "alpha": 1.5, "sign_decay": 0.9, "beta": 0.8, "grad": G}),
+    "ApplyPowerSign": ("var m", {"lr": 0.1, "logbase": 1.1, "sign_decay": 0.9, "beta": 0.8,
+                                 "grad": G}),
+    "ApplyAdagrad": ("var accum", {"lr": 0.1, "grad": G}),
+    "ApplyAdagradV2": ("var accum", {"lr": 0.1, "epsilon": 0.01, "grad": G}),
+    "ApplyAdadelta": ("var accum accum_update", {"lr": 0.1, "rho": 0.9, "epsilon": 1e-6,
+                                                 "grad": G}),
+    "ApplyFtrl": ("var accum linear", {"grad": G, "lr": 0.1, "l1": 0.5, "l2": 0.1,
+                                       "lr_power": -0.5}),
+    "ApplyFtrlV2": ("var accum linear", {"grad": G, "lr": 0.1, "l1": 0.5, "l2": 0.1,
+                                         "l2_shrinkage": 0.2, "lr_power": -0.7}),
+    "ApplyProximalGradientDescent": ("var", {"alpha": 0.1, "l1": 0.5, "l2": 0.1, "delta": G}),
+    "ApplyProximalAdagrad": ("var accum", {"lr": 0.1, "l1": 0.5, "l2": 0.1, "grad": G}),
+    "ApplyAdagradDA": ("var gradient_accumulator gradient_squared_accumulator",
+                       {"grad": G, "lr": 0.1, "l1": 0.3, "l2": 0.1, "global_step": 3}),
 }  # fmt: skip
+WHOLE_ONLY = ("GradientDescent", "Adam", "AdaMax", "AddSign", "PowerSign")
+OPTIONS = {"update_slots": False, "multiply_linear_by_lr": True, "use_nesterov": True}
+OPTION_OF = {"ApplyAdagrad": "update_slots", "ApplyAdagradV2": "update_slots",
+             "ApplyFtrl": "multiply_linear_by_lr", "ApplyFtrlV2": "multiply_linear_by_lr",
+             "ApplyMomentum": "use_nesterov", "ApplyAdam": "use_nesterov"}  # fmt: skip
 SPARSE = {
-    f"Sparse{name}": (states, {**values, "grad": G[:2], "indices": np.array(ROWS)})
+    f"Sparse{name}": (
+        states,
+        {
+            **{k: v for k, v in values.items() if k != "delta"},
+            "grad": G[:2],
+            "indices": np.array(ROWS),
+        },
+    )
     for name, (states, values) in DENSE.items()
-    if name not in ("ApplyGradientDescent", "ApplyAdam")
+    if name.removeprefix("Apply") not in WHOLE_ONLY
 }
 
 
 def applied(op, states, values, resource, dtype, start=X, **attrs):
     def build(tf):
         held = {
-            name: tf.Variable(np.asarray(start + i, dtype), name=name, use_resource=resource)
+            # What a slot sums up is mostly squares.
+            name: tf.Variable(
+                np.asarray(abs(start) + i if i else start, dtype), name=name, use_resource=resource
+            )
             for i, name in enumerate(states.split())
         }
-        given = {k: v if k == "indices" else np.asarray(v, dtype) for k, v in values.items()}
+        whole = {"indices": np.int64, "global_step": np.int64}
+        given = {k: np.asarray(v, whole.get(k, dtype)) for k, v in values.items()}
         arguments = {n: v.handle if resource else v for n, v in held.items()}
         result = getattr(tf.raw_ops, op)(**arguments, **given, **attrs)
         with tf.control_dependencies([result]):
@@ -55,10 +88,11 @@ for name, (states, values) in {**DENSE, **SPARSE}.items():
         cube = {k: v[:, None] if np.ndim(v) == 2 else v for k, v in values.items()}
         build = applied(prefix + name, states, cube, bool(prefix), "float32", X[:, None])
         case(f"{prefix}{name}-rank3", prefix + name, build, tol=2e-6)
-        if "Momentum" in name or name == "ApplyAdam":
-            case(f"{prefix}{name}-nesterov", prefix + name, applied(
-                prefix + name, states, values, bool(prefix), "float32", use_nesterov=True),
-                tol=2e-6)  # fmt: skip
+        option = OPTION_OF.get(name.removeprefix("Sparse"))
+        if option is not None:
+            case(f"{prefix}{name}-{option}", prefix + name, applied(
+                prefix + name, states, values, bool(prefix), "float32",
+                **{option: OPTIONS[option]}), tol=2e-6)  # fmt: skip
 for name in SPARSE:
     states, values = SPARSE[name]
     twice = {**values, "indices": np.array([1, 1])}
