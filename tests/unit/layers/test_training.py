@@ -31,6 +31,21 @@ OPTIMIZERS = {
         rate * 0.1, epsilon=1e-3, centered=True
     ),
     "adam": lambda tf, rate: tf.train.AdamOptimizer(rate * 0.2),
+    "adagrad": lambda tf, rate: tf.train.AdagradOptimizer(rate, 0.2),
+    "adadelta": lambda tf, rate: tf.train.AdadeltaOptimizer(rate * 10.0, 0.9, 1e-3),
+    "adagrad-da": lambda tf, rate: tf.train.AdagradDAOptimizer(
+        rate, tf.train.get_or_create_global_step(), l1_regularization_strength=0.001
+    ),
+    "ftrl": lambda tf, rate: tf.train.FtrlOptimizer(
+        0.1, -0.6, l1_regularization_strength=0.01, l2_regularization_strength=0.02, beta=0.1
+    ),
+    "ftrl-shrinkage": lambda tf, rate: tf.train.FtrlOptimizer(
+        0.1, accum_name="sums", l2_shrinkage_regularization_strength=0.02
+    ),
+    "proximal": lambda tf, rate: tf.train.ProximalGradientDescentOptimizer(rate, 0.001, 0.01),
+    "proximal-adagrad": lambda tf, rate: tf.train.ProximalAdagradOptimizer(
+        rate, l1_regularization_strength=0.001, l2_regularization_strength=0.01
+    ),
 }
 
 
@@ -46,7 +61,8 @@ def network(tf: Any, resource: bool, sparse: bool) -> Any:
     b1 = tf.Variable(np.zeros(5, np.float32), name="b1", use_resource=resource)
     w2 = tf.Variable(W2, name="w2", use_resource=resource)
     hidden = tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w1), b1))
-    logits = tf.matmul(hidden, w2)
+    scale = tf.Variable(np.float32(1.5), name="scale", use_resource=resource)
+    logits = tf.matmul(hidden, w2) * scale
     loss = tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     )
