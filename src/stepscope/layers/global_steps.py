@@ -1,4 +1,4 @@
-"""The count of training steps, and learning rates that depend on it."""
+"""The count of training steps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import int64
-from stepscope.graph.graph import Graph, GraphKeys, name_scope
+from stepscope.graph.graph import Graph, GraphKeys
 from stepscope.layers.initializers import zeros_initializer
 from stepscope.layers.variable_scope import get_variable
-from stepscope.ops.arrays import conversion
-from stepscope.ops.math import elementwise, unary
-from stepscope.ops.signatures import argument
 
 _READ = "global_step_read_op_cache"
 _COUNTING = ("AssignAdd", "AssignAddVariableOp")
@@ -71,25 +68,3 @@ def global_step_read(graph: Graph | None = None) -> Any:
             op._add_control_input(read.op)
     graph.add_to_collection(_READ, read)
     return read
-
-
-def exponential_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
-    staircase: bool = False,
-    name: str | None = None,
-) -> Any:
-    """`learning_rate * decay_rate ** (global_step / decay_steps)`, in stairs where asked for."""
-    if global_step is None:
-        raise ValueError("exponential_decay needs a global_step: without one nothing decays.")
-    with name_scope(name, "ExponentialDecay", [learning_rate, global_step]) as scope:
-        rate = argument(learning_rate, "learning_rate")
-        kind = rate.dtype.base_dtype
-        step = conversion.cast(convert_to_tensor(global_step), kind)
-        elapsed = step / conversion.cast(decay_steps, kind)
-        if staircase:
-            elapsed = unary.floor(elapsed)
-        factor = elementwise.pow(conversion.cast(decay_rate, kind), elapsed)
-        return elementwise.multiply(rate, factor, name=scope)
