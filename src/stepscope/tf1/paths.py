@@ -66,6 +66,10 @@ PATHS: Final[dict[str, list[str]]] = {
         "get_default_graph get_default_session name_scope reset_default_graph",
     ],
     "python.framework.tensor_shape": ["stepscope.graph: Dimension TensorShape"],
+    "python.training.moving_averages": [
+        "stepscope.layers.moving_averages: ExponentialMovingAverage assign_moving_average "
+        "weighted_moving_average",
+    ],
     "python.profiler.model_analyzer": [
         "stepscope.programs.profiler: ALL_ADVICE Profiler advise profile",
     ],
@@ -114,7 +118,7 @@ _OF_PUBLIC: Final[dict[str, str]] = {
     "python.summary.writer: writer writer_cache event_file_writer",
     ".train .": "python.training: adadelta adagrad adam basic_session_run_hooks "
     "checkpoint_management checkpoint_utils coordinator evaluation ftrl gradient_descent input "
-    "learning_rate_decay momentum monitored_session moving_averages optimizer queue_runner "
+    "learning_rate_decay momentum monitored_session optimizer queue_runner "
     "queue_runner_impl rmsprop saver server_lib session_manager session_run_hook slot_creator "
     "summary_io supervisor training training_ops training_util",
     ".dtypes": "python.framework: dtypes",
