@@ -67,12 +67,12 @@ def set_random_seed(seed: int | None) -> None:
     get_default_graph().seed = seed
 
 
-def _seed_attrs(op_seed: int | None) -> dict[str, int]:
+def seed_attrs(op_seed: int | None) -> dict[str, int]:
     seed, seed2 = get_seed(op_seed)
     return {"seed": seed or 0, "seed2": seed2 or 0}
 
 
-class _Stream:
+class NodeStream:
     """One node's random numbers."""
 
     __slots__ = ("_lock", "_place")
@@ -95,10 +95,10 @@ class _Stream:
         return self.take(_BLOCKS_PER_OUTPUT * count)
 
 
-def _stream(node: KernelNode) -> _Stream:
+def node_stream(node: KernelNode) -> NodeStream:
     seed, seed2 = int(node.attr("seed")), int(node.attr("seed2"))
-    stream: _Stream = node.resources.get_or_create(
-        "random", node.name, lambda: _Stream(seed, seed2)
+    stream: NodeStream = node.resources.get_or_create(
+        "random", node.name, lambda: NodeStream(seed, seed2)
     )
     return stream
 
@@ -111,7 +111,7 @@ def _words(stream: Philox, count: int) -> Any:
     return stream.blocks(0, -(-count // 4)).reshape(-1)
 
 
-def _unit_floats(words: Any) -> Any:
+def unit_floats(words: Any) -> Any:
     """In [0, 1): the low bits of each word are the digits of a number in [1, 2)."""
     bits = (words & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)
     found = bits.view(np.float32)
@@ -119,7 +119,7 @@ def _unit_floats(words: Any) -> Any:
     return found
 
 
-def _unit_doubles(words: Any) -> Any:
+def unit_doubles(words: Any) -> Any:
     """In [0, 1), of two words each."""
     pairs = words.reshape(-1, 2).astype(np.uint64)
     high = (pairs[:, 0] & np.uint64(0xFFFFF)) << np.uint64(32)
@@ -136,7 +136,7 @@ _TINY: Final = 1e-7
 
 def _normal_floats(words: Any) -> Any:
     """Two normal numbers of two words, by Box and Muller."""
-    pairs = _unit_floats(words).reshape(-1, 2)
+    pairs = unit_floats(words).reshape(-1, 2)
     first = np.maximum(pairs[:, 0], np.float32(_TINY)).astype(np.float64)
     angle = (2 * np.pi * pairs[:, 1].astype(np.float64)).astype(np.float32).astype(np.float64)
     radius = np.sqrt(np.float32(-2) * np.log(first).astype(np.float32))
@@ -147,7 +147,7 @@ def _normal_floats(words: Any) -> Any:
 
 
 def _normal_doubles(words: Any) -> Any:
-    pairs = _unit_doubles(words).reshape(-1, 2)
+    pairs = unit_doubles(words).reshape(-1, 2)
     radius = np.sqrt(-2.0 * np.log(np.maximum(pairs[:, 0], _TINY)))
     angle = 2 * np.pi * pairs[:, 1]
     found = np.empty(pairs.shape)
@@ -168,7 +168,7 @@ def _float_kernel(
     node: KernelNode, draw: Callable[[Philox, int], Any], ns_per_value: float
 ) -> Kernel:
     """A kernel around `draw`, which gives at least so many numbers of a stream."""
-    stream = _stream(node)
+    stream = node_stream(node)
     known = node.output_shapes[0].known
     dtype = node.output_dtypes[0].numpy
     count = node.output_shapes[0].num_elements()
@@ -189,8 +189,8 @@ def _float_kernel(
 def _uniform_kernel(node: KernelNode) -> Kernel:
     kind = node.output_dtypes[0].name
     if kind == "float64":
-        return _float_kernel(node, lambda s, n: _unit_doubles(_words(s, 2 * n)), 12)
-    made = _unit_halves if kind == "float16" else _unit_floats
+        return _float_kernel(node, lambda s, n: unit_doubles(_words(s, 2 * n)), 12)
+    made = _unit_halves if kind == "float16" else unit_floats
     return _float_kernel(node, lambda s, n: made(_words(s, n)), 6)
 
 
@@ -250,7 +250,7 @@ for _name, _kernel in (
 
 
 def _uniform_int_kernel(node: KernelNode) -> Kernel:
-    stream = _stream(node)
+    stream = node_stream(node)
     dtype = node.output_dtypes[0].numpy
 
     def call(shape: Any, low: Any, high: Any) -> Any:
@@ -293,7 +293,7 @@ def _multinomial_shape(c: ShapeContext) -> TensorShape:
 
 
 def _multinomial_kernel(node: KernelNode) -> Kernel:
-    stream = _stream(node)
+    stream = node_stream(node)
     dtype = node.output_dtypes[0].numpy
 
     def call(logits: Any, num_samples: Any) -> Any:
@@ -303,7 +303,7 @@ def _multinomial_kernel(node: KernelNode) -> Kernel:
             raise InvalidArgumentError.without_op("num_classes should be positive, got 0")
         count = int(num_samples)
         place = stream.for_outputs(2 * rows * -(-count // 4) * 4)
-        draws = _unit_doubles(_words(place, 2 * rows * count))[: rows * count]
+        draws = unit_doubles(_words(place, 2 * rows * count))[: rows * count]
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         bounds = np.cumsum(weights, axis=1)
         found = draws.reshape(rows, count) * bounds[:, -1:]
@@ -329,7 +329,7 @@ register(
 
 
 def _shuffle_kernel(node: KernelNode) -> Kernel:
-    stream = _stream(node)
+    stream = node_stream(node)
 
     def call(x: Any) -> Any:
         if x.ndim == 0 or len(x) < 2:
@@ -394,7 +394,7 @@ def random_uniform(
         if not from_zero or not to_one or kind.is_integer:
             minval = convert_to_tensor(minval, kind, "min")
             maxval = convert_to_tensor(maxval, kind, "max")
-        seeds = _seed_attrs(seed)
+        seeds = seed_attrs(seed)
         if kind.is_integer:
             return _op("RandomUniformInt", shape, minval, maxval, **seeds, name=scope)
         result = _op("RandomUniform", shape, dtype=kind, **seeds)
@@ -419,7 +419,7 @@ def _normal(
         shape = _shape_tensor(shape)
         mean = convert_to_tensor(mean, kind, "mean")
         stddev = convert_to_tensor(stddev, kind, "stddev")
-        values = _op(op_type, shape, dtype=kind, **_seed_attrs(seed))
+        values = _op(op_type, shape, dtype=kind, **seed_attrs(seed))
         return _op("AddV2", _op("Mul", values, stddev, name="mul"), mean, name=scope)
 
 
@@ -475,12 +475,12 @@ def _categorical(
     with name_scope(name, default_name, [logits]):
         logits = convert_to_tensor(logits, name="logits")
         kind = int64 if dtype is None else as_dtype(dtype)
-        return _op("Multinomial", logits, num_samples, output_dtype=kind, **_seed_attrs(seed))
+        return _op("Multinomial", logits, num_samples, output_dtype=kind, **seed_attrs(seed))
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """The value with its first axis in random order."""
-    return _op("RandomShuffle", value, **_seed_attrs(seed), name=name)
+    return _op("RandomShuffle", value, **seed_attrs(seed), name=name)
 
 
 no_gradient(
