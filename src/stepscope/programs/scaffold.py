@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from stepscope.errors import FailedPreconditionError
 from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.ops.flow import ordering
 from stepscope.ops.io.summaries import merge_all
 from stepscope.ops.state import variable_collections as variables
 from stepscope.programs import log
-from stepscope.programs.checkpoints import get_checkpoint_state
 from stepscope.programs.saver import saver_of_graph
-from stepscope.runtime import Session
+from stepscope.programs.session_manager import SessionManager
 
 
 class Scaffold:
@@ -152,58 +148,20 @@ class ChiefSessionCreator(SessionCreator):
 
     def create_session(self) -> Any:
         scaffold = self._scaffold.finalize()
-        session = Session(self._master, config=self._config)
-        try:
-            if not self._restored(session):
-                session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
-                if scaffold.init_fn is not None:
-                    scaffold.init_fn(session)
-            made = f"Init op: {scaffold.init_op.name}, init fn: {scaffold._user_init_fn}"
-            missing = _missing(session, scaffold.ready_for_local_init_op)
-            if missing:
-                raise RuntimeError(
-                    f"Init operations did not make model ready for local_init.  {made}, error: "
-                    f"{missing}"
-                )
-            log.info("Running local_init_op.")
-            session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
-            log.info("Done running local_init_op.")
-            missing = _missing(session, scaffold.ready_op)
-            if missing:
-                raise RuntimeError(
-                    f"Init operations did not make model ready.  {made}, local_init_op: "
-                    f"{scaffold.local_init_op.name}, error: {missing}"
-                )
-        except BaseException:
-            session.close()
-            raise
-        return session
-
-    def _restored(self, session: Any) -> bool:
-        """Restore the checkpoint, if there is one; whether there was."""
-        saver = self._scaffold.saver
-        if self._file:
-            saver.restore(session, self._file)
-            return True
-        state = get_checkpoint_state(self._directory) if self._directory else None
-        if state is None:
-            return False
-        saver.restore(session, state.model_checkpoint_path)
-        saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
-        return True
-
-
-def _missing(session: Any, ready_op: Any) -> str | None:
-    """What the op finds not to be initialised, in words; None if the model is ready for it.
-
-    An op that reads a variable which has no value finds that one, too.
-    """
-    try:
-        found = session.run(ready_op)
-    except FailedPreconditionError as error:
-        if "uninitialized" not in str(error):
-            raise
-        return str(error)
-    if found is None or found.dtype == np.int32 or found.size == 0:
-        return None
-    return f"Variables not initialized: {', '.join(name.decode() for name in found)}"
+        manager = SessionManager(
+            local_init_op=scaffold.local_init_op,
+            ready_op=scaffold.ready_op,
+            ready_for_local_init_op=scaffold.ready_for_local_init_op,
+            graph=get_default_graph(),
+            local_init_feed_dict=scaffold.local_init_feed_dict,
+        )
+        return manager.prepare_session(
+            self._master,
+            init_op=scaffold.init_op,
+            saver=scaffold.saver,
+            checkpoint_dir=self._directory,
+            checkpoint_filename_with_path=self._file,
+            config=self._config,
+            init_feed_dict=scaffold.init_feed_dict,
+            init_fn=scaffold.init_fn,
+        )
