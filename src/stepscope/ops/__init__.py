@@ -29,6 +29,7 @@ from stepscope.ops.flow import (
     tensor_array_ops,
 )
 from stepscope.ops.io import (
+    audio_summaries,
     checkpoint_ops,
     files,
     summaries,
@@ -47,6 +48,7 @@ from stepscope.ops.math import (
 )
 from stepscope.ops.nn import (
     activations,
+    candidate_sampling,
     convolution,
     cross_entropy,
     fused_batch_norm,
@@ -64,7 +66,9 @@ from stepscope.ops.state import (
 
 __all__ = [
     "activations",
+    "audio_summaries",
     "broadcasting",
+    "candidate_sampling",
     "checkpoint_ops",
     "comparison",
     "conditionals",

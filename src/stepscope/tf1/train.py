@@ -1,19 +1,42 @@
 """`tf.train`: optimizers, learning rates, steps, input, sessions with hooks, checkpoints."""
 
 from stepscope._messages import SaverDef
+from stepscope.export import FileWriter as SummaryWriter
+from stepscope.layers.adaptive_optimizers import (
+    AdadeltaOptimizer,
+    AdagradDAOptimizer,
+    AdagradOptimizer,
+)
 from stepscope.layers.global_steps import (
     create_global_step,
-    exponential_decay,
     get_global_step,
     get_or_create_global_step,
     global_step,
 )
+from stepscope.layers.learning_rates import (
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    linear_cosine_decay,
+    natural_exp_decay,
+    noisy_linear_cosine_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
+from stepscope.layers.learning_rates import piecewise_constant as piecewise_constant_decay
+from stepscope.layers.moving_averages import ExponentialMovingAverage
 from stepscope.layers.optimizer_base import Optimizer
 from stepscope.layers.optimizers import (
     AdamOptimizer,
     GradientDescentOptimizer,
     MomentumOptimizer,
     RMSPropOptimizer,
+)
+from stepscope.layers.proximal_optimizers import (
+    FtrlOptimizer,
+    ProximalAdagradOptimizer,
+    ProximalGradientDescentOptimizer,
 )
 from stepscope.options import ClusterDef, JobDef
 from stepscope.programs import queue_runner
@@ -73,25 +96,34 @@ from stepscope.programs.run_hooks import (
 )
 from stepscope.programs.saver import Saver
 from stepscope.programs.scaffold import ChiefSessionCreator, Scaffold, SessionCreator
+from stepscope.programs.session_manager import SessionManager
+from stepscope.programs.summary_writers import FileWriterCache as SummaryWriterCache
+from stepscope.programs.supervisor import Supervisor
 from stepscope.tf1._absent import absent
 
 _ONE_PROCESS = "the embedded engine runs in this process; a session with a grpc:// target does not"
 
 __all__ = [
-    "AdamOptimizer", "CheckpointSaverHook", "CheckpointSaverListener",
-    "ChiefSessionCreator", "ClusterDef", "Coordinator", "FeedFnHook", "FinalOpsHook",
-    "GradientDescentOptimizer", "JobDef", "LoggingTensorHook", "LooperThread", "MomentumOptimizer",
-    "MonitoredSession", "MonitoredTrainingSession", "NanLossDuringTrainingError", "NanTensorHook",
-    "NewCheckpointReader", "Optimizer", "ProfilerHook", "QueueRunner", "RMSPropOptimizer", "Saver",
-    "SaverDef", "Scaffold", "SecondOrStepTimer", "SessionCreator", "SessionRunArgs",
-    "SessionRunContext", "SessionRunHook", "SessionRunValues", "SingularMonitoredSession",
-    "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "add_queue_runner", "batch",
-    "checkpoint_exists", "create_global_step", "exponential_decay", "export_meta_graph",
-    "generate_checkpoint_state_proto", "get_checkpoint_mtimes", "get_checkpoint_state",
-    "get_global_step", "get_or_create_global_step", "global_step", "import_meta_graph",
-    "input_producer", "latest_checkpoint", "limit_epochs", "list_variables", "load_checkpoint",
-    "load_variable", "queue_runner", "range_input_producer", "remove_checkpoint", "shuffle_batch",
-    "slice_input_producer", "start_queue_runners", "string_input_producer",
+    "AdadeltaOptimizer", "AdagradDAOptimizer", "AdagradOptimizer", "AdamOptimizer",
+    "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator", "ClusterDef",
+    "Coordinator", "ExponentialMovingAverage", "FeedFnHook", "FinalOpsHook", "FtrlOptimizer",
+    "GradientDescentOptimizer", "JobDef", "LoggingTensorHook", "LooperThread",
+    "MomentumOptimizer", "MonitoredSession", "MonitoredTrainingSession",
+    "NanLossDuringTrainingError", "NanTensorHook", "NewCheckpointReader", "Optimizer",
+    "ProfilerHook", "ProximalAdagradOptimizer", "ProximalGradientDescentOptimizer",
+    "QueueRunner", "RMSPropOptimizer", "Saver", "SaverDef", "Scaffold", "SecondOrStepTimer",
+    "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
+    "SessionRunValues", "SingularMonitoredSession", "StepCounterHook", "StopAtStepHook",
+    "SummarySaverHook", "SummaryWriter", "SummaryWriterCache", "Supervisor", "add_queue_runner",
+    "batch", "checkpoint_exists", "cosine_decay", "cosine_decay_restarts", "create_global_step",
+    "exponential_decay", "export_meta_graph", "generate_checkpoint_state_proto",
+    "get_checkpoint_mtimes", "get_checkpoint_state", "get_global_step",
+    "get_or_create_global_step", "global_step", "import_meta_graph", "input_producer",
+    "inverse_time_decay", "latest_checkpoint", "limit_epochs", "linear_cosine_decay",
+    "list_variables", "load_checkpoint", "load_variable", "natural_exp_decay",
+    "noisy_linear_cosine_decay", "piecewise_constant", "piecewise_constant_decay",
+    "polynomial_decay", "queue_runner", "range_input_producer", "remove_checkpoint",
+    "shuffle_batch", "slice_input_producer", "start_queue_runners", "string_input_producer",
     "update_checkpoint_state", "write_graph",
 ]  # fmt: skip
 
@@ -100,7 +132,6 @@ __getattr__ = absent(
     {
         "Checkpoint": "TensorFlow 2's: use tf.train.Saver",
         "CheckpointManager": "TensorFlow 2's: use tf.train.Saver",
-        "Supervisor": "use MonitoredTrainingSession",
         "Server": _ONE_PROCESS,
         "ClusterSpec": _ONE_PROCESS,
         "WorkerSessionCreator": _ONE_PROCESS,

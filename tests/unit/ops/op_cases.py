@@ -20,6 +20,7 @@ import stepscope.layers.losses
 import stepscope.ops
 import stepscope.programs.data
 import stepscope.programs.data.experimental
+import stepscope.tf1.summary
 from stepscope.graph import dtypes
 from stepscope.graph.build import apply_op
 from stepscope.graph.constants import constant_as_shape
@@ -109,7 +110,7 @@ class Names:
         self.raw_ops = _RawOps()
         self.bool = dtypes.bool_
         self.name_scope = name_scope
-        self.summary = stepscope.ops.io.summaries
+        self.summary = stepscope.tf1.summary
         self.losses = stepscope.layers.losses
         self.data = stepscope.programs.data
         self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self

@@ -23,11 +23,13 @@ from stepscope.graph.tensor_proto import as_bytes, make_tensor_proto
 from stepscope.ops.io.png import encode_png
 from stepscope.ops.signatures import REALS, exactly_rank
 
-_RED = np.array([255, 0, 0, 255], np.uint8)
+BAD_COLOR = np.array([255, 0, 0, 255], np.uint8)
+"""What is shown for a pixel that is no number."""
 _NOT_IN_NAMES = re.compile(r"[^-/\w\.]")
 
 
-def _packed(summary: Any) -> Array:
+def packed(summary: Any) -> Array:
+    """The bytes of a summary as what a kernel gives."""
     out = np.empty((), dtype=object)
     out[()] = summary.SerializeToString()
     return out
@@ -44,7 +46,7 @@ def _scalar_kernel(_node: KernelNode) -> Kernel:
         summary = Summary()
         for tag, value in zip(tags.reshape(-1), values.reshape(-1), strict=True):
             summary.value.add(tag=as_bytes(tag).decode(), simple_value=float(value))
-        return _packed(summary)
+        return packed(summary)
 
     return Kernel(call)
 
@@ -67,7 +69,7 @@ def _tensor_kernel(node: KernelNode) -> Kernel:
         value = summary.value.add(tag=as_bytes(np.asarray(tag, object)[()]).decode())
         value.metadata.ParseFromString(as_bytes(np.asarray(metadata, object)[()]))
         value.tensor.CopyFrom(make_tensor_proto(np.asarray(tensor), dtype))
-        return _packed(summary)
+        return packed(summary)
 
     return Kernel(call)
 
@@ -106,7 +108,7 @@ def _histogram_kernel(_node: KernelNode) -> Kernel:
         summary = Summary()
         histogram = summary.value.add(tag=name).histo
         _fill_histogram(histogram, flat)
-        return _packed(summary)
+        return packed(summary)
 
     return Kernel(call)
 
@@ -201,7 +203,7 @@ def _image_kernel(node: KernelNode) -> Kernel:
             value.image.height, value.image.width = height, width
             value.image.colorspace = channels
             value.image.encoded_image_string = encode_png(_as_bytes_of_colour(image, bad))
-        return _packed(summary)
+        return packed(summary)
 
     return Kernel(call)
 
@@ -224,15 +226,15 @@ def _merge_kernel(_node: KernelNode) -> Kernel:
     def call(*parts: Any) -> Array:
         merged, seen = Summary(), set()
         for part in parts:
-            for packed in np.asarray(part, dtype=object).reshape(-1):
-                for value in Summary.FromString(as_bytes(packed)).value:
+            for one in np.asarray(part, dtype=object).reshape(-1):
+                for value in Summary.FromString(as_bytes(one)).value:
                     if value.tag in seen:
                         raise InvalidArgumentError.without_op(
                             f"Duplicate tag {value.tag} found in summary inputs"
                         )
                     seen.add(value.tag)
                     merged.value.add().CopyFrom(value)
-        return _packed(merged)
+        return packed(merged)
 
     return Kernel(call)
 
@@ -253,7 +255,7 @@ def _node_name(name: str | None) -> str | None:
 
 
 @contextmanager
-def _tagged(name: str, family: str | None, tensor: Any) -> Iterator[tuple[str, str]]:
+def tagged(name: str, family: str | None, tensor: Any) -> Iterator[tuple[str, str]]:
     """The tag and the name scope of a summary; a family leads both."""
     name, family = _node_name(name) or "", _node_name(family)
     with name_scope(f"{family}/{name}" if family else name, values=[tensor]) as scope:
@@ -261,7 +263,12 @@ def _tagged(name: str, family: str | None, tensor: Any) -> Iterator[tuple[str, s
         yield f"{family}/{tag}" if family else tag, scope
 
 
-def _collected(summary: Tensor, collections: Iterable[str] | None, default: list[str]) -> Tensor:
+def collected(
+    summary: Tensor,
+    collections: Iterable[str] | None,
+    default: Sequence[str] = (GraphKeys.SUMMARIES,),
+) -> Tensor:
+    """The summary, among the graph's collections of that name."""
     for key in default if collections is None else collections:
         add_to_collection(key, summary)
     return summary
@@ -271,18 +278,18 @@ def scalar(
     name: str, tensor: Any, collections: Iterable[str] | None = None, family: str | None = None
 ) -> Tensor:
     """A number under a tag, which is the name of the node."""
-    with _tagged(name, family, tensor) as (tag, scope):
+    with tagged(name, family, tensor) as (tag, scope):
         summary = apply_op("ScalarSummary", tag, tensor, name=scope).values()[0]
-    return _collected(summary, collections, [GraphKeys.SUMMARIES])
+    return collected(summary, collections)
 
 
 def histogram(
     name: str, values: Any, collections: Iterable[str] | None = None, family: str | None = None
 ) -> Tensor:
     """How the values are distributed, under a tag."""
-    with _tagged(name, family, values) as (tag, scope):
+    with tagged(name, family, values) as (tag, scope):
         summary = apply_op("HistogramSummary", tag, values, name=scope).values()[0]
-    return _collected(summary, collections, [GraphKeys.SUMMARIES])
+    return collected(summary, collections)
 
 
 def image(
@@ -296,11 +303,11 @@ def image(
 
     Bytes are shown as they are. Floats are scaled so that the largest of each image is white.
     """
-    with _tagged(name, family, tensor) as (tag, scope):
+    with tagged(name, family, tensor) as (tag, scope):
         summary = apply_op(
-            "ImageSummary", tag, tensor, max_images=max_outputs, bad_color=_RED, name=scope
+            "ImageSummary", tag, tensor, max_images=max_outputs, bad_color=BAD_COLOR, name=scope
         ).values()[0]
-    return _collected(summary, collections, [GraphKeys.SUMMARIES])
+    return collected(summary, collections)
 
 
 def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Tensor:
@@ -313,10 +320,40 @@ def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Te
     tensor = convert_to_tensor(tensor)
     if tensor.dtype.base_dtype.name != "string":
         raise ValueError(f"Expected tensor {tensor.name} to have dtype string, got {tensor.dtype}")
-    with _tagged(name, None, tensor) as (tag, scope):
-        packed = metadata.SerializeToString()
-        summary = apply_op("TensorSummaryV2", tag, tensor, packed, name=scope).values()[0]
-    return _collected(summary, collections, [GraphKeys.SUMMARIES])
+    with tagged(name, None, tensor) as (tag, scope):
+        described = metadata.SerializeToString()
+        summary = apply_op("TensorSummaryV2", tag, tensor, described, name=scope).values()[0]
+    return collected(summary, collections)
+
+
+def tensor_summary(
+    name: str,
+    tensor: Any,
+    summary_description: str | None = None,
+    collections: Iterable[str] | None = None,
+    summary_metadata: Any = None,
+    family: str | None = None,
+    display_name: str | None = None,
+) -> Tensor:
+    """Any tensor under a tag, for plugins of TensorBoard's; `summary_metadata` names the plugin.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default(), tf.Session() as session:
+    ...     found = session.run(tf.summary.tensor_summary("table", [[1, 2], [3, 4]]))
+    ...     print(tf.make_ndarray(tf.Summary.FromString(found).value[0].tensor).tolist())
+    [[1, 2], [3, 4]]
+    """
+    metadata = SummaryMetadata()
+    if summary_metadata is not None:
+        metadata.ParseFromString(summary_metadata.SerializeToString())
+    if display_name is not None:
+        metadata.display_name = display_name
+    if summary_description is not None:
+        metadata.summary_description = summary_description
+    with tagged(name, family, tensor) as (tag, scope):
+        described = metadata.SerializeToString()
+        summary = apply_op("TensorSummaryV2", tag, tensor, described, name=scope).values()[0]
+    return collected(summary, collections)
 
 
 def merge(
@@ -326,7 +363,7 @@ def merge(
     name = _node_name(name)
     with name_scope(name, "Merge", inputs):
         summary = apply_op("MergeSummary", list(inputs), name=name).values()[0]
-    return _collected(summary, collections, [])
+    return collected(summary, collections, ())
 
 
 def merge_all(

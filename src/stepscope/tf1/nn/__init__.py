@@ -7,6 +7,7 @@ from stepscope.layers.rnn import (
     static_bidirectional_rnn,
     static_rnn,
 )
+from stepscope.layers.sampled_losses import nce_loss, sampled_softmax_loss
 from stepscope.ops.math.reductions import l2_loss
 from stepscope.ops.math.unary import tanh
 from stepscope.ops.nn.activations import (
@@ -21,12 +22,17 @@ from stepscope.ops.nn.activations import (
     softplus,
     softsign,
 )
+from stepscope.ops.nn.candidate_sampling import (
+    all_candidate_sampler,
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    learned_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    uniform_candidate_sampler,
+)
 from stepscope.ops.nn.convolution import conv2d
 from stepscope.ops.nn.cross_entropy import (
-    sigmoid_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
-    sparse_softmax_cross_entropy_with_logits,
 )
 from stepscope.ops.nn.fused_batch_norm import fused_batch_norm
 from stepscope.ops.nn.layer_parts import (
@@ -42,46 +48,25 @@ from stepscope.ops.nn.layer_parts import (
     xw_plus_b,
 )
 from stepscope.ops.nn.pooling import avg_pool, max_pool
+from stepscope.programs.old_names import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+)
 from stepscope.tf1._absent import absent
 from stepscope.tf1.nn import rnn_cell
 
 __all__ = [
-    "avg_pool",
-    "batch_normalization",
-    "bias_add",
-    "bidirectional_dynamic_rnn",
-    "conv2d",
-    "dropout",
-    "dynamic_rnn",
-    "elu",
-    "embedding_lookup",
-    "fused_batch_norm",
-    "in_top_k",
-    "l2_loss",
-    "l2_normalize",
-    "leaky_relu",
-    "log_softmax",
-    "max_pool",
-    "moments",
-    "raw_rnn",
-    "relu",
-    "relu6",
-    "relu_layer",
-    "rnn_cell",
-    "selu",
-    "sigmoid",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax",
-    "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2",
-    "softplus",
-    "softsign",
-    "sparse_softmax_cross_entropy_with_logits",
-    "static_bidirectional_rnn",
-    "static_rnn",
-    "tanh",
-    "top_k",
-    "xw_plus_b",
+    "all_candidate_sampler", "avg_pool", "batch_normalization", "bias_add",
+    "bidirectional_dynamic_rnn", "compute_accidental_hits", "conv2d", "dropout", "dynamic_rnn",
+    "elu", "embedding_lookup", "fixed_unigram_candidate_sampler", "fused_batch_norm",
+    "in_top_k", "l2_loss", "l2_normalize", "leaky_relu", "learned_unigram_candidate_sampler",
+    "log_softmax", "log_uniform_candidate_sampler", "max_pool", "moments", "nce_loss",
+    "raw_rnn", "relu", "relu6", "relu_layer", "rnn_cell", "sampled_softmax_loss", "selu",
+    "sigmoid", "sigmoid_cross_entropy_with_logits", "softmax",
+    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2", "softplus",
+    "softsign", "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn",
+    "static_rnn", "tanh", "top_k", "uniform_candidate_sampler", "xw_plus_b",
 ]  # fmt: skip
 
 __getattr__ = absent(__name__)

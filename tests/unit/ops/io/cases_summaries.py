@@ -2,6 +2,7 @@
 
 import numpy as np
 from op_cases import Case
+from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
 
 SCALAR = ("ScalarSummary",)
 TEXT = ("TensorSummaryV2",)
@@ -52,7 +53,31 @@ def image(id, pixels, dtype, **more):
     )
 
 
+WAVES = np.sin(np.arange(24.0)).reshape(2, 6, 2) * 1.5
+
+
+def audio(id, waves, **more):
+    return Case(
+        f"audio/{id}",
+        ("AudioSummaryV2",),
+        lambda tf: tf.summary.audio("a", tf.constant(waves, "float32"), 8000.5, **more),
+    )
+
+
+def described(tf):
+    metadata = SummaryMetadata()
+    metadata.plugin_data.plugin_name = "mine"
+    return tf.summary.tensor_summary(
+        "t", tf.constant([[1, 2]]), "what it is", summary_metadata=metadata, display_name="shown"
+    )
+
+
 CASES = [
+    audio("stereo", WAVES),
+    audio("mono", WAVES[:, :, 0]),
+    audio("one", WAVES, max_outputs=1, family="f"),
+    Case("tensor/plain", TEXT, lambda tf: tf.summary.tensor_summary("t", tf.constant([0.5, 2.0]))),
+    Case("tensor/described", TEXT, described),
     *(histogram(f"{n}-{d}", v, d) for n, v in VALUES.items() for d in ("float32", "float64")),
     histogram("halves", VALUES["small"], "float16"),
     histogram("ints", np.array([[1, -2], [3, 3]]), "int32"),
