@@ -177,6 +177,7 @@ docs: $(DEV)   ## write again the pages that are generated from the code
 	$(BIN)/python -m stepscope.cli.output.support_table docs/support.md
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_ops_page.py
+	$(BIN)/python docs/make_names_page.py
 
 docs-site: $(DEV)   ## the documentation as a site, in build/site; a warning fails it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
