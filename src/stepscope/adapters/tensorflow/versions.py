@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -172,12 +172,27 @@ class first_calls:  # noqa: N801 - a context manager, entered by every traced ru
         here.traced, here.first, here.before = self._previous
 
 
+_LOOKED_AT_MOST: Final = 1000
+
+
+def _undisturbed(look: Callable[[], Any]) -> Any:
+    """What a look into a dictionary of TensorFlow's gives.
+
+    Python refuses one in the midst of which another thread, which traces a function, adds to the
+    dictionary. It is looked into anew then.
+    """
+    for _ in range(_LOOKED_AT_MOST):
+        with suppress(RuntimeError):
+            return look()
+    return look()
+
+
 class RegisteredFunctions:
     """Functions that TensorFlow could call at some moment: those that were traced by then."""
 
     def __init__(self, known: dict[Any, Any]) -> None:
         self._keys = frozenset(known)
-        self.newest = len(known), next(reversed(known), None)
+        self.newest = _newest_in(known)
         """Changes when a function is traced."""
 
     @cached_property
@@ -189,6 +204,11 @@ class RegisteredFunctions:
         return name in self._names
 
 
+def _newest_in(known: dict[Any, Any]) -> tuple[int, Any]:
+    """How many functions are known, and the last that came."""
+    return len(known), _undisturbed(lambda: next(reversed(known), None))
+
+
 _registered: RegisteredFunctions | None = None
 
 
@@ -197,7 +217,7 @@ def registered_functions() -> RegisteredFunctions:
     global _registered
     known = _runtime_functions()
     found = _registered
-    if found is None or found.newest != (len(known), next(reversed(known), None)):
+    if found is None or found.newest != _newest_in(known):
         found = _registered = RegisteredFunctions(known)
     return found
 
@@ -268,14 +288,20 @@ def _eager_context() -> Any:
     return context
 
 
+def _traces_of(function: Any) -> list[Any]:
+    """What a `tf.function` was traced to so far; none of anything else.
+
+    TensorFlow lists a dictionary whose keys are hashed by Python: time enough for another thread to
+    trace the function anew.
+    """
+    return list(_undisturbed(getattr(function, "_list_all_concrete_functions", list)))
+
+
 def stays_as_it_is(function: Any) -> bool:
     """Whether a function is one of those that no other type than TensorFlow's executes."""
     if _staying is None:
         return False
-    if is_concrete_function(function):
-        traces = [function]
-    else:
-        traces = getattr(function, "_list_all_concrete_functions", list)()
+    traces = [function] if is_concrete_function(function) else _traces_of(function)
     return any(_text(trace.function_def.signature.name) in _staying for trace in traces)
 
 
@@ -315,25 +341,21 @@ _traces: weakref.WeakKeyDictionary[Any, tuple[Any, list[Any]]] = weakref.WeakKey
 
 def traced_graphs(function: Any) -> list[Any]:
     """The graphs that a `tf.function` was traced to so far; none of anything else."""
-    traces_of = getattr(function, "_list_all_concrete_functions", None)
-    if traces_of is None:
+    if getattr(function, "_list_all_concrete_functions", None) is None:
         return []
     # TensorFlow takes long to list them: they are the same as long as nothing was traced.
     known = registered_functions()
     when, found = _traces.get(function, (None, []))
     graphs = [graph() for graph in found]
     if when is not known or None in graphs:
-        graphs = [trace.graph for trace in traces_of()]
+        graphs = [trace.graph for trace in _traces_of(function)]
         _traces[function] = known, [weakref.ref(graph) for graph in graphs]
     return graphs
 
 
 def function_interface(function: Any) -> dict[str, str]:
     """By the name of each argument and result of a function, the op of its graph that it is."""
-    if is_concrete_function(function):
-        traces = [function]
-    else:
-        traces = getattr(function, "_list_all_concrete_functions", list)()
+    traces = [function] if is_concrete_function(function) else _traces_of(function)
     found: dict[str, str] = {}
     for trace in traces:
         signature, graph = trace.function_def.signature, trace.graph

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -206,3 +208,37 @@ def test_nodes_of_one_name_in_two_functions_have_no_line_and_are_counted(tensorf
     without = [name for name in metadata.ops.name if name not in metadata.sources]
     assert "Tanh" in without
     assert told(metadata)["source lines"] == sum(name != "_SOURCE" for name in without)
+
+
+def test_a_function_is_listed_while_another_thread_traces_it(tensorflow: Any) -> None:
+    # The store's thread looks for a run's lines while the program traces the function anew.
+    from stepscope.adapters.tensorflow.versions import traced_graphs
+
+    tf = tensorflow
+    add = tf.function(lambda number: tf.constant(number) + 1)
+    for number in range(100):
+        add.get_concrete_function(number)
+    over = threading.Event()
+    seen: list[int] = []
+    faults: list[RuntimeError] = []
+
+    def look() -> None:
+        try:
+            while not over.is_set():
+                seen.append(len(traced_graphs(add)))
+        except RuntimeError as error:
+            faults.append(error)
+
+    looking = threading.Thread(target=look)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    looking.start()
+    try:
+        for number in range(100, 160):
+            add.get_concrete_function(number)
+    finally:
+        sys.setswitchinterval(before)
+        over.set()
+        looking.join()
+    assert not faults
+    assert seen[-1] > 100

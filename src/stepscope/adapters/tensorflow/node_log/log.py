@@ -40,11 +40,13 @@ RECORD_NS: Final = 90
 class NodeLog:
     """The log of one run. Enter and leave it on the thread that starts the run's steps."""
 
+    _handle: Any = None
+    """Here, as Control-C may end `__init__` at any place: what is left is released all the same."""
+
     def __init__(self, *, outputs: bool) -> None:
         """With `outputs`, what each node puts out is described as well."""
         self._library: Any = build.library()
         self._outputs = outputs
-        self._handle: Any = None
         self._step_id, self._what = 0, b""
         self.stays = False
         """Whether it is kept when the run is over, until somebody releases it."""
