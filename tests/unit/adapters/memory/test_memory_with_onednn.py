@@ -45,7 +45,8 @@ def test_small_tensors_count_and_the_figure_is_called_an_estimate(engine, tmp_pa
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="What kernels take for themselves is not recorded yet.",
+    reason="The CPU's plain allocator tells nobody what kernels take for themselves, and our "
+    "executor does not have each kernel tracked: only events of the BFC allocator show it.",
 )
 def test_the_peak_is_the_allocators_own_count(tmp_path):
     def own(runs):
