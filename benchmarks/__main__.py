@@ -9,6 +9,10 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Beside TensorFlow with its defaults, whatever the tests that were run before wanted.
 os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
+# NumPy's defaults as well: what names another processor than this one keeps BLAS from its kernels.
+for _name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+    if os.environ.pop(_name, None):
+        print(f"{_name} is not heeded: both engines run with their defaults", file=sys.stderr)
 
 
 def main(wanted: list[str]) -> int:

@@ -30,6 +30,8 @@ from stepscope.ops.resources import running
 _T = TypeVar("_T")
 SCRATCH_BYTES: Final = 2 << 20
 """How much of what is laid out for a product is there at a time: it fits into a core's cache."""
+_STRETCH_BYTES: Final = 4 << 20
+_WORTH_A_THREAD: Final = 8 << 20
 
 
 def cores_here() -> int:
@@ -55,7 +57,7 @@ def spread(pieces: Iterable[_T], work: Callable[[_T], object], threads: int | No
 
 
 def spread_over_first_axis(arrays: Sequence[Array], work: Callable[..., object]) -> None:
-    """Call `work` with the same stretch of each array, one that stays in the cache.
+    """Call `work` with the same stretch of each array, a few megabytes long.
 
     Example:
         >>> a = np.arange(4.0)
@@ -64,10 +66,11 @@ def spread_over_first_axis(arrays: Sequence[Array], work: Callable[..., object])
         array([1., 2., 3., 4.])
     """
     length, total = len(arrays[0]), sum(a.nbytes for a in arrays)
-    each = max(1, length * SCRATCH_BYTES // (4 * total)) if total else 1
-    starts = range(0, length, each)
-    threads = cores_here() if total >= SCRATCH_BYTES else 1
-    spread(starts, lambda at: work(*[a[at : at + each] for a in arrays]), threads)
+    threads = cores_here() if total >= _WORTH_A_THREAD else 1
+    # Few stretches: between calls of NumPy threads take turns, which costs more than it gains.
+    count = max(threads, total // _STRETCH_BYTES)
+    each = max(1, -(-length // count))
+    spread(range(0, length, each), lambda at: work(*[a[at : at + each] for a in arrays]), threads)
 
 
 class _Spread:
