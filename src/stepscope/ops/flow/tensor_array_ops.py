@@ -35,6 +35,7 @@ class ArrayStore:
         self._dtype = dtype
         self._shape = element_shape
         self._known = element_shape.known
+        self._takes_all = element_shape.axes is None
         self._dynamic = dynamic
         self._clears = clears
         self._items: list[Any] = [_UNWRITTEN] * size
@@ -127,7 +128,7 @@ class ArrayStore:
             self._items = []
 
     def _check(self, value: Any) -> None:
-        if np.shape(value) == self._known:
+        if self._takes_all or np.shape(value) == self._known:
             return
         found = TensorShape(np.shape(value))
         if not self._shape.is_compatible_with(found):

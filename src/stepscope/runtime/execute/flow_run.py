@@ -105,7 +105,11 @@ class FlowRun(PoolRun):
         """Run now. A deadline (a clock reading) is looked at between ops."""
         program = self._schedule.program
         if program is not None and not deadline and self._is_plain():
-            return self._run_program(program)
+            try:
+                return self._run_program(program)
+            except StepFailed as failed:
+                if not self._is_worth_another(failed, program):
+                    raise
         try:
             return self._run_here(deadline, timeout_ms)
         finally:
@@ -117,6 +121,14 @@ class FlowRun(PoolRun):
         if self._memory is not None or self._watched:
             return False
         return trace is None or (trace.level < 3 and trace.live is None)
+
+    def _is_worth_another(self, failed: StepFailed, program: LoopProgram) -> bool:
+        """Whether memory ran out, others had idle buffers (now given back), and nothing changed."""
+        if not isinstance(failed.cause, MemoryError) or isinstance(failed.cause, Refused):
+            return False
+        if self._allocator is None or self.trace is not None or not program.is_repeatable:
+            return False
+        return bool(self._allocator.give_back())
 
     def _run_program(self, program: LoopProgram) -> tuple[Any, ...]:
         state, trace = self._state, self.trace

@@ -21,7 +21,8 @@ the function is, in short,
 Every node executes as often as with `frames`, and in the same order: iteration after iteration, and
 within one the condition, then the body, in the order of the plan. What of them only hands a tensor
 on (Enter, Merge, Switch, NextIteration, Exit, Identity) is not called: it is a name for it. In a
-trace it is there, and takes no time.
+trace it is there, and takes no time. Where an op may write over an input that nobody else reads, it
+does: what an iteration works with stays in the processor's cache.
 
 `loop_program` makes one of a plan, or says that it cannot: with a conditional (a Switch that is no
 loop's) it depends on values which nodes execute, and several devices run on a pool.
@@ -39,9 +40,13 @@ from typing import Any, Final
 from stepscope.ops.flow.switches import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from stepscope.ops.state.variable_cells import current
 from stepscope.runtime.plan.exec_graph import dependencies
-from stepscope.runtime.plan.plan import Plan, PlanStep
+from stepscope.runtime.plan.plan import Plan, PlanStep, is_pure
 
 _FILENAME: Final = "<stepscope loops>"
+_ITS_OWN: Final = (
+    "TensorArray", "Stack", "VariableV2", "VarHandleOp", "ReadVariableOp", "_Arg", "_Retval",
+)  # fmt: skip
+"""Op types that are stateful and leave no traces outside of the run."""
 _INDENT: Final = "    "
 _DEEPEST: Final = 15
 """Python nests no more than twenty blocks."""
@@ -91,6 +96,13 @@ class LoopProgram:
         """Per function, the step of each line; -1 where it is no step's."""
         self.retvals = [node.index for node in plan.graph.retvals]
         """The steps whose inputs a function returns."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a run of it that broke off can be begun anew: what it changes is its own."""
+        return all(
+            is_pure(step) or step.node.op_type.startswith(_ITS_OWN) for step in self._plan.steps
+        )
 
     def function(self, *, traced: bool) -> Callable[..., Any]:
         """The function of one run: (context, feeds, token, stop, clock, add, thread) to a list.
@@ -316,12 +328,36 @@ class _Writer:
         if step.expensive:
             self._line("token.cancelled and stop()")
         arguments = ["context"] if step.kernel.context else []
-        call = f"k{i}({', '.join(arguments + self._inputs(step))})"
+        arguments += self._inputs(step)
+        over = self._overwritten(step)
+        if over:
+            arguments.append(over if step.kernel.out == "positional" else f"out={over}")
+        call = f"k{i}({', '.join(arguments)})"
         names = [f"v{i}_{slot}" for slot in range(len(step.node.output_dtypes))]
         for slot, name in enumerate(names):
             self._names[i, slot] = name
             self._made[name] = self._at
         self._line(f"{', '.join(names)} = {call}" if names else call, i)
+
+    def _overwritten(self, step: PlanStep) -> str:
+        """An input that the output may be written over: nobody else sees it, now or later."""
+        # Without axes it may be a NumPy scalar, which nothing can be written to.
+        if not step.kernel.out or len(step.shapes) != 1 or not step.shapes[0].known:
+            return ""
+        for position in step.kernel.forwards:
+            source, slot = step.node.inputs[position]
+            made_by = self._steps[source.index]
+            name = self._names[source.index, slot]
+            memory = self._plan.memories[made_by.groups[slot]]
+            alone = len(memory.members) == 1 and memory.uses == 1 and not made_by.given
+            private = not (memory.foreign or memory.escapes or memory.fetched)
+            alike = (
+                made_by.shapes[slot].known == step.shapes[0].known
+                and source.output_dtypes[slot] == step.node.output_dtypes[0]
+            )
+            if alone and private and alike and self._made.get(name) is self._at:
+                return name
+        return ""
 
     def _inputs(self, step: PlanStep) -> list[str]:
         """The inputs as a kernel gets them."""
