@@ -10,6 +10,8 @@ import stepscope
 
 MOST_LINES = 60
 SOURCE = Path(stepscope.__file__).parent
+ROOT = Path(__file__).parents[2]
+MOST_FILES = 25
 BY_CONTRACT = {"Estimator", "ModeKeys", "RunConfig", "Session", "TraceHook"}
 """TensorFlow has `tf.estimator`'s and `tf.contrib.learn`'s under one name, and users of either
 engine find its session and its hook under the same."""
@@ -18,6 +20,16 @@ engine find its session and its hook under the same."""
 def trees():
     for path in sorted(SOURCE.rglob("*.py")):
         yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_a_folder_has_at_most_25_python_files():
+    rooms = ("src", "tests", "benchmarks", "examples", "docs", "tools")
+    files = defaultdict(int)
+    for room in rooms:
+        for path in (ROOT / room).rglob("*.py"):
+            files[path.parent.relative_to(ROOT).as_posix()] += 1
+    assert files, "run from a checkout"
+    assert {folder: count for folder, count in files.items() if count > MOST_FILES} == {}
 
 
 def test_a_public_class_has_a_name_of_its_own():

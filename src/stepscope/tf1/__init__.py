@@ -54,33 +54,21 @@ from stepscope.options import (
 )
 from stepscope.runtime import InteractiveSession, Session
 from stepscope.tf1 import (
-    app,
     compat,
     contrib,
     data,
-    debugging,
     dtypes,
     errors,
     estimator,
     flags,
-    gfile,
-    initializers,
-    io,
-    layers,
-    linalg,
     logging,
-    losses,
     math,
-    metrics,
     nn,
     operations,
     paths,
-    profiler,
-    queue,
     random,
     summary,
     test,
-    timeline,
     train,
 )
 from stepscope.tf1._absent import absent
@@ -118,9 +106,22 @@ from stepscope.tf1.modes import (
 from stepscope.tf1.operations import *  # noqa: F403
 
 paths.install()
-core, examples, python = (
-    import_module(f"{__name__}.{name}") for name in ("core", "examples", "python")
-)
+# Modules of a table: `names` and `paths`.
+app = import_module(f"{__name__}.app")
+debugging = import_module(f"{__name__}.debugging")
+gfile = import_module(f"{__name__}.gfile")
+initializers = import_module(f"{__name__}.initializers")
+io = import_module(f"{__name__}.io")
+layers = import_module(f"{__name__}.layers")
+linalg = import_module(f"{__name__}.linalg")
+losses = import_module(f"{__name__}.losses")
+metrics = import_module(f"{__name__}.metrics")
+profiler = import_module(f"{__name__}.profiler")
+queue = import_module(f"{__name__}.queue")
+timeline = import_module(f"{__name__}.timeline")
+core = import_module(f"{__name__}.core")
+examples = import_module(f"{__name__}.examples")
+python = import_module(f"{__name__}.python")
 
 newaxis = None
 

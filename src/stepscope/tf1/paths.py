@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from stepscope.tf1._absent import ROOT, absent, public_name, public_names
+from stepscope.tf1.names import NAMES
 
 __all__ = ["PATHS", "install", "modules"]
 
@@ -160,7 +161,8 @@ def modules() -> Iterator[str]:
     return iter(sorted(found))
 
 
-_KNOWN: Final = frozenset(modules())
+_ALL: Final = PATHS | NAMES
+_KNOWN: Final = frozenset([*modules(), *NAMES])
 
 
 class _PathModule(ModuleType):
@@ -175,7 +177,7 @@ class _PathModule(ModuleType):
         if name == "__all__":
             return self._names()
         if not name.startswith("__"):
-            for place in PATHS.get(self._path, ()):
+            for place in _ALL.get(self._path, ()):
                 found = _looked_up(place, name)
                 if found is not _NOTHING:
                     setattr(self, name, found)
@@ -187,7 +189,7 @@ class _PathModule(ModuleType):
     def _names(self) -> list[str]:
         below = f"{self._path}."
         found = {k.removeprefix(below).partition(".")[0] for k in _KNOWN if k.startswith(below)}
-        for place in PATHS.get(self._path, ()):
+        for place in _ALL.get(self._path, ()):
             found.update(_names_of(place))
         return sorted(found)
 

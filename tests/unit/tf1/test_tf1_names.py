@@ -90,7 +90,7 @@ def test_all_is_there_and_sorted_out():
     for name in tf1.__all__:
         assert hasattr(tf1, name), name
     public = {n for n, v in vars(tf1).items() if not n.startswith("_")}
-    helpers = {"absent", "import_module", "modes", "operations", "paths", "shim"}
+    helpers = {"absent", "import_module", "modes", "names", "operations", "paths", "shim"}
     assert public - set(tf1.__all__) <= helpers
     assert isinstance(tf1.nn, ModuleType)
 

@@ -4,10 +4,10 @@ from importlib import import_module
 
 from stepscope.tf1 import paths
 from stepscope.tf1._absent import absent
-from stepscope.tf1.contrib import layers, learn, rnn
+from stepscope.tf1.contrib import learn
 
 paths.install()
-tfprof = import_module(f"{__name__}.tfprof")
+layers, rnn, tfprof = (import_module(f"{__name__}.{name}") for name in ("layers", "rnn", "tfprof"))
 
 __all__ = ["layers", "learn", "rnn", "tfprof"]
 
