@@ -13,8 +13,11 @@ Guarantees:
   parent alone is passed on; what the script sends to its parent or to its group is not sent back.
   What somebody sends to the group (`kill -- -GROUP`) reaches the script once, too: a third process,
   the witness, does nothing but be in the group, and what lies in wait for it was sent to all;
-- when the script stops, the parent stops by the same signal, so that a shell sees a stopped job; it
-  goes on when the script does, and where only the parent is continued, it has the script go on;
+- when the script has stopped, the parent stops, so that a shell sees a stopped job and does not read
+  from the terminal before; it goes on when the script does, and where only the parent is continued,
+  it has the script go on. It stops by SIGSTOP, whatever stopped the script: every other signal
+  would have to be unblocked for that, and a second Control-Z that came before it is blocked again
+  would stop the parent while the script still reads;
 - the parent keeps open no file but standard error: who waits for the end of the script's output, or
   writes to its input, sees the script close them;
 - the parent ends as the script did: with its exit code, or by the same signal, dumping no core.
@@ -45,6 +48,8 @@ _TERMINAL = frozenset({
     signal.SIGWINCH,
 })  # fmt: skip
 """What the terminal sends, to the whole group."""
+_STOPPING = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+"""What stops a process that does nothing about it, but for SIGSTOP, which nobody can wait for."""
 _OWN = frozenset({
     signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
     signal.SIGTRAP, signal.SIGSYS,
@@ -169,6 +174,9 @@ class Parent:
                     os.kill(self.child, signal.SIGCONT)
             elif came.si_signo != signal.SIGCHLD and not self._reached_the_script(came):
                 os.kill(self.child, came.si_signo)
+                if self._stopped and came.si_signo in _STOPPING:
+                    # No news will come of it: the script has not gone on since the last one.
+                    _stop()
         self._witness.end()
         # What came since was for the script.
         while signal.sigtimedwait(watched, 0) is not None:
@@ -197,7 +205,7 @@ class Parent:
                 return None
             if os.WIFSTOPPED(status):
                 self._stopped = True
-                _stop_by(os.WSTOPSIG(status))
+                _stop()
             elif os.WIFCONTINUED(status):
                 self._stopped = False
             elif os.WIFSIGNALED(status):
@@ -263,12 +271,8 @@ def _let_go_of_files() -> None:
                 os.close(int(name))  # the directory that was listed is closed already
 
 
-def _stop_by(number: int) -> None:
-    # Sent while it is blocked: with one that lies in wait already (Control-Z) it makes one stop.
-    os.kill(os.getpid(), number)
-    if number != signal.SIGSTOP:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-        signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def die_of(number: int) -> None:

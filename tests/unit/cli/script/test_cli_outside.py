@@ -73,13 +73,17 @@ def end_of(process):
     return process.returncode, said
 
 
+def state_of(process):
+    """Its state in one letter, as `ps` has it."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def is_gone(process):
     """Wait until there is no such process, or it waits to be buried."""
     for _ in range(round(patient(60) * 20)):
         try:
-            with open(f"/proc/{process}/stat") as file:
-                if file.read().rpartition(")")[2].split()[0] in "ZX":
-                    return True
+            if state_of(process) in "ZX":
+                return True
         except OSError:
             return True
         time.sleep(0.05)
@@ -429,12 +433,35 @@ def test_control_z_stops_and_the_shell_continues(shell):
     terminal.await_text("ready")
     for _ in range(2):
         terminal.type("\x1a")
-        terminal.await_text(f"job stopped {int(signal.SIGTSTP)}")
+        terminal.await_text(f"job stopped {int(signal.SIGSTOP)}")
         terminal.type("\n")
         terminal.type("abc\n")
         terminal.await_text("line abc")
     terminal.type("end\n")
     terminal.await_text("job ended 0")
+
+
+def test_the_parent_never_stops_before_the_script(start):
+    """Of a script that hardly gets a processor, continued and stopped again at once."""
+    process = start(RUNS + WAIT, process_group=0)
+    script = script_of(process)
+    one = min(os.sched_getaffinity(0))
+    busy = subprocess.Popen(
+        [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{one}}})\nwhile True: pass"]
+    )
+    try:
+        os.sched_setaffinity(script, {one})
+        os.sched_setscheduler(script, os.SCHED_IDLE, os.sched_param(0))
+        os.kill(script, signal.SIGSTOP)
+        for _ in range(20):
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
+            assert state_of(script) == "T"
+            os.killpg(process.pid, signal.SIGCONT)
+            os.killpg(process.pid, signal.SIGTSTP)
+    finally:
+        busy.kill()
+        busy.wait()
 
 
 def test_control_backslash_kills_the_script_and_the_parent_alike(shell):
