@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepscope.analysis.run_length import run_span
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -66,7 +68,8 @@ class Candidates:
                 kinds.append(kind)
             else:
                 kind = kinds[-1]
-        kind.runs.append((_length(run), number))
+        began, ended = run_span(run)
+        kind.runs.append((ended - began, number))
 
     def chosen(self) -> TypicalRun:
         """Of the runs so far, of which there is at least one."""
@@ -93,8 +96,3 @@ def _names(run: RunMetadata) -> frozenset[str]:
 
 def _alike(a: frozenset[str], b: frozenset[str]) -> bool:
     return len(a & b) >= _ALIKE * max(len(a | b), 1) if a or b else True
-
-
-def _length(run: RunMetadata) -> int:
-    ops = run.ops
-    return int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else -1

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stepscope.analysis import Verdict
+    from stepscope.analysis.program.run_kinds import RunKinds
     from stepscope.cli.arguments.saved_runs import SavedRun
     from stepscope.cli.output.tables import TableChoice
     from stepscope.metadata import RunMetadata
@@ -44,6 +45,7 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
     """
     from stepscope.analysis.advice import AdviceSums, program_at
     from stepscope.analysis.cluster.clock import OneClock
+    from stepscope.analysis.program.run_kinds import RunKinds
     from stepscope.analysis.program.verdict import notes_for_verdict
     from stepscope.analysis.runs import NamedRun
     from stepscope.analysis.sampling.explained_runs import explained_runs
@@ -54,7 +56,8 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         return
     recorded = recordings_at(path) if number is None else []
     runs = all_runs(path, number, unread=True)
-    rows = tuple(_row(run) for run in runs)
+    kinds = RunKinds()
+    rows = tuple(_row(run, kinds) for run in runs)
     columns = [
         tables.Column("run", "run", style="bold"),
         tables.Column("number", "#", right=True),
@@ -125,18 +128,22 @@ def _info(rows: tuple[InfoRow, ...], found: Verdict, kept: tuple[KeptRun, ...]) 
     return Info(rows, found, kept)
 
 
-def _row(run: SavedRun) -> InfoRow:
+def _row(run: SavedRun, kinds: RunKinds) -> InfoRow:
+    from stepscope.analysis.run_length import run_length
+    from stepscope.analysis.runs import NamedRun
+
     metadata = run.metadata
+    named = NamedRun(run.found or run.name, metadata)
     ops = metadata.ops
     return InfoRow(
-        run=run.found or run.name,
+        run=named.name,
         number=run.number,
         tag=metadata.tag,
         global_step=metadata.global_step,
         engine=metadata.engine,
         status=metadata.status.in_words,
         ops=len(ops),
-        ns=int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0,
+        ns=run_length(named, kinds.of(named)),
         devices=len(np.unique(ops.devices.codes)),
         threads=_threads(metadata),
         peak_bytes=_peak(metadata),
@@ -157,6 +164,8 @@ def _peak(metadata: RunMetadata) -> int:
 def _summary(path: Path, run: SavedRun) -> RenderableType:
     from rich.table import Table
 
+    from stepscope.analysis.run_length import run_length
+    from stepscope.analysis.runs import NamedRun
     from stepscope.cli.output import wording
     from stepscope.metadata import readable
 
@@ -187,6 +196,7 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
             say("", line)
     for op in metadata.status.outcomes:
         say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
+    say("length", wording.time(run_length(NamedRun(run.found or run.name, metadata))))
     spent = int((ops.end_ns - ops.start_ns).sum())
     kinds = len(np.unique(ops.ops.codes))
     say(

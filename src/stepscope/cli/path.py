@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import CriticalPath
+    from stepscope.cli.arguments.saved_runs import SavedRun
     from stepscope.cli.output.tables import TableChoice
 
 _MEANINGS = {
@@ -56,7 +57,7 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         return
     say_choice(run)
     screen = terminal.console()
-    screen.print(f"{wording.plain(run.name)} took {wording.time(found.length_ns)}", soft_wrap=True)
+    screen.print(_lengths(run, found), soft_wrap=True)
     _show_kinds(found)
     what = "part of the path"
     tables.show_table(
@@ -74,6 +75,19 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
     if step is not None:
         say_clocks(step[1])
         say_missing(step[2])
+
+
+def _lengths(run: SavedRun, found: CriticalPath) -> str:
+    """How long the run took, and how long the path is where that is less."""
+    from stepscope.analysis.run_length import run_length
+    from stepscope.analysis.runs import NamedRun
+    from stepscope.cli.output import wording
+
+    length = run_length(NamedRun(run.found or run.name, run.metadata))
+    took = f"{wording.plain(run.name)} took {wording.time(length)}"
+    if found.length_ns >= length:
+        return took
+    return f"{took}, its critical path {wording.time(found.length_ns)}"
 
 
 def _show_kinds(found: CriticalPath) -> None:

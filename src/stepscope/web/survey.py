@@ -11,8 +11,8 @@ from stepscope.analysis.cluster.tasks import is_local, task_column
 from stepscope.analysis.profile.node_history import NodeHistory
 from stepscope.analysis.program.run_kinds import RunKinds
 from stepscope.analysis.program.run_parts import PartSums
-from stepscope.analysis.program.steps import run_span
 from stepscope.analysis.program.verdict import Verdict, VerdictSums
+from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun
 from stepscope.analysis.typical_run import Candidates, TypicalRun
 from stepscope.metadata.readers import is_unread

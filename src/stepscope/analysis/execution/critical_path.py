@@ -76,7 +76,8 @@ class Saving:
 class CriticalPath(Result):
     """The path from the run's beginning to its end, in order of time.
 
-    `length_ns` is the length of the run as far as it was recorded; `by_kind` splits it. `savings`
+    `length_ns` is how long it is: from when the first op was ready to the end of the last, which is
+    less than the length of the run; `by_kind` splits it. `savings`
     tells for the nodes that take the most time of the path what a 10% faster one would save: less
     than a tenth of it where another path is nearly as long.
     """

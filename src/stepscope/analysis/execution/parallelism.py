@@ -64,7 +64,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism(Result):
-    """`rows` are threads, then devices. `at_once[k]` is how long exactly k ops ran together."""
+    """`rows` are threads, then devices. `at_once[k]` is how long exactly k ops ran together.
+
+    `length_ns` is how long there was something to do: from when the first op was ready to the end
+    of the last, which is less than the length of the run.
+    """
 
     rows: tuple[Lane, ...]
     start_ns: int

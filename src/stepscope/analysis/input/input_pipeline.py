@@ -15,9 +15,9 @@ from stepscope.analysis.input.input_model import PipelineChange
 from stepscope.analysis.input.queue_pipelines import QueueSums
 from stepscope.analysis.input.stages import Pipeline, Stage
 from stepscope.analysis.program.run_kinds import RunKinds
-from stepscope.analysis.program.steps import run_span
 from stepscope.analysis.program.waiting import INPUT_TYPES, rows_of, waited_ns
 from stepscope.analysis.result import Result
+from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata import Note, Program, iter_runs
 from stepscope.metadata.program_notes import INPUT

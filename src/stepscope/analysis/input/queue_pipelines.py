@@ -18,7 +18,7 @@ from stepscope.analysis.execution.edges import input_node
 from stepscope.analysis.input.input_model import Model, PipelineChange, StageCost
 from stepscope.analysis.input.stages import QUEUE, UNKNOWN, Pipeline, Stage
 from stepscope.analysis.intervals import merged, self_times
-from stepscope.analysis.program.steps import run_span
+from stepscope.analysis.run_length import run_span
 from stepscope.metadata.executed_graphs import executed_graphs
 from stepscope.metadata.wire.labels import parse_label
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from stepscope.analysis.intervals import merged, sums_at
-from stepscope.analysis.program.run_kinds import EAGER_CODE, RunKinds
+from stepscope.analysis.intervals import sums_at
+from stepscope.analysis.program.run_kinds import RunKinds
 from stepscope.analysis.result import Result
+from stepscope.analysis.run_length import covered_by, run_length
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.metadata import readable
 
@@ -37,7 +38,6 @@ __all__ = [
     "StepSums",
     "Steps",
     "cause_in_words",
-    "run_span",
     "steps",
 ]
 
@@ -137,17 +137,6 @@ class Steps(Result):
         return len(self.rows)
 
 
-def run_span(run: RunMetadata) -> tuple[int, int]:
-    """When a run began and ended, as its caller saw it where that is known; 0 where nothing is."""
-    recording = run.recorded()
-    if recording is not None and recording.call is not None:
-        return recording.call.started_ns, recording.call.ended_ns
-    ops = run.ops
-    if not len(ops):
-        return 0, 0
-    return int(ops.start_ns.min()), int(max(ops.end_ns.max(), ops.start_ns.max()))
-
-
 def steps(runs: Runs) -> Steps:
     """Sum up how long runs took, by what ran.
 
@@ -228,7 +217,7 @@ class _Kind:
         if not metadata.status.ok:
             self.failed += 1
             return
-        ns = _length(self.name, metadata)
+        ns = run_length(run, self.name)
         self.numbers.append(number)
         self.lengths.append(ns)
         self.ops.append(len(metadata.ops))
@@ -255,7 +244,7 @@ class _Kind:
         return _Times(
             number,
             ns,
-            max(0, ns - _covered(ops)),
+            max(0, ns - covered_by(ops)),
             sums_at(nodes, ran, size),
             sums_at(nodes, np.maximum(waited, 0), size),
         )
@@ -317,7 +306,7 @@ class _Kind:
                 yield self._different(times, usual, median)
 
     def compared_with(self, number: int, run: NamedRun) -> Outlier:
-        ns = _length(self.name, run.metadata)
+        ns = run_length(run, self.name)
         others = [t for t in self.compared if t.number != number]
         if not others:
             return Outlier(number, ns, 0, ())
@@ -351,19 +340,6 @@ class _Kind:
         telling = [cause for cause in causes if cause.more_ns > max(_TELLING * over, 0)]
         telling.sort(key=lambda cause: -cause.more_ns)
         return Outlier(times.number, times.ns, int(over), tuple(telling[:_CAUSES]))
-
-
-def _length(kind: str, run: RunMetadata) -> int:
-    if kind == EAGER_CODE:
-        return _covered(run.ops)
-    began, ended = run_span(run)
-    return ended - began
-
-
-def _covered(ops: OpColumns) -> int:
-    """How long at least one op ran."""
-    firsts, lasts = merged(ops.start_ns, np.maximum(ops.end_ns, ops.start_ns))
-    return int((lasts - firsts).sum())
 
 
 def _grown(times: Ints, size: int) -> Ints:

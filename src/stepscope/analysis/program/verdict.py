@@ -19,9 +19,10 @@ from stepscope.analysis.memory.growth import GrowthSums
 from stepscope.analysis.profile.layers import layers_of
 from stepscope.analysis.program.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.program.run_parts import PYTHON_TYPES
-from stepscope.analysis.program.steps import StepSums, run_span
+from stepscope.analysis.program.steps import StepSums
 from stepscope.analysis.program.waiting import INPUT_TYPES, covered_ns, rows_of, rows_of_pipelines
 from stepscope.analysis.result import Result
+from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata.program_notes import INPUT as INPUT_NOTE
 from stepscope.metadata.program_notes import MEMORY as MEMORY_NOTE

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from stepscope.analysis.execution.edges import RECEIVES, Edges
-from stepscope.analysis.program.steps import run_span
 from stepscope.analysis.program.waiting import CALLS, rows_of_pipelines
 from stepscope.analysis.replay.simulation import NONE, Work, ends
+from stepscope.analysis.run_length import run_span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

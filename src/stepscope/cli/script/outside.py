@@ -13,11 +13,11 @@ Guarantees:
   parent alone is passed on; what the script sends to its parent or to its group is not sent back.
   What somebody sends to the group (`kill -- -GROUP`) reaches the script once, too: a third process,
   the witness, does nothing but be in the group, and what lies in wait for it was sent to all;
-- when the script has stopped, the parent stops, so that a shell sees a stopped job and does not read
-  from the terminal before; it goes on when the script does, and where only the parent is continued,
-  it has the script go on. It stops by SIGSTOP, whatever stopped the script: every other signal
-  would have to be unblocked for that, and a second Control-Z that came before it is blocked again
-  would stop the parent while the script still reads;
+- when the script has stopped, the parent stops, so that a shell sees a stopped job, and does not
+  read from the terminal before; it goes on when the script does, and where only the parent is
+  continued, it has the script go on. It stops by SIGSTOP, whatever stopped the script: every other
+  signal would have to be unblocked for that, and a second Control-Z that came before it is blocked
+  again would stop the parent while the script still reads;
 - the parent keeps open no file but standard error: who waits for the end of the script's output, or
   writes to its input, sees the script close them;
 - the parent ends as the script did: with its exit code, or by the same signal, dumping no core.

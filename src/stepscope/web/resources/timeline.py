@@ -11,7 +11,7 @@ from stepscope.analysis.cluster.messages import traffic
 from stepscope.analysis.execution.timeline import CATEGORIES, COLUMNS
 from stepscope.analysis.memory.tensor_lives import tensor_lives
 from stepscope.analysis.program.run_kinds import RunKinds
-from stepscope.analysis.program.steps import run_span
+from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun
 from stepscope.metadata import readable
 from stepscope.metadata.strings import StringColumn
