@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stepscope.analysis import Verdict
-    from stepscope.analysis.program.run_kinds import RunKinds
     from stepscope.cli.arguments.saved_runs import SavedRun
     from stepscope.cli.output.tables import TableChoice
     from stepscope.metadata import RunMetadata
@@ -47,6 +46,7 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
     from stepscope.analysis.cluster.clock import OneClock
     from stepscope.analysis.program.run_kinds import RunKinds
     from stepscope.analysis.program.verdict import notes_for_verdict
+    from stepscope.analysis.run_length import run_length
     from stepscope.analysis.runs import NamedRun
     from stepscope.analysis.sampling.explained_runs import explained_runs
     from stepscope.cli.output import kept_steps, program_verdict, tables, terminal, wording
@@ -56,8 +56,6 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         return
     recorded = recordings_at(path) if number is None else []
     runs = all_runs(path, number, unread=True)
-    kinds = RunKinds()
-    rows = tuple(_row(run, kinds) for run in runs)
     columns = [
         tables.Column("run", "run", style="bold"),
         tables.Column("number", "#", right=True),
@@ -71,9 +69,13 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         tables.count_column("losses", "losses", rank=1),
     ]
     sums = AdviceSums()
-    clock = OneClock(lambda: [run.metadata for run in runs])
+    clock, kinds = OneClock(lambda: [run.metadata for run in runs]), RunKinds()
+    shown = []
     for run in runs:
-        sums.add(NamedRun(run.found, clock.of(run.metadata)))
+        timed = NamedRun(run.found or run.name, clock.of(run.metadata))
+        sums.add(timed)
+        shown.append(_row(run, run_length(timed, kinds.of(timed))))
+    rows = tuple(shown)
     found = sums.limits.verdict(notes_for_verdict(path))
     kept = tuple(run for _, recording in recorded for run in recording.kept)
     if tables.write_for_programs(_info(rows, found, kept), rows, columns, choice):
@@ -82,7 +84,7 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         explained = explained_runs(store, recording)
         terminal.console().print(kept_steps.shown(recording, explained))
     if len(runs) == 1:
-        terminal.console().print(_summary(path, runs[0]))
+        terminal.console().print(_summary(path, runs[0], rows[0].ns))
     else:
         screen = terminal.console()
         advice = sums.advice(program_at(path))
@@ -128,22 +130,18 @@ def _info(rows: tuple[InfoRow, ...], found: Verdict, kept: tuple[KeptRun, ...]) 
     return Info(rows, found, kept)
 
 
-def _row(run: SavedRun, kinds: RunKinds) -> InfoRow:
-    from stepscope.analysis.run_length import run_length
-    from stepscope.analysis.runs import NamedRun
-
+def _row(run: SavedRun, ns: int) -> InfoRow:
     metadata = run.metadata
-    named = NamedRun(run.found or run.name, metadata)
     ops = metadata.ops
     return InfoRow(
-        run=named.name,
+        run=run.found or run.name,
         number=run.number,
         tag=metadata.tag,
         global_step=metadata.global_step,
         engine=metadata.engine,
         status=metadata.status.in_words,
         ops=len(ops),
-        ns=run_length(named, kinds.of(named)),
+        ns=ns,
         devices=len(np.unique(ops.devices.codes)),
         threads=_threads(metadata),
         peak_bytes=_peak(metadata),
@@ -161,11 +159,9 @@ def _peak(metadata: RunMetadata) -> int:
     return max(metadata.device_peaks().values(), default=0)
 
 
-def _summary(path: Path, run: SavedRun) -> RenderableType:
+def _summary(path: Path, run: SavedRun, ns: int) -> RenderableType:
     from rich.table import Table
 
-    from stepscope.analysis.run_length import run_length
-    from stepscope.analysis.runs import NamedRun
     from stepscope.cli.output import wording
     from stepscope.metadata import readable
 
@@ -196,7 +192,7 @@ def _summary(path: Path, run: SavedRun) -> RenderableType:
             say("", line)
     for op in metadata.status.outcomes:
         say("in flight", f"{op.name} ({op.outcome.replace('_', ' ')})")
-    say("length", wording.time(run_length(NamedRun(run.found or run.name, metadata))))
+    say("length", wording.time(ns))
     spent = int((ops.end_ns - ops.start_ns).sum())
     kinds = len(np.unique(ops.ops.codes))
     say(

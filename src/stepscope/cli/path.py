@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepscope.analysis import CriticalPath
     from stepscope.cli.arguments.saved_runs import SavedRun
     from stepscope.cli.output.tables import TableChoice
+    from stepscope.metadata import RunMetadata
 
 _MEANINGS = {
     "executing": "ops running",
@@ -44,7 +45,8 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
 
     step = one_step(path, number)
     run = one_run(path, number) if step is None else step[0]
-    found = critical_path(run.metadata if step else by_one_clock(path, run.metadata))
+    metadata = run.metadata if step else by_one_clock(path, run.metadata)
+    found = critical_path(metadata)
     columns = [
         tables.Column("name", "op", style="bold"),
         tables.Column("op", "type", rank=1),
@@ -57,7 +59,7 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         return
     say_choice(run)
     screen = terminal.console()
-    screen.print(_lengths(run, found), soft_wrap=True)
+    screen.print(_lengths(run, metadata, found), soft_wrap=True)
     _show_kinds(found)
     what = "part of the path"
     tables.show_table(
@@ -77,13 +79,13 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
         say_missing(step[2])
 
 
-def _lengths(run: SavedRun, found: CriticalPath) -> str:
+def _lengths(run: SavedRun, metadata: RunMetadata, found: CriticalPath) -> str:
     """How long the run took, and how long the path is where that is less."""
     from stepscope.analysis.run_length import run_length
     from stepscope.analysis.runs import NamedRun
     from stepscope.cli.output import wording
 
-    length = run_length(NamedRun(run.found or run.name, run.metadata))
+    length = run_length(NamedRun(run.found or run.name, metadata))
     took = f"{wording.plain(run.name)} took {wording.time(length)}"
     if found.length_ns >= length:
         return took
