@@ -1,14 +1,17 @@
 """What to change in a program, and what came of a change."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import stepscope.tf1 as tf
 from analysed_runs import T0, run_of
-from stepscope.analysis import advise, memory_growth, steps
+from stepscope.analysis import NamedRun, advise, memory_growth, steps
+from stepscope.analysis.advice import AdviceSums
 from stepscope.analysis.advice.check import chosen, growth_check, peak_check, step_check
 from stepscope.errors import InvalidArgumentError
-from stepscope.metadata import RunMetadata
+from stepscope.metadata import Note, Program, RunMetadata
 from stepscope.metadata.program_notes import CallTime
 from stepscope.options import RunOptions
 
@@ -45,6 +48,35 @@ def test_a_finding_has_its_line_its_gain_and_what_was_seen():
     assert [(one.what, one.ns) for one in found.evidence] == [("wide", 5 * MS), ("back", 5 * MS)]
     assert "would save" in found.sentence
     assert found.error == 0
+
+
+def fed_with_a_table(*, around_ms):
+    """A step of a session on TensorFlow that looks up rows of a table, which is fed."""
+    rows = [
+        ("_arg_table_0_0", "_Arg", [], 7, 0, 0, 0),
+        ("rows", "GatherV2", ["_arg_table_0_0"], 7, 0, 0, MS),
+    ]
+    return run_of(*rows, call=CallTime(T0 - around_ms * MS, T0 + MS, 7))
+
+
+def advised_of_feeds(size, **step):
+    sums = AdviceSums()
+    for run in recorded(*[fed_with_a_table(**step)] * 8):
+        sums.add(NamedRun(*run))
+    feeds = Note("feeds", T0, details={"feeds": {"table:0": [8, 7, size]}})
+    began = Note("process", T0, 0, 7, "train.py")
+    return sums.advice(Program(Path("out"), (began, feeds)))
+
+
+def test_feeding_what_never_changes_takes_the_time_of_copying_it():
+    (found,) = advised_of_feeds(10_000_000, around_ms=4).rows
+    assert found.rule == "fed-constant"
+    # All ops follow from the table; beside them the call took 4 ms, some of it to copy 10 MB.
+    assert found.low == pytest.approx(1.8 * MS, rel=0.05)
+    assert found.high == pytest.approx(5 * MS, rel=0.05)
+    # Of a kilobyte nobody is told that the call would be shorter by much.
+    (small,) = advised_of_feeds(1_024, around_ms=4).rows
+    assert small.high == pytest.approx(MS, rel=0.06)
 
 
 def test_a_program_without_copies_gets_no_finding():

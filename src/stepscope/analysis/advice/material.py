@@ -30,6 +30,9 @@ __all__ = ["KindRuns", "Material", "StepMaterial", "fed_name"]
 
 _KEPT: Final = 12
 _ARG: Final = re.compile(r"_arg_(.*)_\d+_\d+\Z", re.DOTALL)
+_HANDING_OVER: Final = (0.08, 1.0)
+"""Nanoseconds that TensorFlow takes to copy a byte that is fed: at least, where it goes to memory
+that is there already, and at most, to pages that the system has to give first."""
 _FREEING: Final = 0.01
 """Nanoseconds that giving a byte back takes at most."""
 STATEFUL: Final = ("Assign", "Apply", "Scatter", "Enqueue", "Write", "Save", "Insert", "Push")
@@ -141,6 +144,18 @@ class StepMaterial:
         freed = sum(self.sizes.get(name, 0) for name in gone)
         around = float(np.median([work.around_ns for work in self.works]))
         return gain.plus(0.0, min(_FREEING * freed, around * freed / max(1, made)))
+
+    def predict_unfed(self, names: Iterable[str], size: int) -> Prediction:
+        """The same where the nodes follow from what is fed, and these bytes need not be fed either.
+
+        TensorFlow copies what a session is fed before the first op runs; the embedded engine reads
+        it where it is.
+        """
+        gain = self.predict_without(names)
+        if self.run.engine == "embedded":
+            return gain
+        around = float(np.median([work.around_ns for work in self.works]))
+        return gain.plus(*(min(around, each * size) for each in _HANDING_OVER))
 
     @cached_property
     def lines(self) -> Mapping[str, str]:

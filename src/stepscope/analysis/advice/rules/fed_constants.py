@@ -10,7 +10,7 @@ from stepscope.analysis.advice.material import Material, fed_name
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.execution.edges import input_node
-from stepscope.metadata.readable import size
+from stepscope.metadata.readable import number, size
 
 if TYPE_CHECKING:
     from stepscope.analysis.advice.material import StepMaterial
@@ -49,14 +49,17 @@ def find(material: Material) -> Iterator[Finding]:
             NAME,
             title=f"{names} ({held}) never changes, and is fed in every step",
             line=step.line_of(sorted(same)) or step.line_of_feed(next(iter(args))),
-            gain=step.predict_without(same),
-            do=f"{names} kept in the graph, with the {len(same)} ops that work on it alone, would "
-            "save",
+            gain=step.predict_unfed(same, sum(feed.bytes for feed in args.values())),
+            do=f"{names} kept in the graph{_with_ops(len(same))} would save",
             advice=f"make {names} a constant or a variable of the graph that is set once, and work "
             "out what follows from it alone before the loop",
             evidence=evidence_of(step, [*same, *args]),
             rewrite=Rewrite(constant=frozenset({*same, *args})),
         )
+
+
+def _with_ops(count: int) -> str:
+    return f", with {number(count, 'op')} that work on it alone," if count else ""
 
 
 def _worked_out(step: StepMaterial, args: set[str]) -> dict[str, None]:
