@@ -125,7 +125,7 @@ def a_stage(kind: str, name: str, inputs: list[int], line: str, **known: Any) ->
 
 def slow_map(
     *, calls: int = 0, own_ms: float = 20.0, period_ms: float = 24.0, cpu_ms: float = 6.0,
-    elements: int = 20, number: int = 0,
+    elements: int = 20, number: int = 0, **of_map: object,
 ) -> Note:  # fmt: skip
     """The note of a dataset whose `map` takes 20 ms of own time for each element."""
     name = "ParallelMapV2" if calls else "Map"
@@ -133,7 +133,7 @@ def slow_map(
         a_stage("", "Root", [1], ""),
         a_stage("batch", "BatchV2", [2], "input.py:7", ratio=32.0),
         a_stage("map", name, [3], "input.py:6", function="decode", defined="input.py:2",
-                parallelism=calls),
+                parallelism=calls, **of_map),
         a_stage("range", "Range", [], "input.py:5"),
     ]  # fmt: skip
     rows = range(1, elements + 1)

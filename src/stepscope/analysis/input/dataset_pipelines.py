@@ -204,6 +204,7 @@ def _stage(
         buffered=counted.buffered(at) if counted is not None else UNKNOWN,
         limits=limits,
         inputs=_inputs(stage, shown),
+        python=bool(stage.get("python")),
     )
 
 

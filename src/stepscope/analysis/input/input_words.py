@@ -5,7 +5,7 @@ Sentences, without any layout: a terminal and a page show the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stepscope.analysis.input.stages import QUEUE
 from stepscope.metadata import readable
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from stepscope.analysis.input.input_model import PipelineChange
     from stepscope.analysis.input.stages import Pipeline, Stage
 
-__all__ = ["advice", "change", "condition", "heading", "limiting", "stage"]
+__all__ = ["advice", "change", "condition", "heading", "is_likely", "limiting", "stage"]
+
+_WORTH: Final = 0.05
+"""Less of the time between two elements is not worth a sentence."""
 
 
 def stage(found: Stage) -> str:
@@ -77,13 +80,23 @@ def advice(pipeline: Pipeline) -> str:
     if found is None:
         return ""
     # A cache helps programs only whose elements are the same each time: it is second.
-    ranked = sorted(pipeline.changes, key=lambda one: one.key == "cache")
+    likely = [one for one in pipeline.changes if is_likely(pipeline, one)]
+    ranked = sorted(likely, key=lambda one: one.key == "cache")
+    said = _speed(found)
+    if found.python and not any(one.calls for one in likely):
+        said += ", in Python, which runs one call at a time"
     if not ranked:
-        return _speed(found)
+        return said
     best = ranked[0]
     least, most = readable.time(best.low_ns), readable.time(best.high_ns)
     saves = f"{readable.time(best.saves_ns)} ({least} to {most})"
-    return f"{_speed(found)}; {change(pipeline, best)} would save {saves}"
+    provided = f", if {condition(best)}" if condition(best) else ""
+    return f"{said}; {change(pipeline, best)} would save {saves}{provided}"
+
+
+def is_likely(pipeline: Pipeline, found: Change) -> bool:
+    """Whether a change can be expected to save enough to speak of it."""
+    return found.saves_ns > _WORTH * pipeline.period_ns
 
 
 def change(pipeline: Pipeline, found: PipelineChange) -> str:

@@ -46,6 +46,8 @@ class Stage:
     limits: bool
     inputs: tuple[int, ...] = ()
     """Places of its inputs in `Pipeline.stages`."""
+    python: bool = False
+    """Its function calls Python, of which one call runs at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 import stepscope.tf1 as tf
 from recorded_program import MS, run, slow_map, waiting_for_input
-from stepscope.analysis import input_pipeline, verdict
+from stepscope.analysis import advise, input_pipeline, verdict
 from stepscope.analysis.input import input_words
 from stepscope.analysis.input.input_model import Model, StageCost, changes
 from stepscope.analysis.program import verdict_words
@@ -117,6 +117,19 @@ def test_python_that_only_waits_gains_by_more_calls():
     found = {change.key: change for change in changes(model, 21e6, 0.0, (0,))}
     assert found["parallel and prefetch"].calls == 16
     assert found["parallel and prefetch"].saves_ns == pytest.approx(21e6 - 20e6 / 16)
+
+
+def test_what_would_save_nothing_is_no_advice(tmp_path):
+    """Python that holds the interpreter while it makes each element."""
+    planted = slow_map(own_ms=24.0, cpu_ms=24.0, python=True)
+    path = waiting_for_input(tmp_path, planted, wait_ms=24.0)
+    [found] = input_pipeline(path).pipelines
+    assert any(change.calls and change.saves_ns < 0.05 * 24 * MS for change in found.changes)
+    said = input_words.advice(found)
+    assert said.startswith("one thread makes an element in 24.0 ms, in Python, which runs one call")
+    assert "a cache after map would save" in said
+    assert "if its elements are the same each time" in said
+    assert "`decode` (input.py:2): one call of Python" in " ".join(advise(path).lacking)
 
 
 # -- queues ------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from stepscope.analysis.advice.step_finding import of_step
 from stepscope.analysis.input import input_words
 from stepscope.analysis.input.stages import QUEUE
 from stepscope.analysis.replay import Prediction
+from stepscope.metadata import readable
 
 if TYPE_CHECKING:
-    from stepscope.analysis.input.stages import Pipeline
+    from stepscope.analysis.input.stages import Pipeline, Stage
 
 NAME: Final = "input-bound"
 _CACHE: Final = "cache"
@@ -32,8 +33,17 @@ def find(material: Material) -> Iterator[Finding]:
         material.lacks(material.input.lacking)
     for pipeline in material.input.pipelines:
         stage = pipeline.limiting
+        if stage is None:
+            continue
         changes = [change for change in pipeline.changes if change.key != _CACHE]
-        if stage is None or not changes:
+        if stage.python and not any(input_words.is_likely(pipeline, change) for change in changes):
+            # How fast ops would be that do the same nobody knows.
+            material.lacks(
+                f"how much faster ops of TensorFlow would be than {_python_of(stage)}: one call of "
+                f"Python runs at a time, and {pipeline.share:.0%} of the time between two elements "
+                "is spent waiting for it"
+            )
+        if not changes:
             continue
         best = changes[0]
         step = next((step for step in material.steps if step.key in pipeline.taken_by), None)
@@ -53,6 +63,12 @@ def find(material: Material) -> Iterator[Finding]:
                 Evidence(one.name, one.stage, one.line, 1, one.own_ns) for one in pipeline.stages
             ],
         )
+
+
+def _python_of(stage: Stage) -> str:
+    name = stage.function or stage.stage
+    where = stage.defined or stage.line
+    return f"`{readable.plain(name)}`" + (f" ({readable.place(where)})" if where else "")
 
 
 def _advice(pipeline: Pipeline, key: str, calls: int, stage: str) -> str:
