@@ -2,13 +2,15 @@
 
 A step's time is taken apart into what adds up to it: waiting for input (only ops that take elements
 ran), Python inside of ops, layers (the rest of the time in which ops ran, by how much of the work
-was theirs), and the time in which no op ran. The first run of a kind is left out, for it builds,
+was theirs), and the time in which no op ran, of which the part in which functions were traced
+stands apart where the program noted that. The first run of a kind is left out, for it builds,
 unless there is no other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -26,10 +28,11 @@ from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata.program_notes import INPUT as INPUT_NOTE
 from stepscope.metadata.program_notes import MEMORY as MEMORY_NOTE
+from stepscope.metadata.program_notes import TRACE as TRACE_NOTE
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,13 +45,24 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = NDArray[np.int64]
 
-__all__ = ["INPUT", "LAYER", "OUTSIDE", "PYTHON", "Limit", "StepVerdict", "Verdict", "VerdictSums"]
+__all__ = [
+    "INPUT",
+    "LAYER",
+    "OUTSIDE",
+    "PYTHON",
+    "TRACED",
+    "Limit",
+    "StepVerdict",
+    "Verdict",
+    "VerdictSums",
+]
 __all__ += ["notes_for_verdict", "verdict"]
 
 INPUT: Final = "input"
 PYTHON: Final = "python"
 LAYER: Final = "layer"
 OUTSIDE: Final = "outside"
+TRACED: Final = "traced"
 _LOOKED_AT: Final = 20
 _THEN_EVERY: Final = 10
 """After so many runs of a kind each tenth is taken apart: the rest tells the same."""
@@ -73,7 +87,8 @@ class Limit:
     """A cause of a step's length: `ns` of an average step, which is the `share` of it.
 
     `kind` says what it is: `INPUT`, `PYTHON` (the op `name`), `LAYER` (its path is `name`, or the
-    line where there is none) or `OUTSIDE`. `line` is the line of the program of most of it, `op`
+    line where there is none), `OUTSIDE` or `TRACED` (a function was traced, and its graph made
+    ready, for the call at `line`). `line` is the line of the program of most of it, `op`
     the type of op that most of it is, "" where there is no such one. Of `INPUT` it is the line of
     the stage that limits the pipeline, where that is known, and `name` what the stage is called;
     else `stages` are the functions of input pipelines that the recording has ("map", line).
@@ -126,7 +141,7 @@ def verdict(runs: Runs, notes: Iterable[Note] = ()) -> Verdict:
 
 def notes_for_verdict(path: str | os.PathLike[str]) -> list[Note]:
     """What the program that was recorded at a path noted beside its runs, for its verdict."""
-    return notes_at(path, INPUT_NOTE, MEMORY_NOTE)
+    return notes_at(path, INPUT_NOTE, MEMORY_NOTE, TRACE_NOTE)
 
 
 class VerdictSums:
@@ -178,10 +193,11 @@ class VerdictSums:
         notes = list(notes)
         steps = self._steps.steps()
         pipelines = self._inputs.pipelines(notes).pipelines
+        traces = [note for note in notes if note.kind == TRACE_NOTE and note.ended_ns]
         rows = []
         for row in steps:
             stage = _limiting(pipelines, "" if row.key == EAGER_CODE else row.key)
-            rows.append(self._kinds[row.key].verdict(row, list(self._stages), stage))
+            rows.append(self._kinds[row.key].verdict(row, list(self._stages), stage, traces))
         leaks = self._growth.growth(notes).leaks
         return Verdict(tuple(rows), steps.runs, steps.total_ns, pipelines, leaks)
 
@@ -213,6 +229,8 @@ class _Sums:
     ns: int = 0
     input_ns: int = 0
     outside_ns: int = 0
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
+    """When each began and ended, and how long no op ran; none of eager code."""
     work: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def add(self, ns: int, input_ns: int, outside_ns: int, work: Ints) -> None:
@@ -253,6 +271,8 @@ class _Kind:
         ns = covered if self._name == EAGER_CODE else ended - began
         sums = self._rest if number else self._first
         sums.add(ns, input_ns, max(0, ns - covered), work)
+        if self._name != EAGER_CODE:
+            sums.spans.append((began, ended, max(0, ns - covered)))
 
     def _place(self, run: RunMetadata) -> Ints:
         facts = run.ops.facts
@@ -274,11 +294,16 @@ class _Kind:
         return found
 
     def verdict(
-        self, step: StepRow, stages: list[tuple[str, str]], stage: Stage | None
+        self,
+        step: StepRow,
+        stages: list[tuple[str, str]],
+        stage: Stage | None,
+        traces: Sequence[Note],
     ) -> StepVerdict:
         only_first = not self._rest.runs
         sums = self._first if only_first else self._rest
         limits = self._limits(sums, stages, stage) if sums.ns else []
+        limits = _with_traces(limits, sums, traces)
         limits.sort(key=lambda limit: -limit.ns)
         return StepVerdict(step, tuple(limits), sums.runs, only_first)
 
@@ -324,6 +349,41 @@ class _Kind:
             ns = busy * sum(int(sums.work[node]) for node in nodes) / whole
             found.append(limit(LAYER, path, ns, nodes))
         return found
+
+
+def _with_traces(limits: list[Limit], sums: _Sums, traces: Sequence[Note]) -> list[Limit]:
+    """With what it cost that runs were traced taken out of what was outside of all ops.
+
+    That is the tracing, and what else such a run is longer outside of its ops than others: the new
+    graph is optimized and made ready there.
+    """
+    outside = next((limit for limit in limits if limit.kind == OUTSIDE), None)
+    if outside is None or not traces or not sums.spans:
+        return limits
+    began, ended, idle = np.array(sums.spans, np.int64).T
+    traced = np.zeros(len(began), np.int64)
+    by_line: Counter[str] = Counter()
+    until = 0
+    for note in sorted(traces, key=lambda note: (note.started_ns, -note.ended_ns)):
+        # One that is traced while another is counts with that.
+        since, until = max(until, note.started_ns), max(until, note.ended_ns)
+        inside = np.maximum(np.minimum(ended, note.ended_ns) - np.maximum(began, since), 0)
+        traced += inside
+        by_line[note.where] += int(inside.sum())
+    if not traced.any():
+        return limits
+    others = idle[traced == 0]
+    if len(others):
+        longer = np.maximum(idle - int(np.median(others)), traced)
+        traced = np.where(traced > 0, longer, 0)
+    each = int(np.minimum(traced, idle).sum()) / sums.runs
+    line = by_line.most_common(1)[0][0]
+    length = sums.ns / sums.runs
+    return [
+        *(limit for limit in limits if limit is not outside),
+        Limit(TRACED, "", line, each, each / length),
+        replace(outside, ns=outside.ns - each, share=(outside.ns - each) / length),
+    ]
 
 
 def _causes(tree: dict[str, list[int]], work: Ints) -> Iterator[tuple[str, list[int]]]:

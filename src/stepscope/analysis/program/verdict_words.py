@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from stepscope.analysis.input import input_words
 from stepscope.analysis.memory.growth import PROCESS
 from stepscope.analysis.program.account import STEPS
-from stepscope.analysis.program.verdict import INPUT, LAYER, OUTSIDE, PYTHON
+from stepscope.analysis.program.verdict import INPUT, LAYER, OUTSIDE, PYTHON, TRACED
 from stepscope.metadata import readable
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def _limit(limit: Limit) -> str:
         return f"{share} waiting for input{at}"
     if limit.kind == PYTHON:
         return f"{share} in Python, the op `{name}`{at}"
+    if limit.kind == TRACED:
+        return f"{share} being traced and built{at}"
     if limit.kind == OUTSIDE:
         return f"{share} outside of all ops: calling, and Python around it"
     assert limit.kind == LAYER

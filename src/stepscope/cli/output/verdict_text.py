@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from stepscope.analysis.program import verdict_words
-from stepscope.analysis.program.verdict import INPUT, LAYER, OUTSIDE, PYTHON
+from stepscope.analysis.program.verdict import INPUT, LAYER, OUTSIDE, PYTHON, TRACED
 from stepscope.cli.arguments.command_line import COMMANDS
 from stepscope.cli.output import run_report, wording
 
@@ -98,6 +98,7 @@ def next_commands(
         *(["advise"] if advised else []),
         *(["memory --growth"] if verdict.leaks else []),
         *(["input"] if INPUT in kinds else []),
+        *(["retraces"] if TRACED in kinds else []),
         *(["top --by line"] if PYTHON in kinds else []),
         *(["top --by layer"] if LAYER in kinds else []),
         *(["account"] if noted and OUTSIDE in kinds else []),

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from analysed_runs import T0, run_of
+from recorded_program import MS, run, trace
 from stepscope.analysis import verdict
+from stepscope.analysis.program import verdict_words
 from stepscope.metadata import RunMetadata
 from stepscope.metadata.program_notes import CallTime
 
@@ -58,6 +60,25 @@ def test_the_largest_comes_first(how, kind, line, share):
     _, found = limits(step(), *[step(**how)] * 3)
     assert (found[0][0], found[0][2]) == (kind, line)
     assert found[0][3] == pytest.approx(share, abs=0.01)
+
+
+def test_what_tracing_cost_stands_apart_from_the_rest_outside_of_ops():
+    """Of 11 runs after the first one was traced: 30 ms, and 10 more until its graph was ready."""
+    runs, notes = [], [trace(0, 50, "step", [], where="train.py:3")]
+    for number in range(12):
+        began = 100 * number
+        late = 41 if number == 5 else 1
+        runs.append(run(began, began + late + 9, [("MatMul", began + late, began + late + 9)]))
+    notes.append(trace(501, 531, "step", [], where="train.py:22"))
+    notes.append(trace(505, 510, "inner", [], where="layers.py:5"))
+    [row] = verdict([(f"run_{i:06d} step", run) for i, run in enumerate(runs)], notes).rows
+    assert [limit.kind for limit in row.limits] == ["layer", "traced", "outside"]
+    _, traced, outside = row.limits
+    assert traced.line == "train.py:22"
+    assert traced.ns * 11 == pytest.approx(40 * MS)
+    assert outside.ns * 11 == pytest.approx(11 * MS)
+    assert sum(limit.share for limit in row.limits) == pytest.approx(1)
+    assert "27% being traced and built (train.py:22)" in verdict_words.cause(row)
 
 
 def test_only_one_run_is_the_first():
