@@ -94,7 +94,7 @@ def advice(pipeline: Pipeline) -> str:
     return f"{said}; {change(pipeline, best)} would save {saves}{provided}"
 
 
-def is_likely(pipeline: Pipeline, found: Change) -> bool:
+def is_likely(pipeline: Pipeline, found: PipelineChange) -> bool:
     """Whether a change can be expected to save enough to speak of it."""
     return found.saves_ns > _WORTH * pipeline.period_ns
 

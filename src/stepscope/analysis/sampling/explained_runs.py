@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stepscope.analysis.program.steps import StepSums, cause_in_words, run_span
+from stepscope.analysis.program.steps import StepSums, cause_in_words
+from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun
 from stepscope.metadata import readable
 from stepscope.metadata.readers.store_file import numbered_runs
