@@ -106,6 +106,45 @@ def lstm(tf: Any) -> tuple[Any, Any, Any, Any]:
     return _trained(tf, x, tf.matmul(last, _variable(tf, rng, 128, 10)) + _variable(tf, rng, 10))
 
 
+class Word2vec:
+    """Skip-grams: a vocabulary of 50,000 words, 128 numbers each; 64 words drawn per step."""
+
+    def __init__(self, tf: Any, batch: int = 128) -> None:
+        graph, rng = tf.Graph(), np.random.default_rng(0)
+        with graph.as_default():
+            words = tf.placeholder(tf.int32, [batch])
+            labels = tf.placeholder(tf.int32, [batch, 1])
+            embeddings = tf.Variable(rng.uniform(-1, 1, (50_000, 128)).astype(np.float32))
+            weights, biases = _variable(tf, rng, 50_000, 128), tf.Variable(tf.zeros([50_000]))
+            drawn = tf.random.log_uniform_candidate_sampler(
+                tf.cast(labels, tf.int64), 1, 64, True, 50_000, seed=5
+            )
+            each = tf.nn.nce_loss(
+                weights, biases, labels, tf.nn.embedding_lookup(embeddings, words), 64, 50_000,
+                sampled_values=drawn,
+            )  # fmt: skip
+            self.loss = tf.reduce_mean(each)
+            self.update = tf.train.GradientDescentOptimizer(1.0).minimize(self.loss)
+            start = tf.global_variables_initializer()
+        self.session = tf.Session(graph=graph)
+        self.session.run(start)
+        rng = np.random.default_rng(1)
+        self.feed = {
+            words: rng.integers(0, 50_000, batch), labels: rng.integers(0, 50_000, (batch, 1))
+        }  # fmt: skip
+        self._full = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+        self._metadata = tf.RunMetadata()
+
+    def step(self) -> None:
+        self.session.run(self.update, self.feed)
+
+    def traced(self) -> None:
+        self.session.run(self.update, self.feed, options=self._full, run_metadata=self._metadata)
+
+    def losses(self, steps: int) -> list[float]:
+        return [self.session.run([self.loss, self.update], self.feed)[0] for _ in range(steps)]
+
+
 class Pipeline:
     """One engine mapping and batching: 64 rows of 128 numbers, scaled one by one, per batch."""
 
@@ -190,6 +229,18 @@ def _kernels() -> str:
     return f"both engines with their default threads; BLAS for {', '.join(sorted(found))}"
 
 
+def word_vectors(tf: Any) -> Iterator[Result]:
+    """A step of word2vec with `nce_loss`: untraced, against TensorFlow's, and with FULL_TRACE."""
+    mine, other = Word2vec(ours), Word2vec(tf)
+    np.testing.assert_allclose(mine.losses(3), other.losses(3), rtol=1e-4)
+    plain, theirs = medians(mine.step, other.step, rounds=100, warmup=10)
+    yield compare("word2vec with nce_loss: SGD step", plain, theirs, 1.0)
+    pairs = in_pairs(mine.traced, mine.step, rounds=200, warmup=10)
+    yield paired("word2vec with nce_loss: with FULL_TRACE, against without", pairs, 1.1)
+    mine.session.close()
+    other.session.close()
+
+
 def input_pipelines(tf: Any) -> Iterator[Result]:
     """A batch of a tf.data pipeline: untraced, against TensorFlow's, and with FULL_TRACE."""
     mine, other = Pipeline(ours), Pipeline(tf)
@@ -224,4 +275,4 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-GROUPS = (training_steps, input_pipelines, training_memory)
+GROUPS = (training_steps, word_vectors, input_pipelines, training_memory)
