@@ -39,6 +39,8 @@ from stepscope.runtime.plan.exec_graph import ExecGraph, ExecNode, dependencies
 
 EXPENSIVE_NS: Final = 60_000
 """An op estimated to take longer is worth handing to another thread."""
+BLAS_SPREADS_NS: Final = 13_000
+"""From here on BLAS takes a second thread if it may: some 2**18 multiplications."""
 BLAS_GAINS_NS: Final = 600_000
 """From here on a second thread makes a product faster even where it has to wait for its core."""
 _NS_PER_BYTE: Final = 0.25
@@ -153,7 +155,11 @@ class Plan:
         self.has_blocking = any(s.kernel.blocking for s in self.steps)
         self.may_wait = _may_wait(self.steps)
         """Whether an op may spend its time waiting while others could work."""
-        products = [s.cost_ns for s in self.steps if s.kernel.threaded and s.expensive]
+        products = [
+            s.cost_ns
+            for s in self.steps
+            if s.kernel.threaded and (s.cost_ns is None or s.cost_ns > BLAS_SPREADS_NS)
+        ]
         self.has_products = bool(products)
         self.spreads = any(s.kernel.spreads and s.kernel.threaded and s.expensive
                            for s in self.steps)  # fmt: skip
