@@ -29,6 +29,7 @@ def main(wanted: list[str]) -> int:
         memory_tensorflow,
         overhead,
         reading,
+        recorded_steps,
         scripts,
         start_up,
         timeline,
@@ -51,9 +52,10 @@ def main(wanted: list[str]) -> int:
             memory_tensorflow,
             overhead,
             reading,
+            recorded_steps,
             timeline,
         ),
-        *(scripts, budget, start_up, workers, analyses, advice, viewer),
+        *(scripts, budget, recorded_steps, start_up, workers, analyses, advice, viewer),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
     unknown = [name for name in wanted if name not in groups]

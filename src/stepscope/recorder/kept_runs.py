@@ -122,9 +122,13 @@ class KeptRuns:
         store: Store,
         control: Controller,
         let_go: Callable[[Sequence[tuple[str, int]]], None] | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """`let_go` is told of runs that nobody wants any more, by their engines and step ids."""
-        self.clock = time.perf_counter_ns
+        """`let_go` is told of runs that nobody wants any more, by their engines and step ids.
+
+        Lanes read the process's clock, whatever `clock` is.
+        """
+        self.clock = clock
         self.control = control
         self._store = store
         self._let_go = let_go or (lambda _runs: None)

@@ -48,12 +48,17 @@ class SampledRuns:
         chosen = [run for runs in samples(recording).values() for run in runs[:most]]
         self._runs = {run.number: run for run in (*first.values(), *chosen)}
 
+    @property
+    def numbers(self) -> list[int]:
+        """Those of the runs, in order."""
+        return sorted(self._runs)
+
     def __len__(self) -> int:
         return len(self._runs)
 
     def __iter__(self) -> Iterator[NamedRun]:
         names = RunKinds()
-        for number, metadata in numbered_runs(self._store, sorted(self._runs)):
+        for number, metadata in numbered_runs(self._store, self.numbers):
             kept = self._runs[number]
             run = NamedRun(kept.name, metadata)
             self.kinds.setdefault(names.of(run), set()).add(kept.kind)
