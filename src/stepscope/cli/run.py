@@ -18,7 +18,8 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
-    from stepscope.analysis import Advice, Verdict
+    from stepscope.analysis import Advice, OpProfile, Verdict
+    from stepscope.analysis.advice import AdviceSums
     from stepscope.cli.script.engines import ScriptEngine
     from stepscope.cli.script.program_course import ProgramCourse
     from stepscope.cli.script.recorded_runs import RecordedRuns
@@ -324,6 +325,21 @@ def _load_shared() -> list[Note]:
     return [Note(IMPORT, began, ended, thread, module) for module, (began, ended) in spans]
 
 
+def _summed_up(runs: RecordedRuns) -> tuple[AdviceSums, OpProfile, Verdict]:
+    """Where the time of all runs went and what limits them, also of those that were not kept."""
+    from stepscope.analysis import op_profile
+    from stepscope.analysis.advice import AdviceSums
+    from stepscope.analysis.program.verdict import notes_for_verdict
+    from stepscope.analysis.sampling.all_steps import all_steps
+
+    every = all_steps(runs.file) if runs.kept is not None else None
+    if every is not None and every.profile.runs:
+        return every.sums, every.profile, every.verdict
+    sums = AdviceSums()
+    table = op_profile(sums.passing(runs.each()))
+    return sums, table, sums.limits.verdict(notes_for_verdict(runs.file))
+
+
 def _finish(
     runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any,
     waiting: Waiting, notes: outside.Notes | None, course: ProgramCourse,
@@ -333,9 +349,7 @@ def _finish(
     `status` is the script's exit status, `notes` what the process outside is told.
     """
     course.report_begins()
-    from stepscope.analysis import op_profile
-    from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.program.verdict import notes_for_verdict
+    from stepscope.analysis.advice import program_at
     from stepscope.cli.output import run_report, terminal, wording
 
     runs.stop()
@@ -348,9 +362,7 @@ def _finish(
         others = runs.write_exports()
         exporting_ns = time.perf_counter_ns() - begun if others else 0
         course.exported(exporting_ns)
-        sums = AdviceSums()
-        table = op_profile(sums.passing(runs.each()))
-        found = sums.limits.verdict(notes_for_verdict(runs.file))
+        sums, table, found = _summed_up(runs)
         advice = sums.advice(program_at(runs.file))
     finally:
         # An error is shown as well: nobody else has to say anything.

@@ -38,22 +38,15 @@ def info(path: Path, choice: TableChoice) -> bool:
     False where there is none. What all steps did comes from its summaries; of runs only those are
     read that something happened in, and some of each kind's random sample.
     """
-    from stepscope.analysis.advice import AdviceSums, program_at
-    from stepscope.analysis.program.verdict import notes_for_verdict
+    from stepscope.analysis.advice import program_at
+    from stepscope.analysis.sampling.all_steps import all_steps
     from stepscope.analysis.sampling.explained_runs import explained_runs
-    from stepscope.analysis.sampling.summed_steps import SampledRuns, verdict_of_all
-    from stepscope.analysis.sampling.weights import sampled_at
 
-    found = sampled_at(path)
+    found = all_steps(path)
     if found is None:
         return False
-    store, recording = found
-    explained = explained_runs(store, recording)
-    sums, sampled = AdviceSums(), SampledRuns(store, recording)
-    for run in sampled:
-        sums.add(run)
-    limits = sums.limits.verdict(notes_for_verdict(path))
-    verdict = verdict_of_all(limits, recording, sampled.kinds)
+    recording, verdict = found.recording, found.verdict
+    explained = explained_runs(found.store, recording)
     rows = tuple(_kept_row(place, run) for place, run in enumerate(recording.kept))
     columns = _columns()
     result = _info(rows, verdict, recording.kept, tuple(explained))
@@ -61,13 +54,13 @@ def info(path: Path, choice: TableChoice) -> bool:
         return True
     screen = terminal.console()
     screen.print(shown(recording, explained))
-    advice = sums.advice(program_at(path))
+    advice = found.sums.advice(program_at(path))
     for part in program_verdict.parts(verdict, advice, path, path, screen.width):
         screen.print(part, soft_wrap=True)
         screen.print()
-    if limits.rows:
+    if verdict.rows:
         screen.print(
-            f"What limits them is seen in {wording.number(len(sampled), 'run')}: the first of each "
+            f"What limits them is seen in {wording.number(found.read, 'run')}: the first of each "
             "kind and some of its random sample.\n"
         )
     kept = wording.number(len(rows), "run")

@@ -32,10 +32,12 @@ NamedRuns = list[tuple[str, "RunMetadata"]]
 
 def heading(script: str, engine: str, trace: str, table: OpProfile) -> Text:
     """Which script ran on which engine, and how much of it was seen."""
+    steps = getattr(table, "steps", 0)
+    of = f" (estimated from {wording.number(table.runs, 'run')})" if steps else ""
     facts = [
         f"engine: {engine}",
-        wording.number(table.runs, "run"),
-        f"{wording.number(table.calls, 'op')} in {wording.time(table.total_ns)}",
+        wording.number(steps or table.runs, "run"),
+        f"{wording.number(table.calls, 'op')} in {wording.time(table.total_ns)}{of}",
         f"trace: {trace}",
     ]
     return Text.assemble(
@@ -50,6 +52,10 @@ def death(how: str, in_flight: Sequence[str], width: int) -> Text:
     return Text("\n").join(lines)
 
 
+_WITHIN = tables.Column("share_within", "±", lambda within: f"{100 * within:.1f}", right=True)
+"""Where shares are estimated for all steps: how far they may be off, in points, 19 times of 20."""
+
+
 def ops(table: OpProfile, width: int, top: int) -> RenderableType:
     """The op types by time, the largest first; `top` of them."""
     columns = [
@@ -60,6 +66,7 @@ def ops(table: OpProfile, width: int, top: int) -> RenderableType:
         tables.time_column("mean_ns", "mean"),
         tables.time_column("max_ns", "longest", rank=1),
         tables.share_column("share", "share"),
+        *([_WITHIN] if getattr(table, "steps", 0) else []),
         tables.size_column("bytes", "output"),
     ]
     shown, rest = table.rows[:top], table.rows[top:]

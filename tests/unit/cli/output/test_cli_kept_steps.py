@@ -41,3 +41,26 @@ def test_programs_get_the_reasons_as_data(tmp_path, command):
     kept = {run["number"]: run for run in json.loads(output)["kept"]}
     assert "failed" in kept[151]["reasons"]
     assert "first" in kept[1]["reasons"]
+
+
+STEPS = """
+import numpy as np
+import stepscope.tf1 as tf
+x = tf.placeholder(tf.float32, [64, 64], name="x")
+total = tf.reduce_sum(tf.matmul(x, x), name="total")
+with tf.Session() as session:
+    for _ in range(1500):
+        session.run(total, {x: np.ones([64, 64], np.float32)})
+"""
+
+
+def test_the_report_of_a_script_is_of_all_runs_whether_kept_or_not(embedded, script):
+    ran = embedded("--budget", "1%", script(STEPS))
+    assert ran.returncode == 0, ran.stderr
+    words = " ".join(ran.stderr.split())
+    assert "1,500 runs" in words
+    assert "(estimated from " in words
+    (row,) = [line for line in ran.stderr.splitlines() if line.startswith("MatMul ")]
+    assert " 1,500 " in row
+    assert "Session.run(total) " in words
+    assert ", of 1,500 steps)" in words
