@@ -19,7 +19,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export TF_ENABLE_ONEDNN_OPTS ?= 0
 
-.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-budget bench-diff bench-workers fuzz search soak wheel docs docs-site clean
+.PHONY: help demo browser pictures test test-browser test-hard kill losses test-tf215 test-py312 test-py313 check bench bench-advice bench-budget bench-diff bench-workers fuzz search slow-steps soak soak-recorder wheel docs docs-site clean
 help:   ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -169,6 +169,15 @@ soak: $(DEV)   ## many threads for ten minutes on each engine: hangs, wrong valu
 	STEPSCOPE_EXECUTOR=off $(BIN)/python tests/soak/soak.py --engine tensorflow --minutes $(MINUTES)
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python tests/soak/soak.py --engine tensorflow --minutes $(MINUTES)
+
+KILLS ?= 100
+soak-recorder: $(DEV)   ## an always-on recorder for ten minutes, then 100 random kills (MINUTES=, KILLS=)
+	$(BIN)/python tests/soak/recorder_soak.py --minutes $(MINUTES) --kills $(KILLS)
+
+TRIALS ?= 20
+slow-steps: $(DEV)   ## ten slow steps among 2,000, 20 times on each engine: all kept and explained (TRIALS=)
+	-@$(BIN)/stepscope prepare
+	$(BIN)/python tests/hard/slow_steps_trials.py --trials $(TRIALS)
 
 wheel: $(DEV)   ## for this platform, with the executor compiled for each TensorFlow from 2.15 on (an hour; then a minute)
 	$(BIN)/python tools/make_wheel.py $(WHEEL)
