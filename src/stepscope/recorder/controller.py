@@ -28,6 +28,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -54,10 +56,13 @@ __all__ = [
     "KindLengths",
     "Lull",
     "Slow",
+    "Unseen",
 ]
 
 _NOTHING_USUAL: Final = Usual(0, 0.0, 0.0)
 _EVERY: Final = 16
+_FEW: Final = 8
+_LATEST: Final = 64
 """So many runs of a kind later medians are worked out again, or a tenth of all later."""
 
 
@@ -100,6 +105,54 @@ class Ended(NamedTuple):
     failed: str = ""
     peak_bytes: int = 0
     asked: bool = False
+    whole_ns: int = 0
+    """How long it took in all, without `cost_ns`, what recording took unseen included; 0 where that
+    is not known."""
+
+
+@dataclass(slots=True)
+class Unseen:
+    """What recording a run of a kind takes longer than was counted, by level.
+
+    Which runs are recorded does not depend on what is in them: what those take longer as a rule, of
+    which op times are noted, is because of us.
+
+    >>> unseen = Unseen()
+    >>> for step in range(40):
+    ...     unseen.add(Level.LENGTH, 1_000_000 + step * 1000)
+    ...     unseen.add(Level.TIMES, 1_300_000 + step * 1000)
+    >>> unseen.ns(Level.TIMES), unseen.ns(Level.DETAIL)
+    (300000, 0)
+    """
+
+    lengths: dict[Level, deque[int]] = field(default_factory=dict)
+    """How long the latest took that were recorded at a level."""
+    known: dict[Level, int] = field(default_factory=dict)
+    _added: int = 0
+
+    def add(self, level: Level, *whole_ns: int) -> None:
+        """Runs took so long in all."""
+        latest = self.lengths.get(level)
+        if latest is None:
+            latest = self.lengths[level] = deque(maxlen=_LATEST)
+        latest.extend(whole_ns)
+        self._added += 1
+        if self._added % _FEW == 0:
+            self._compare()
+
+    def _compare(self) -> None:
+        plain = self.lengths.get(Level.LENGTH)
+        if plain is None or len(plain) < _FEW:
+            return
+        usual = statistics.median(plain)
+        for level in (Level.TIMES, Level.DETAIL):
+            found = self.lengths.get(level)
+            if found is not None and len(found) >= _FEW:
+                self.known[level] = max(0, int(statistics.median(found) - usual))
+
+    def ns(self, level: Level) -> int:
+        """Of a run that is recorded at a level."""
+        return self.known.get(level, 0)
 
 
 @dataclass(slots=True)
@@ -110,6 +163,7 @@ class KindLengths:
     periods: QuantileSketch = field(default_factory=QuantileSketch)
     failed: int = 0
     usual: Usual = _NOTHING_USUAL
+    unseen: Unseen = field(default_factory=Unseen)
 
     def add(self, length_ns: int, period_ns: int) -> None:
         """One more run."""
@@ -182,7 +236,9 @@ class Controller:
         self.keeper.passed(kind, len(noted) + counted)
         if noted:
             lengths, periods = zip(*noted, strict=True)
-            self.lengths.setdefault(kind, KindLengths()).add_all(lengths, periods)
+            known = self.lengths.setdefault(kind, KindLengths())
+            known.add_all(lengths, periods)
+            known.unseen.add(Level.LENGTH, *lengths[:_EVERY])
 
     def remarkable(self, kind: str, began_ns: int, wait_ns: int) -> Begun:
         """A run of a lull after all, by its number: it is slow, or it failed."""
@@ -194,11 +250,14 @@ class Controller:
         """It ended. One of which only that it ran is noted is not kept, unless it failed."""
         # What a length costs is known from lulls: this one had to ask.
         learns = run.level >= Level.TIMES
-        self.budget.spent(how.cost_ns, run.kind, run.level if learns else None)
+        known = self.lengths.setdefault(run.kind, KindLengths())
+        cost = how.cost_ns + (known.unseen.ns(run.level) if learns else 0)
+        self.budget.spent(cost, run.kind, run.level if learns else None)
         if run.level is Level.COUNT and not how.failed:
             return Changes()
         length = max(0, how.now - run.began_ns - how.cost_ns)
-        known = self.lengths.setdefault(run.kind, KindLengths())
+        if how.whole_ns > 0 and not how.failed:
+            known.unseen.add(run.level, how.whole_ns)
         took = Took(length, run.wait_ns, how.failed, how.peak_bytes)
         whys, rank = [], 0.0
         for one in self._conditions:

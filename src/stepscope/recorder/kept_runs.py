@@ -59,6 +59,7 @@ _SUMS: Final = 0.3
 _AROUND_LANES_NS: Final = 1_000
 """What engines do around a lane, about."""
 _FOR_ITSELF: Final = frozenset({"first", "failed", "trigger", "asked"})
+_AT_ONCE_NS: Final = 5_000_000
 _PENDING: Final = 32
 """So many runs wait at most until their op times are summed up together."""
 _RUN_BYTES: Final = 4_000
@@ -260,7 +261,10 @@ class KeptRuns:
         that was not well. `metadata` is the run, as far as it was noted; the rest is as `Store.add`
         has it. One that the program itself had traced was `asked` for.
         """
-        began = ended_ns or self.clock()
+        now = self.clock()
+        began = ended_ns or now
+        # One that is handed over later, when a window of the profiler was read, says nothing.
+        whole = now - run.began_ns - cost_ns if now - began < _AT_ONCE_NS else 0
         ours = time.thread_time_ns()
         with self._lock:
             if self._closed:
@@ -279,7 +283,7 @@ class KeptRuns:
                     held.to_sum = True
                     self._pending.append((run.kind, run.number))
             self._charge_threads()
-            took = Ended(began, cost_ns, size, failed, peak_bytes, asked)
+            took = Ended(began, cost_ns, size, failed, peak_bytes, asked, whole)
             changes = self.control.ended(run, took)
             held_now = self._held.get(run.number)
             if held_now is not None:
