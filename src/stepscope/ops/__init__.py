@@ -25,7 +25,6 @@ from stepscope.ops.flow import (
     stacks,
     switches,
     tensor_array,
-    tensor_array_gradients,
     tensor_array_ops,
 )
 from stepscope.ops.io import (
@@ -108,7 +107,6 @@ __all__ = [
     "summaries",
     "switches",
     "tensor_array",
-    "tensor_array_gradients",
     "tensor_array_ops",
     "training_ops",
     "unary",

@@ -4,6 +4,10 @@ Each execution of `TensorArrayV3` makes an `ArrayStore`; the other ops work on i
 that says nothing, goes from op to op and keeps them in order. What is stored is not copied: nothing
 writes to a tensor once it is there. `TensorArrayGradV3` comes with graphs that TensorFlow made: it
 makes, beside an array, the one that gradients of its elements are added up in.
+
+Beside each array there is, for each call of `gradients`, one of gradients (`TensorArray.grad`), in
+which those of the same element are added up. What reads an element writes to it, what writes an
+element reads from it, and the gradient of a flow is the flow of that array: it keeps them in order.
 """
 
 from __future__ import annotations
@@ -16,8 +20,17 @@ import numpy as np
 
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.dtypes import Array, DType, string
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
+from stepscope.graph.operation import Operation, Tensor
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import UNKNOWN, TensorShape, unknown_shape
+from stepscope.ops.flow.tensor_array import TensorArray
 
 _FLOW: Final = np.zeros((), np.float32)
 _UNWRITTEN: Final = object()
@@ -365,3 +378,56 @@ register(
     stateful=True,
 )
 no_gradient("TensorArrayV3", "TensorArraySizeV3", "TensorArrayCloseV3")
+
+
+def _gradients_of(op: Operation, dtype: Any, flow: Tensor, element: Any = None) -> TensorArray:
+    array = TensorArray(dtype, handle=op.inputs[0], flow=flow, infer_shape=False,
+                        element_shape=element)  # fmt: skip
+    return array.grad(op.graph.get_gradient_source() or "gradients", flow)
+
+
+@gradient("TensorArrayReadV3")
+def _read_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    array = _gradients_of(op, op.get_attr("dtype"), op.inputs[2])
+    return [None, None, array.write(op.inputs[1], grad).flow]
+
+
+@gradient("TensorArrayWriteV3")
+def _write_gradient(op: Operation, flow: Tensor) -> list[Tensor | None]:
+    _, index, value, _ = op.inputs
+    array = _gradients_of(op, op.get_attr("T"), flow, value.shape)
+    return [None, None, array.read(index), flow]
+
+
+@gradient("TensorArrayGatherV3")
+def _gather_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    array = _gradients_of(op, op.get_attr("dtype"), op.inputs[2])
+    return [None, None, array.scatter(op.inputs[1], grad).flow]
+
+
+@gradient("TensorArrayScatterV3")
+def _scatter_gradient(op: Operation, flow: Tensor) -> list[Tensor | None]:
+    _, indices, value, _ = op.inputs
+    axes = value.shape.axes
+    element = UNKNOWN if axes is None else TensorShape(axes[1:])
+    array = _gradients_of(op, op.get_attr("T"), flow, element)
+    return [None, None, array.gather(indices), flow]
+
+
+@gradient("TensorArrayConcatV3")
+def _concat_gradient(op: Operation, grad: Tensor, _lengths: Any) -> list[Tensor | None]:
+    array = _gradients_of(op, op.get_attr("dtype"), op.inputs[1])
+    return [None, array.split(grad, op.outputs[1]).flow]
+
+
+@gradient("TensorArraySplitV3")
+def _split_gradient(op: Operation, flow: Tensor) -> list[Tensor | None]:
+    array = _gradients_of(op, op.get_attr("T"), flow)
+    return [None, array.concat(), None, flow]
+
+
+@gradient("TensorArrayGradV3")
+def _array_of_gradients_gradient(
+    _op: Operation, _handle: Any, flow: Tensor | None
+) -> list[Tensor | None]:
+    return [None, flow]

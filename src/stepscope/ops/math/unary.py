@@ -330,7 +330,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
 # -- gradients ---------------------------------------------------------------------------------
 
 
-def _of_result(name: str, call: Callable[..., Any]) -> None:
+def of_result(name: str, call: Callable[..., Any]) -> None:
     """A gradient op: `call(y, dy, out=None)` from an op's result and its gradient."""
     register(
         name,
@@ -344,10 +344,6 @@ def _of_result(name: str, call: Callable[..., Any]) -> None:
 
 def _tanh_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
     return np.multiply(dy, np.subtract(y.dtype.type(1), np.multiply(y, y)), out)
-
-
-def _sigmoid_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
-    return np.multiply(dy, np.multiply(y, np.subtract(y.dtype.type(1), y)), out)
 
 
 def _sqrt_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
@@ -365,12 +361,11 @@ def _reciprocal_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
     return np.negative(np.multiply(np.multiply(conjugated, conjugated), dy), out)
 
 
-_of_result("TanhGrad", _tanh_gradient)
-_of_result("SigmoidGrad", _sigmoid_gradient)
-_of_result("SqrtGrad", _sqrt_gradient)
-_of_result("RsqrtGrad", _rsqrt_gradient)
-_of_result("ReciprocalGrad", _reciprocal_gradient)
-_of_result("InvGrad", _reciprocal_gradient)
+of_result("TanhGrad", _tanh_gradient)
+of_result("SqrtGrad", _sqrt_gradient)
+of_result("RsqrtGrad", _rsqrt_gradient)
+of_result("ReciprocalGrad", _reciprocal_gradient)
+of_result("InvGrad", _reciprocal_gradient)
 
 for _name, _type in (
     ("Sqrt", "SqrtGrad"),
@@ -417,13 +412,6 @@ def _no_slope(op: Operation, _grad: Tensor) -> Tensor:
 def _tanh_second(op: Operation, grad: Tensor) -> list[Tensor]:
     y, dy = (conjugate(t) for t in op.inputs)
     return [grad * -2 * dy * y, output_of("TanhGrad", y, grad)]
-
-
-@gradient("SigmoidGrad")
-def _sigmoid_second(op: Operation, grad: Tensor) -> list[Tensor]:
-    y, dy = (conjugate(t) for t in op.inputs)
-    product = grad * dy
-    return [product - product * 2 * y, output_of("SigmoidGrad", y, grad)]
 
 
 @gradient("SqrtGrad")

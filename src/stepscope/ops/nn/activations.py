@@ -302,7 +302,21 @@ for _name in ("Relu", "Relu6", "Elu", "Selu"):
     gradient(_name)(lambda op, grad: output_of(f"{op.type}Grad", grad, op.outputs[0]))
 for _name in ("Softplus", "Softsign"):
     gradient(_name)(lambda op, grad: output_of(f"{op.type}Grad", grad, op.inputs[0]))
+
+
+def _sigmoid_gradient(y: Array, dy: Array, out: Array | None = None) -> Any:
+    return np.multiply(dy, np.multiply(y, np.subtract(y.dtype.type(1), y)), out)
+
+
+unary.of_result("SigmoidGrad", _sigmoid_gradient)
 gradient("Sigmoid")(lambda op, grad: output_of("SigmoidGrad", conjugate(op.outputs[0]), grad))
+
+
+@gradient("SigmoidGrad")
+def _sigmoid_second(op: Operation, grad: Tensor) -> list[Tensor]:
+    y, dy = (conjugate(t) for t in op.inputs)
+    product = grad * dy
+    return [product - product * 2 * y, output_of("SigmoidGrad", y, grad)]
 
 
 @gradient("LeakyRelu")
