@@ -189,13 +189,13 @@ def test_on_a_full_disk_nothing_is_left_behind(cache):
 INSTALLS = """
     import sys
     from pathlib import Path
-    from stepscope.adapters.tensorflow.node_log.library_cache import Found, LibraryCache
+    from stepscope.adapters.tensorflow.node_log.library_cache import CachedLibrary, LibraryCache
 
     cache = LibraryCache(Path(sys.argv[1]))
     for i in range(40):
         cache.make_private()
         path = cache.install(sys.argv[2], b"content" * 10000)
-        assert cache.find(sys.argv[2]) == Found(path, ""), cache.find(sys.argv[2])
+        assert cache.find(sys.argv[2]) == CachedLibrary(path, ""), cache.find(sys.argv[2])
 """
 
 
