@@ -79,6 +79,10 @@ PATHS: Final[dict[str, list[str]]] = {
         "stepscope.analysis.model_profile: TRAINABLE=TRAINABLE_VARIABLES",
         "stepscope.programs.profiler: merge_default_with_oplog write_op_log",
     ],
+    "contrib.tensorboard.plugins.projector": [
+        "stepscope.programs.projector: EmbeddingInfo ProjectorConfig SpriteMetadata "
+        "visualize_embeddings",
+    ],
     "contrib.tfprof.model_analyzer": [
         "stepscope.programs.profiler.model_analyzer: FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY "
         "TRAINABLE_VARS_PARAMS_STAT_OPTIONS print_model_analysis",
