@@ -73,7 +73,7 @@ def ours(path: str) -> ModuleType | None:
     """Our module of that path, if there is one."""
     found: object = stepscope.tf1
     for part in filter(None, path.split(".")):
-        found = vars(found).get(part)
+        found = getattr(found, part, None)
         if not isinstance(found, ModuleType):
             return None
     return found if isinstance(found, ModuleType) else None

@@ -63,7 +63,6 @@ _ELSEWHERE = {
     "Module": "TensorFlow 2's: use tf.layers.Layer or plain functions",
     "keras": "Keras is no part of this engine: use tf.layers and tf.losses",
     "distribute": "TensorFlow 2's: place ops with tf.device",
-    "slim": "use tf.layers",
     "enable_resource_variables": "pass use_resource=True to tf.get_variable or tf.variable_scope",
 }
 

@@ -19,11 +19,23 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.programs.flags: run",
         "stepscope.tf1: flags",
     ],
+    "contrib.framework": [
+        "stepscope.layers.arg_scopes: add_arg_scope arg_scope arg_scoped_arguments has_arg_scope",
+        "stepscope.layers.global_steps: create_global_step get_global_step "
+        "get_or_create_global_step",
+    ],
     "contrib.layers": [
-        "stepscope.layers.contrib_layers: conv2d conv2d=convolution2d fully_connected "
-        "l1_regularizer l2_regularizer xavier_initializer "
-        "xavier_initializer=xavier_initializer_conv2d",
-        "stepscope.layers.dense: flatten",
+        "stepscope.layers.contrib_layers: avg_pool2d batch_norm conv2d conv2d=convolution2d "
+        "dropout flatten fully_connected l1_regularizer l2_regularizer max_pool2d repeat stack "
+        "xavier_initializer xavier_initializer=xavier_initializer_conv2d",
+    ],
+    "contrib.slim": [
+        "stepscope.layers.arg_scopes: add_arg_scope arg_scope arg_scoped_arguments has_arg_scope",
+        "stepscope.layers.contrib_layers: avg_pool2d batch_norm conv2d conv2d=convolution2d "
+        "dropout flatten fully_connected l1_regularizer l2_regularizer max_pool2d repeat stack "
+        "xavier_initializer xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.global_steps: get_global_step get_or_create_global_step",
+        "stepscope.tf1: losses",
     ],
     "contrib.rnn": [
         "stepscope.layers.rnn: static_bidirectional_rnn static_rnn",

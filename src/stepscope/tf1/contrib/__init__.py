@@ -1,4 +1,4 @@
-"""`tf.contrib`: the layers that programs took from it, `learn`, `rnn` and `tfprof`."""
+"""`tf.contrib`: what programs took from it most, `slim` and `layers` above all."""
 
 from importlib import import_module
 
@@ -7,8 +7,11 @@ from stepscope.tf1._absent import absent
 from stepscope.tf1.contrib import learn
 
 paths.install()
-layers, rnn, tfprof = (import_module(f"{__name__}.{name}") for name in ("layers", "rnn", "tfprof"))
+_TABLED = ("framework", "layers", "rnn", "slim", "tensorboard", "tfprof")
+framework, layers, rnn, slim, tensorboard, tfprof = (
+    import_module(f"{__name__}.{name}") for name in _TABLED
+)
 
-__all__ = ["layers", "learn", "rnn", "tfprof"]
+__all__ = ["framework", "layers", "learn", "rnn", "slim", "tensorboard", "tfprof"]
 
 __getattr__ = absent(__name__)
