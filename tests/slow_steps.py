@@ -6,7 +6,8 @@ Prints a line of JSON: by the number of a run, what was done to it. The kinds:
 
     op       one op takes several times as long as the whole step
     input    the step begins so much later
-    stopped  the process is stopped for 50 ms, by a signal, in the midst of the step
+    stopped  the process is stopped for 50 ms, by a signal, in the midst of the step; for longer
+             where a step takes so long, on a busy machine, that this would be no slow one
 
 `missed` compares that with what `stepscope info` says of the recording.
 """
@@ -33,9 +34,9 @@ EARLIEST = 30
 """Nothing is slow before it is known what is usual."""
 _STOPPER = (
     "import os, signal, sys, time\n"
-    "while sys.stdin.buffer.read(1):\n"
+    "for line in iter(sys.stdin.buffer.readline, b''):\n"
     " os.kill(os.getppid(), signal.SIGSTOP)\n"
-    " time.sleep(float(sys.argv[1]))\n"
+    " time.sleep(float(line))\n"
     " os.kill(os.getppid(), signal.SIGCONT)\n"
     " sys.stdout.buffer.write(b'1')\n"
     " sys.stdout.buffer.flush()\n"
@@ -57,7 +58,7 @@ class Slowness:
         elif self.kind == "stopped":
             assert self._stopper.stdin is not None
             assert self._stopper.stdout is not None
-            self._stopper.stdin.write(b"1")
+            self._stopper.stdin.write(b"%f\n" % max(STOPPED_S, self.for_s))
             self._stopper.stdin.flush()
             self._stopper.stdout.read(1)
         return values
@@ -71,7 +72,7 @@ class Slowness:
 @contextmanager
 def stopper() -> Iterator[subprocess.Popen[bytes]]:
     """A process that stops this one for a while when it is written to."""
-    command = [sys.executable, "-S", "-c", _STOPPER, str(STOPPED_S)]
+    command = [sys.executable, "-S", "-c", _STOPPER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process
         assert process.stdin is not None
@@ -116,9 +117,11 @@ def record(
         step = program(engine, slowness)
         for place in range(steps):
             slowness.kind = done.get(place, "")
-            slowness.for_s = 0.02 + 6 * float(np.median(lengths[-50:] or [0.0]))
-            slowness.before()
+            # By far longer than usual, whatever else the machine does.
+            usual = float(np.median(lengths or [0.0]))
+            slowness.for_s = 0.02 + 6 * max(usual, float(np.median(lengths[-20:] or [0.0])))
             began = time.perf_counter()
+            slowness.before()
             step()
             lengths.append(time.perf_counter() - began)
     assert recorder.problem is None, recorder.problem
