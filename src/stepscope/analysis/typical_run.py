@@ -44,13 +44,13 @@ class TypicalRun:
 
 def typical_run(runs: Iterable[tuple[int, RunMetadata]]) -> TypicalRun:
     """The run to look at, of at least one, each with its number. None of them is kept."""
-    candidates = Candidates()
+    candidates = RunCandidates()
     for number, run in runs:
         candidates.add(number, run)
     return candidates.chosen()
 
 
-class Candidates:
+class RunCandidates:
     """A choice that is made while runs are read for something else."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ from stepscope._messages import SessionLog
 from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.programs import log
 from stepscope.programs.hooks import SecondOrStepTimer, step_for
-from stepscope.programs.meta_graphs import export_meta_graph, write_graph
 from stepscope.programs.run_hooks import (
     SessionRunArgs,
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
 )
+from stepscope.programs.saving.meta_graphs import export_meta_graph, write_graph
 from stepscope.programs.summary_writers import writer_for
 
 

@@ -10,7 +10,7 @@ from stepscope.ops.flow import ordering
 from stepscope.ops.io.summaries import merge_all
 from stepscope.ops.state import variable_collections as variables
 from stepscope.programs import log
-from stepscope.programs.saver import saver_of_graph
+from stepscope.programs.saving.saver import saver_of_graph
 from stepscope.programs.session_manager import SessionManager
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from stepscope.errors import FailedPreconditionError, UnimplementedError
 from stepscope.graph import Graph, get_default_graph
 from stepscope.programs import log
-from stepscope.programs.checkpoints import get_checkpoint_state
+from stepscope.programs.saving.checkpoints import get_checkpoint_state
 from stepscope.runtime import Session
 
 

@@ -27,8 +27,8 @@ from stepscope.ops.io.summaries import merge_all
 from stepscope.ops.state import variable_collections as variables
 from stepscope.programs import log
 from stepscope.programs.coordinator import Coordinator, LooperThread
-from stepscope.programs.meta_graphs import write_graph
-from stepscope.programs.saver import Saver
+from stepscope.programs.saving.meta_graphs import write_graph
+from stepscope.programs.saving.saver import Saver
 from stepscope.programs.session_manager import SessionManager
 
 _DEFAULT: Final = 0

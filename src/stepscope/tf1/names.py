@@ -64,7 +64,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "local_variables_initializer=local_variables variables_initializer=variables",
     ],
     "io": [
-        "stepscope.programs.meta_graphs: write_graph",
+        "stepscope.programs.saving.meta_graphs: write_graph",
     ],
     "io.gfile": [
         "stepscope.programs.files: GFile Copy=copy Exists=exists Glob=glob IsDirectory=isdir "

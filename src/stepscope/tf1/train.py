@@ -41,19 +41,6 @@ from stepscope.layers.proximal_optimizers import (
 from stepscope.options import ClusterDef, JobDef
 from stepscope.programs import queue_runner
 from stepscope.programs.checkpoint_hook import CheckpointSaverHook, CheckpointSaverListener
-from stepscope.programs.checkpoints import (
-    NewCheckpointReader,
-    checkpoint_exists,
-    generate_checkpoint_state_proto,
-    get_checkpoint_mtimes,
-    get_checkpoint_state,
-    latest_checkpoint,
-    list_variables,
-    load_checkpoint,
-    load_variable,
-    remove_checkpoint,
-    update_checkpoint_state,
-)
 from stepscope.programs.coordinator import Coordinator, LooperThread
 from stepscope.programs.hooks import (
     FeedFnHook,
@@ -75,8 +62,6 @@ from stepscope.programs.input_queues import (
     slice_input_producer,
     string_input_producer,
 )
-from stepscope.programs.meta_graph_import import import_meta_graph
-from stepscope.programs.meta_graphs import export_meta_graph, write_graph
 from stepscope.programs.monitored_session import (
     MonitoredSession,
     MonitoredTrainingSession,
@@ -94,7 +79,22 @@ from stepscope.programs.run_hooks import (
     SessionRunHook,
     SessionRunValues,
 )
-from stepscope.programs.saver import Saver
+from stepscope.programs.saving.checkpoints import (
+    NewCheckpointReader,
+    checkpoint_exists,
+    generate_checkpoint_state_proto,
+    get_checkpoint_mtimes,
+    get_checkpoint_state,
+    latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+    remove_checkpoint,
+    update_checkpoint_state,
+)
+from stepscope.programs.saving.meta_graph_import import import_meta_graph
+from stepscope.programs.saving.meta_graphs import export_meta_graph, write_graph
+from stepscope.programs.saving.saver import Saver
 from stepscope.programs.scaffold import ChiefSessionCreator, Scaffold, SessionCreator
 from stepscope.programs.session_manager import SessionManager
 from stepscope.programs.summary_writers import FileWriterCache as SummaryWriterCache

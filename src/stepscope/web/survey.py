@@ -14,7 +14,7 @@ from stepscope.analysis.program.run_parts import PartSums
 from stepscope.analysis.program.verdict import Verdict, VerdictSums
 from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun
-from stepscope.analysis.typical_run import Candidates, TypicalRun
+from stepscope.analysis.typical_run import RunCandidates, TypicalRun
 from stepscope.metadata.readers import is_unread
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def surveyed(runs: Iterable[SourcedRun], again: Callable[[], Iterable[SourcedRun
     """
     found = Survey()
     clock = OneClock(lambda: (item.run.metadata for item in again()))
-    sums, kinds, candidates = VerdictSums(), RunKinds(), Candidates()
+    sums, kinds, candidates = VerdictSums(), RunKinds(), RunCandidates()
     lost: Counter[tuple[str, str]] = Counter()
     in_runs: Counter[tuple[str, str]] = Counter()
     for number, (of_set, run) in enumerate(runs):

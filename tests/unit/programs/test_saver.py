@@ -255,7 +255,7 @@ def test_which_checkpoints_are_kept(both, tmp_path, monkeypatch):
 def test_one_is_kept_for_every_so_many_hours(graph, tmp_path, monkeypatch):
     tf1.Variable(1.0, name="v")
     now = [1000.0]
-    monkeypatch.setattr("stepscope.programs.saver.time.time", lambda: now[0])
+    monkeypatch.setattr("stepscope.programs.saving.saver.time.time", lambda: now[0])
     saver = tf1.train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=1.0)
     with tf1.Session() as session:
         session.run(tf1.global_variables_initializer())

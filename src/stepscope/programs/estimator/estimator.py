@@ -27,14 +27,14 @@ from stepscope.ops.math.random import set_random_seed
 from stepscope.options import ConfigProto
 from stepscope.programs import log
 from stepscope.programs.checkpoint_hook import CheckpointSaverHook
-from stepscope.programs.checkpoints import latest_checkpoint, list_variables, load_variable
 from stepscope.programs.estimator.evaluation import eval_step, evaluate_once, write_results
 from stepscope.programs.estimator.model_fn import EstimatorSpec, ModeKeys
 from stepscope.programs.estimator.run_config import RunConfig
 from stepscope.programs.hooks import LoggingTensorHook, NanTensorHook, StopAtStepHook
 from stepscope.programs.monitored_session import MonitoredSession, MonitoredTrainingSession
 from stepscope.programs.run_hooks import SessionRunHook
-from stepscope.programs.saver import Saver
+from stepscope.programs.saving.checkpoints import latest_checkpoint, list_variables, load_variable
+from stepscope.programs.saving.saver import Saver
 from stepscope.programs.scaffold import ChiefSessionCreator, Scaffold
 from stepscope.programs.summary_writers import writer_for
 from stepscope.programs.trace_hook import run_metadata_hook

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from stepscope.programs import log
-from stepscope.programs.checkpoints import latest_checkpoint
 from stepscope.programs.hooks import NanLossDuringTrainingError, element, step_for
 from stepscope.programs.run_hooks import (
     SessionRunArgs,
@@ -22,6 +21,7 @@ from stepscope.programs.run_hooks import (
     SessionRunHook,
     SessionRunValues,
 )
+from stepscope.programs.saving.checkpoints import latest_checkpoint
 from stepscope.programs.summary_writers import writer_for
 
 

@@ -20,7 +20,7 @@ from stepscope.graph import GraphKeys, add_to_collection, get_collection
 from stepscope.layers.global_steps import global_step as global_step_of
 from stepscope.local_files import AnyPath
 from stepscope.programs import log
-from stepscope.programs.checkpoints import (
+from stepscope.programs.saving.checkpoints import (
     STATE_FILE,
     CheckpointReader,
     checkpoint_exists,
@@ -29,8 +29,8 @@ from stepscope.programs.checkpoints import (
     remove_checkpoint,
     update_checkpoint_state,
 )
-from stepscope.programs.meta_graphs import export_meta_graph
-from stepscope.programs.saver_nodes import add_saver_nodes, saveable_variables
+from stepscope.programs.saving.meta_graphs import export_meta_graph
+from stepscope.programs.saving.saver_nodes import add_saver_nodes, saveable_variables
 from stepscope.programs.scoped_names import in_scope, under_scope, without_scope
 from stepscope.runtime.session import BaseSession
 

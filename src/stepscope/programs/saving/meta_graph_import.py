@@ -15,10 +15,10 @@ from google.protobuf import text_format
 from stepscope._messages import Message, MetaGraphDef, QueueRunnerDef, SaverDef, VariableDef
 from stepscope.graph import Graph, GraphKeys, get_default_graph, import_graph_def
 from stepscope.ops.state.variable_collections import Variable
-from stepscope.programs.meta_graphs import VARIABLES
 from stepscope.programs.queue_runner import QueueRunner
-from stepscope.programs.saver import Saver
-from stepscope.programs.saver_nodes import saveable_variables
+from stepscope.programs.saving.meta_graphs import VARIABLES
+from stepscope.programs.saving.saver import Saver
+from stepscope.programs.saving.saver_nodes import saveable_variables
 from stepscope.programs.scoped_names import under_scope
 
 _LEFT_OUT = frozenset({"cond_context", "while_context"})

@@ -1,0 +1,1 @@
+"""What a program keeps of a graph and its variables: savers, checkpoints, meta graphs."""
