@@ -302,6 +302,14 @@ export class Double implements Source {
   }
 
   private tensors() {
+    // Asked for at every moment of the curve: made once.
+    this.known ??= this.madeTensors();
+    return this.known;
+  }
+
+  private known: ReturnType<Double["madeTensors"]> | undefined;
+
+  private madeTensors() {
     const last = new Map<string, number>();
     for (const op of this.ops) for (const input of op.inputs) last.set(input, Math.max(last.get(input) ?? 0, op.start + op.ns));
     return [
@@ -312,7 +320,14 @@ export class Double implements Source {
 
   private curve() {
     const moments = [...new Set(this.tensors().flatMap((tensor) => [tensor.from, tensor.to]))].filter(Number.isFinite).sort((one, other) => one - other);
-    const bytes = moments.map((at) => this.live(at).reduce((sum, tensor) => sum + tensor.bytes, 0));
+    const change = new Map<number, number>();
+    for (const { from, to, bytes } of this.tensors()) {
+      if (!(from < to)) continue;
+      change.set(from, (change.get(from) ?? 0) + bytes);
+      change.set(to, (change.get(to) ?? 0) - bytes);
+    }
+    let live = 0;
+    const bytes = moments.map((at) => (live += change.get(at) ?? 0));
     return { ns: moments, bytes };
   }
 
