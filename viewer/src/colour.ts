@@ -34,15 +34,17 @@ export const BAR_MEANING: Readonly<Record<string, Category | "">> = {
   nothing: "",
 };
 
-/** Muted colours for what has no meaning but its name: op types, layers, devices. */
-const NAMED_LIGHT = [
-  "#6f93bf", "#c98f6b", "#7faf85", "#b48ab3", "#c2b063", "#6cabb0", "#c98391", "#8f8fc4", "#9aa56a", "#b09a86",
-  "#5f9fcf", "#d1a45e",
-];
-const NAMED_DARK = [
-  "#6d8fb8", "#b8805d", "#6f9e76", "#a57ba4", "#ada055", "#5b989d", "#b57380", "#8181b3", "#8a955c", "#9d8876",
-  "#548dba", "#bb9150",
-];
+/** Muted colours for what has no meaning but its name: op types, layers, devices. 36 hues, each in two shades. */
+const NAMED = { hues: 36, shades: 2, saturation: [0.36, 0.34], light: [0.6, 0.7], dark: [0.56, 0.46] } as const;
+
+function ofHue(hue: number, saturation: number, lightness: number): string {
+  const strength = saturation * Math.min(lightness, 1 - lightness);
+  const part = (turn: number): number => {
+    const place = (turn + hue / 30) % 12;
+    return 255 * (lightness - strength * Math.max(-1, Math.min(place - 3, 9 - place, 1)));
+  };
+  return hex([part(0), part(8), part(4)]);
+}
 
 /** A number that depends on the text alone (FNV-1a). */
 export function hash(text: string): number {
@@ -83,8 +85,10 @@ export const categoryColour = (category: string, theme: Theme): string =>
 
 /** The stable colour of a name. */
 export function namedColour(name: string, theme: Theme): string {
-  const list = theme.dark ? NAMED_DARK : NAMED_LIGHT;
-  return list[hash(name) % list.length] ?? "#888888";
+  const number = hash(name) % (NAMED.hues * NAMED.shades);
+  const shade = number % NAMED.shades;
+  const lightness = (theme.dark ? NAMED.dark : NAMED.light)[shade] ?? 0.5;
+  return ofHue((Math.floor(number / NAMED.shades) * 360) / NAMED.hues, NAMED.saturation[shade] ?? 0.3, lightness);
 }
 
 export type Rgb = readonly [number, number, number];

@@ -6,7 +6,7 @@ import { text } from "../src/data/frame.ts";
 import type { Index, MemoryFacts, Ops, Runs, StepRow } from "../src/data/types.ts";
 import { crossings, layout, ranksOf } from "../src/draw/graph_layout.ts";
 import { dedented, membersOf } from "../src/panel.tsx";
-import { bounds, heatRow } from "../src/pages/cluster.tsx";
+import { bounds, heatRow, linesRows, longestOf } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
 import { addressMap, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
 import { columnsOf, matching, pathsOf, shortDevice } from "../src/pages/ops.tsx";
@@ -84,6 +84,13 @@ test("addresses lie where they are, gaps included", async () => {
   assert.equal(boxes.length, rows.length);
   const ends = [...boxes].sort((one, other) => one.x - other.x);
   ends.slice(1).forEach((box, at) => assert.ok(box.x >= (ends[at]?.x ?? 0) + (ends[at]?.width ?? 0) - 1e-6));
+});
+
+test("of workers that share a line of the picture the longest shows", () => {
+  const lengths = Float32Array.from([1, 2, 9, 3, 1, 1]);
+  assert.deepEqual([0, 1].map((line) => linesRows(line, 2, 6)), [[0, 3], [3, 6]]);
+  assert.equal(longestOf(lengths, 1, 0, [0, 3]), 9);
+  assert.ok(Number.isNaN(longestOf(Float32Array.from([Number.NaN]), 1, 0, [0, 1])));
 });
 
 test("a gap that would flatten all else is a break, others are to scale", () => {

@@ -311,6 +311,8 @@ export interface Comparison extends Said {
 }
 
 export interface Cluster extends Said {
+  readonly slowest?: null | { readonly task: string; readonly ns: number; readonly usual_ns: number };
+  readonly step_name?: readonly string[];
   readonly tasks: {
     readonly name: readonly string[];
     readonly ops: Column;

@@ -25,6 +25,7 @@ function Workers(props: PageProps & { readonly cluster: Cluster }) {
   return (
     <div class="cluster-page">
       <p class="headline">{number(tasks.name.length, "worker")}, {number(cluster.steps, "step")}{(tasks.cost_ns[late] || 0) > 0 && <>: {shortened(tasks.name[late] ?? "", 60)} kept others waiting {time(tasks.cost_ns[late])}</>}</p>
+      {cluster.slowest && <p class="cause"><button type="button" class="link" onClick={() => act.select({ kind: "task", name: cluster.slowest?.task ?? "" })}>{shortened(cluster.slowest.task, 60)}</button> takes {time(cluster.slowest.ns)} a step, {(cluster.slowest.ns / cluster.slowest.usual_ns).toFixed(1)} times as long as most: {time(cluster.slowest.usual_ns)}</p>}
       {cluster.absent.length > 0 && <p class="warn">{cluster.absent.slice(0, 5).map((one) => `${shortened(one.task, 60)}: ${shortened(one.what, 200)}`).join("; ")}{cluster.absent.length > 5 && ` and ${cluster.absent.length - 5} more`}</p>}
       {cluster.steps > 0 && cluster.task_step_ns.length > 0 && <Heat {...props} />}
       <section class="rows-box" aria-label="Workers">
@@ -126,6 +127,19 @@ export function bounds(lengths: Column): [number, number] {
   return [Number.isFinite(least) ? least : 0, most];
 }
 
+/** Which workers are on one of so many lines of the picture: [first, last). */
+export const linesRows = (line: number, lines: number, rows: number): [number, number] => [Math.floor((line * rows) / lines), Math.max(Math.floor((line * rows) / lines) + 1, Math.floor(((line + 1) * rows) / lines))];
+
+/** The longest of a step among some workers; NaN where none has it. */
+export function longestOf(lengths: Column, steps: number, step: number, [first, last]: [number, number]): number {
+  let most = Number.NaN;
+  for (let row = first; row < last; row += 1) {
+    const ns = lengths[row * steps + step] ?? Number.NaN;
+    if (!Number.isNaN(ns) && !(ns <= most)) most = ns;
+  }
+  return most;
+}
+
 interface HeatProps {
   readonly cluster: Cluster;
   readonly canvas: { current: HTMLCanvasElement | null };
@@ -152,19 +166,22 @@ function HeatPicture({ cluster, canvas, width, steps, rows, high, chosen, theme,
     context.fillRect(0, 0, width, height);
     const [least, most] = bounds(cluster.task_step_ns);
     const wide = (width - left) / Math.max(1, steps);
+    // Rows thinner than a pixel share it: the longest shows, for a single slow worker must not vanish.
+    const lines = Math.min(rows, Math.max(1, Math.floor(height * dense)));
+    const thick = height / lines;
     const shades = Array.from({ length: 33 }, (_, shade) => between(theme.dark ? "#22272d" : "#f0f3f6", categoryColour("computing", theme), 0.12 + (0.88 * shade) / 32));
     context.font = theme.font;
     context.textBaseline = "middle";
-    for (let row = 0; row < rows; row += 1) {
-      if (left) {
-        context.fillStyle = row === chosen ? theme.accent : theme.quiet;
-        context.fillText(shortened(cluster.tasks.name[row] ?? "", 18), 0, row * high + high / 2);
-      }
+    for (let row = 0; left && row < rows; row += 1) {
+      context.fillStyle = row === chosen ? theme.accent : theme.quiet;
+      context.fillText(shortened(cluster.tasks.name[row] ?? "", 18), 0, row * high + high / 2);
+    }
+    for (let line = 0; line < lines; line += 1) {
       for (let step = 0; step < steps; step += 1) {
-        const ns = cluster.task_step_ns[row * steps + step] ?? Number.NaN;
+        const ns = longestOf(cluster.task_step_ns, steps, step, linesRows(line, lines, rows));
         if (!(ns > 0)) continue;
         context.fillStyle = shades[Math.round(((ns - least) / (most - least || 1)) * 32)] ?? "";
-        context.fillRect(left + step * wide, row * high, Math.max(wide - (wide > 4 ? 1 : 0), 0.7), Math.max(high - (high > 4 ? 1 : 0), 0.5));
+        context.fillRect(left + step * wide, line * thick, Math.max(wide - (wide > 4 ? 1 : 0), 0.7), Math.max(thick - (thick > 4 ? 1 : 0), 1 / dense));
       }
     }
     if (chosen >= 0) {
@@ -173,7 +190,13 @@ function HeatPicture({ cluster, canvas, width, steps, rows, high, chosen, theme,
       context.strokeRect(left + 0.5, chosen * high, width - left - 1, Math.max(high, 3));
     }
   }, [cluster, width, theme, chosen]);
-  return <canvas ref={canvas} class="pick" role="img" aria-label={`How long each of ${steps} steps took on each of ${rows} workers`} style={{ width: `${width}px`, height: `${height}px` }} onClick={(event) => onPick(Math.min(rows - 1, Math.floor(event.offsetY / high)))} />;
+  const said = (x: number, y: number): string => {
+    const row = Math.min(rows - 1, Math.max(0, Math.floor(y / high)));
+    const step = Math.min(steps - 1, Math.floor(((x - left) / (width - left)) * steps));
+    return step < 0 ? shortened(cluster.tasks.name[row] ?? "", 80) : `${shortened(cluster.tasks.name[row] ?? "", 80)}, ${shortened(cluster.step_name?.[step] ?? `step ${step}`, 60)}: ${time(cluster.task_step_ns[row * steps + step])}`;
+  };
+  return <canvas ref={canvas} class="pick" role="img" aria-label={`How long each of ${steps} steps took on each of ${rows} workers`} style={{ width: `${width}px`, height: `${height}px` }}
+    onMouseMove={(event) => { event.currentTarget.title = said(event.offsetX, event.offsetY); }} onClick={(event) => onPick(Math.min(rows - 1, Math.floor(event.offsetY / high)))} />;
 }
 
 export const cluster: Page = { id: "cluster", label: "Cluster", needs: () => ({ cluster: { name: "cluster" } }), View };

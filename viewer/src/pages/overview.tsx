@@ -158,8 +158,8 @@ function Steps({ row, act, theme }: { row: StepRow; act: Act; theme: Theme }) {
             {stepBars(row, width, 46).map((bar, place) => (
               <g key={place} class="pick" onClick={() => act.set({ page: "timeline", run: String(run(place)), view: null })}>
                 <rect x={bar.x} y="0" width={Math.max(bar.width, 1)} height="52" fill="transparent"><title>{`#${run(place)}: ${time(row.lengths_ns[place])}`}</title></rect>
-                <rect x={bar.x} y={50 - bar.height} width={bar.width} height={bar.height} fill={bar.out ? theme.text : theme.dark ? "#5b6672" : "#b4bcc6"} pointer-events="none" />
-                {bar.over && <path d={`M${bar.x + bar.width / 2 - 3} 6 l3 -5 l3 5z`} fill={theme.text} pointer-events="none" />}
+                <rect x={bar.x} y={50 - bar.height} width={bar.width} height={bar.height} fill={bar.out ? theme.quiet : theme.dark ? "#5b6672" : "#b4bcc6"} pointer-events="none" />
+                {bar.over && <path d={`M${bar.x + bar.width / 2 - 3} 6 l3 -5 l3 5z`} fill={theme.quiet} pointer-events="none" />}
               </g>
             ))}
           </svg>
@@ -194,7 +194,7 @@ function Top({ of, act, theme }: { of: Overview; act: Act; theme: Theme }) {
             <td class="bar-cell"><Bar share={row.share / most} colour={namedColour(row.key, theme)} /></td>
             <td class="number">{share(row.share)}</td>
             <td class="number">{spent(row.self_ns)}</td>
-            <td class="quiet line-cell">{row.line && <button type="button" class="link quiet" onClick={(event) => { event.stopPropagation(); act.select({ kind: "line", name: row.line }); }}>{shortened(row.line, 36)}</button>}</td>
+            <td class="quiet line-cell">{row.line && !row.line.endsWith(row.key) && <button type="button" class="link quiet" onClick={(event) => { event.stopPropagation(); act.select({ kind: "line", name: row.line }); }}>{shortened(row.line, 36)}</button>}</td>
           </tr>
         ))}
       </tbody></table>

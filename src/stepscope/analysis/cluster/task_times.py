@@ -5,6 +5,7 @@ Noted while runs are read for something else; no clock is compared with another'
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +19,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["StepTimes", "TaskTimes"]
+__all__ = ["SlowestTask", "StepTimes", "TaskTimes"]
+
+_OVER = 1.2
+"""A task is slow whose usual step is so many times as long as that of most others."""
+
+
+class SlowestTask(NamedTuple):
+    """The task whose steps take longest: its median, and the median over all tasks of theirs."""
+
+    task: str
+    ns: int
+    usual_ns: int
 
 
 class StepTimes(NamedTuple):
@@ -44,6 +56,24 @@ class TaskTimes:
         for run in runs:
             self._add(run)
             yield run
+
+    def slowest(self) -> SlowestTask | None:
+        """The task that is slower than the others are; None where none is, or where there are two.
+
+        Of two, one is always the slower.
+        """
+        lengths: dict[str, list[int]] = defaultdict(list)
+        for step in self.steps:
+            for task, ns in step.tasks.items():
+                lengths[task].append(ns)
+        medians = {task: float(np.median(known)) for task, known in lengths.items()}
+        if len(medians) < 3:
+            return None
+        usual = float(np.median(list(medians.values())))
+        task = max(medians, key=lambda one: medians[one])
+        if medians[task] <= _OVER * usual:
+            return None
+        return SlowestTask(task, round(medians[task]), round(usual))
 
     def _add(self, run: NamedRun) -> None:
         ops = run.metadata.ops

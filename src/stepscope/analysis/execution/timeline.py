@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from stepscope.analysis.cluster.messages import COLLECTIVE
+from stepscope.analysis.cluster.tasks import natural_order
 from stepscope.analysis.execution.lanes import lanes_in_order
 from stepscope.analysis.intervals import Covered, merged, self_times
 from stepscope.analysis.profile.layers import layers_of
@@ -427,7 +428,9 @@ class _Lanes:
         first = np.full(len(self._known), np.iinfo(np.int64).max)
         np.minimum.at(first, keys, start)
         known = list(self._known)
-        order = sorted(range(len(known)), key=lambda i: (known[i][0], not known[i][2], first[i]))
+        order = sorted(
+            range(len(known)), key=lambda i: (natural_order(known[i][0]), not known[i][2], first[i])
+        )
         place = np.empty(len(known), np.int64)
         place[order] = np.arange(len(known))
         lane = place.astype(np.uint16)[keys] if len(known) else keys.astype(np.uint16)
@@ -435,7 +438,7 @@ class _Lanes:
         busy = _busy(lane, start, end, len(known))
         lanes = []
         by_lane = _rows_by_lane(lane, len(known))
-        names = self._distinct_names(known)
+        names = self._distinct_names([known[which] for which in order])
         for number, which in enumerate(order):
             rows = by_lane(number)
             within = np.minimum(lanes_in_order(start[rows], end[rows]), _MOST_ROWS)
@@ -453,7 +456,7 @@ class _Lanes:
 
     def _distinct_names(self, known: Iterable[tuple[str, int, bool]]) -> dict[tuple[str, int], str]:
         """What threads are called; those of a device that have one name are numbered."""
-        threads = sorted({(device, thread) for device, thread, _ in known})
+        threads = list(dict.fromkeys((device, thread) for device, thread, _ in known))
         names = {
             (device, thread): self._names.get(thread, "")
             or (f"thread {thread}" if thread else "ops")

@@ -18,7 +18,7 @@ code that made them.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -41,7 +41,7 @@ __all__ = [
     "LayerPlace",
     "NodeScopes",
 ]
-__all__ += ["layers_of", "places", "scope_of"]
+__all__ += ["layer_lines", "layers_of", "places", "scope_of"]
 
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
@@ -228,6 +228,23 @@ def layers_of(run: RunMetadata) -> list[LayerPlace]:
     )
     _found[facts] = (sources, found)
     return found
+
+
+def layer_lines(run: RunMetadata) -> dict[str, str]:
+    """The line of the program at which most of each layer's own nodes were made, where it is known.
+
+    Those of its forward part say it where there are any: a call of `minimize` makes the others.
+    """
+    sources = run.sources
+    found: dict[str, Counter[tuple[bool, str]]] = defaultdict(Counter)
+    names = run.ops.facts.names.values.tolist()
+    for name, place in zip(names, layers_of(run), strict=True):
+        if line := sources.get(name):
+            found[place.layer][place.phase == FORWARD, line] += 1
+    return {
+        layer: max(lines, key=lambda known: (known[0], lines[known]))[1]
+        for layer, lines in found.items()
+    }
 
 
 class _Layers:

@@ -59,6 +59,7 @@ def cluster(recordings: Recordings, _asked: Asked) -> dict[str, Any]:
             ),
         },
         "reference": network.clocks.reference,
+        "slowest": (slowest := times.slowest()) and slowest._asdict(),
         "steps": len(times.steps),
         "step": np.array(shown, np.int64),
         "step_name": [times.steps[i].name for i in shown],

@@ -11,11 +11,13 @@ from stepscope.analysis import account, layer_profile, memory_profile, op_profil
 from stepscope.analysis.advice import BYTES, AdviceSums, program_at
 from stepscope.analysis.intervals import highest_places
 from stepscope.analysis.memory.tensor_lives import tensor_lives
+from stepscope.analysis.profile.layers import layer_lines
 from stepscope.analysis.program import verdict_words
 from stepscope.analysis.program.account import STEPS
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
 from stepscope.metadata.readable import writable
+from stepscope.web.resources.session import typical
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -224,11 +226,13 @@ def _top(recordings: Recordings) -> dict[str, Any]:
     if tree.named > 0.5:
         rows = [row for row in tree.rows if row.own_ns]
         rows.sort(key=lambda row: -row.own_ns)
+        lines = layer_lines(recordings.one(typical(recordings)))
         return {
             "by": "layer",
             "rows": [
                 {
                     "key": row.key,
+                    "line": readable.place(lines.get(row.key, "")),
                     "self_ns": row.own_ns,
                     "share": row.own_ns / max(1, tree.self_ns),
                     "calls": row.calls,
@@ -240,7 +244,13 @@ def _top(recordings: Recordings) -> dict[str, Any]:
     return {
         "by": "type",
         "rows": [
-            {"key": row.key, "self_ns": row.self_ns, "share": row.share, "calls": row.calls}
+            {
+                "key": row.key,
+                "line": "",
+                "self_ns": row.self_ns,
+                "share": row.share,
+                "calls": row.calls,
+            }
             for row in profile.rows[:_TOP]
         ],
     }
