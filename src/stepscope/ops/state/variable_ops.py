@@ -144,6 +144,39 @@ def _put(array: Array, indices: Array, updates: Array) -> None:
     array[indices, ...] = updates  # With the dots one string is put in, not its array.
 
 
+def _to_each_row(change: np.ufunc) -> Callable[[Array, Array, Array], None]:
+    """Change the rows that indices name, in their order, a row as often as it is named.
+
+    `ufunc.at` goes number by number. Rows are changed as wholes instead, all of them at once where
+    each is named for the first time, so that only repetitions are left:
+
+    >>> rows = np.zeros((3, 2))
+    >>> _to_each_row(np.add)(rows, np.array([2, 0, 2]), np.array([[1, 2], [3, 4], [5, 6]]))
+    >>> rows
+    array([[3., 4.],
+           [0., 0.],
+           [6., 8.]])
+    """
+
+    def write(array: Array, indices: Array, updates: Array) -> None:
+        if array.ndim == 1:  # NumPy has a quick way for these.
+            change.at(array, indices, updates)
+            return
+        named = np.reshape(indices, -1)
+        rows = np.broadcast_to(updates, np.shape(indices) + array.shape[1:])
+        rows = rows.reshape(-1, *array.shape[1:])
+        _, first = np.unique(named, return_index=True)
+        if first.size == named.size:
+            array[named] = change(array[named], rows)
+            return
+        array[named[first]] = change(array[named[first]], rows[first])
+        again = np.ones(named.size, bool)
+        again[first] = False
+        change.at(array, named[again], rows[again])
+
+    return write
+
+
 def _scatter_shape(context: ShapeContext) -> TensorShape:
     ref, indices, updates = context.inputs
     if updates.rank != 0 and ref.rank is not None:
@@ -183,8 +216,8 @@ def check_indices(indices: Any, length: int) -> None:
 
 for _name, _write, _locking in (
     ("ScatterUpdate", _put, "true"),
-    ("ScatterAdd", np.add.at, "false"),
-    ("ScatterSub", np.subtract.at, "false"),
+    ("ScatterAdd", _to_each_row(np.add), "false"),
+    ("ScatterSub", _to_each_row(np.subtract), "false"),
 ):
     register(
         _name,
@@ -311,8 +344,8 @@ def _no_result(write: Callable[[Array, Array, Array], Any]) -> Callable[[KernelN
 
 for _name, _write in (
     ("ResourceScatterUpdate", _put),
-    ("ResourceScatterAdd", np.add.at),
-    ("ResourceScatterSub", np.subtract.at),
+    ("ResourceScatterAdd", _to_each_row(np.add)),
+    ("ResourceScatterSub", _to_each_row(np.subtract)),
 ):
     register(
         _name,
