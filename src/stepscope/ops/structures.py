@@ -1,7 +1,7 @@
 """Nested structures of values, as loops and conditionals take and give them.
 
 Lists, tuples, named tuples, dicts (in the order of their sorted keys), what their `values()` give
-and the tensors of `IndexedSlices` are taken apart; anything else is a leaf.
+and the tensors of `IndexedSlices` and `SparseTensor`s are taken apart; anything else is a leaf.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Any
 
 from stepscope.graph.indexed_slices import IndexedSlices
+from stepscope.graph.sparse_tensor import SparseTensor
 
 __all__ = ["check_same", "leaves", "mapped", "packed"]
 
@@ -26,7 +27,7 @@ def _walk(structure: Any) -> Iterator[Any]:
     elif isinstance(structure, (list, tuple, ValuesView)):
         for item in structure:
             yield from _walk(item)
-    elif isinstance(structure, IndexedSlices):
+    elif isinstance(structure, (IndexedSlices, SparseTensor)):
         yield from structure.parts()
     else:
         yield structure
@@ -54,6 +55,8 @@ def _fill(structure: Any, values: Iterator[Any]) -> Any:
         return [_fill(item, values) for item in structure]
     if isinstance(structure, IndexedSlices):
         return IndexedSlices(*[next(values) for _ in structure.parts()])
+    if isinstance(structure, SparseTensor):
+        return SparseTensor(*[next(values) for _ in range(3)])
     return next(values)
 
 
@@ -73,4 +76,6 @@ def _shape_of(structure: Any) -> Any:
         return [_shape_of(item) for item in structure]
     if isinstance(structure, IndexedSlices):
         return {"IndexedSlices": ["."] * len(structure.parts())}
+    if isinstance(structure, SparseTensor):
+        return {"SparseTensor": ["."] * 3}
     return "."

@@ -10,6 +10,7 @@ import numpy as np
 from stepscope.graph import Graph, Operation, Tensor
 from stepscope.graph.dtypes import Array, string
 from stepscope.graph.indexed_slices import IndexedSlices, IndexedSlicesValue
+from stepscope.graph.sparse_tensor import SparseTensor, SparseTensorValue
 from stepscope.graph.tensor_proto import as_bytes
 from stepscope.ops import structures
 
@@ -49,6 +50,9 @@ def _take_apart(
         raise TypeError(f'Argument `fetch` = {fetch} has invalid type "NoneType". Cannot be None')
     if isinstance(fetch, IndexedSlices):
         return _take_apart_slices(graph, fetch, tensors, targets)
+    if isinstance(fetch, SparseTensor):
+        parts = [_take_apart(graph, part, tensors, targets) for part in fetch.parts()]
+        return lambda values: SparseTensorValue(*(part(values) for part in parts))
     try:
         element = graph.as_graph_element(fetch)
     except TypeError as error:
@@ -242,6 +246,8 @@ def _side_by_side(key: Any, value: Any) -> list[tuple[Any, Any]] | None:
         if isinstance(value, IndexedSlicesValue) and key.dense_shape is None:
             value = value[:2]
         key = tuple(parts)
+    if isinstance(key, SparseTensor):
+        key = tuple(key.parts())
     if not isinstance(key, tuple):
         return [(key, value)]
     if not isinstance(value, (list, tuple)) or len(key) != len(value):
