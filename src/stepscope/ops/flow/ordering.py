@@ -303,6 +303,10 @@ def Assert(
     """An op that fails with InvalidArgumentError, showing `data`, where the condition is false."""
     attrs = {} if summarize is None else {"summarize": summarize}
     with name_scope(name, "Assert", [condition, *data]):
+        for value in data:
+            if not isinstance(value, Tensor):
+                # TensorFlow looks at the types of all data first; these constants stay behind.
+                convert_to_tensor(value)
         return apply_op("Assert", condition, list(data), name="Assert", **attrs)
 
 
