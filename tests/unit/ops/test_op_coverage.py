@@ -13,7 +13,10 @@ from op_coverage import Covered, coverage, has_gradient, public_op_types
 from stepscope.graph.registry import OpType
 
 PAGE = Path(__file__).parents[3] / "docs" / "make_ops_page.py"
-HANDLES = ("FIFOQueue", "Queue", "RandomShuffleQueue", "Stack", "TensorArray")
+HANDLES = (
+    "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "Queue", "RandomShuffleQueue", "Reader",
+    "Stack", "TensorArray",
+)  # fmt: skip
 """Op types of containers: tensors go in and come out as they are, whatever type and shape."""
 
 _OF_DATASETS = re.compile(r"Dataset(V\d)?$|^MakeIterator$|Iterator")
@@ -31,6 +34,7 @@ ONE_SHAPE = {
     "CollectiveReduceV2": "can be built here, not run",
     "ConcatOffset": "one set of shapes: the offsets follow from it",
     "CountUpTo": "scalars alone",
+    "ParseTensor": "scalars alone",
     "PrintV2": "a line of text",
     "ResourceCountUpTo": "scalars alone",
     "ReadFile": "scalars alone",

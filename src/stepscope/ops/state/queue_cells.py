@@ -56,6 +56,8 @@ class QueueCell:
     """A first-in, first-out queue of tuples of arrays. Enqueuers and dequeuers wait in line."""
 
     type_name = "FIFOQueue"
+    pads = False
+    """Whether batches are padded where elements are of different lengths."""
 
     def __init__(
         self,
@@ -294,6 +296,27 @@ class ShuffleQueueCell(QueueCell):
         index = self._sample() % len(self._elements)
         self._elements[index], self._elements[-1] = self._elements[-1], self._elements[index]
         return self._elements.pop()
+
+
+class PaddingQueueCell(QueueCell):
+    """A queue whose elements may differ in axes of unknown length: batches of them are padded."""
+
+    type_name = "PaddingFIFOQueue"
+    pads = True
+
+
+class PriorityQueueCell(QueueCell):
+    """A queue that gives out the elements of the least first component first; of equal ones the
+    one that came first.
+    """
+
+    type_name = "PriorityQueue"
+
+    def _take(self) -> _Item:
+        index = min(range(len(self._elements)), key=lambda i: int(self._elements[i].element[0]))
+        found = self._elements[index]
+        del self._elements[index]
+        return found
 
 
 def _nbytes(item: _Item) -> int:

@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 
 from stepscope.errors import InvalidArgumentError
-from stepscope.graph.dtypes import Array, DType
+from stepscope.graph.dtypes import Array, DType, int64, string
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
 from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape
 from stepscope.ops.resources import RunContext
-from stepscope.ops.state.queue_cells import KIND, Element, QueueCell, ShuffleQueueCell
+from stepscope.ops.state.queue_cells import (
+    KIND,
+    Element,
+    PaddingQueueCell,
+    PriorityQueueCell,
+    QueueCell,
+    ShuffleQueueCell,
+)
 
 # -- the queues themselves ---------------------------------------------------------------------
 
@@ -27,7 +34,7 @@ def _queue_kernel(
         cell: QueueCell = node.resources.get_or_create(
             KIND, key, lambda: make(node, name, bool(shared))
         )
-        wanted = tuple(node.attr("component_types"))
+        wanted = tuple(_component_types(node))
         if cell.dtypes != wanted:
             raise InvalidArgumentError.without_op(
                 f"Shared queue {name!r} has component types "
@@ -37,6 +44,26 @@ def _queue_kernel(
         return Kernel(lambda: cell, cost_ns=50)
 
     return kernel
+
+
+def _component_types(node: KernelNode) -> list[DType]:
+    types: list[DType] = node.attr("component_types")
+    return [int64, *types] if node.op.type == "PriorityQueueV2" else types
+
+
+def _make_padding(node: KernelNode, name: str, shared: bool) -> QueueCell:
+    return PaddingQueueCell(
+        name, node.attr("capacity"), node.attr("component_types"), node.attr("shapes"), shared,
+        device=node.device, held=node.resources.held,
+    )  # fmt: skip
+
+
+def _make_priority(node: KernelNode, name: str, shared: bool) -> QueueCell:
+    shapes = node.attr("shapes")
+    return PriorityQueueCell(
+        name, node.attr("capacity"), _component_types(node), [SCALAR, *shapes], shared,
+        device=node.device, held=node.resources.held,
+    )  # fmt: skip
 
 
 def _make_fifo(node: KernelNode, name: str, shared: bool) -> QueueCell:
@@ -63,6 +90,24 @@ register(
            *_OWNER],
     shape=lambda _c: SCALAR,
     kernel=_queue_kernel(_make_fifo),
+    stateful=True,
+)  # fmt: skip
+register(
+    "PaddingFIFOQueueV2",
+    outputs=["handle: resource"],
+    attrs=["component_types: list(type)", "shapes: list(shape) = []", "capacity: int = -1",
+           *_OWNER],
+    shape=lambda _c: SCALAR,
+    kernel=_queue_kernel(_make_padding),
+    stateful=True,
+)  # fmt: skip
+register(
+    "PriorityQueueV2",
+    outputs=["handle: resource"],
+    attrs=["component_types: list(type) = []", "shapes: list(shape)", "capacity: int = -1",
+           *_OWNER],
+    shape=lambda _c: SCALAR,
+    kernel=_queue_kernel(_make_priority),
     stateful=True,
 )  # fmt: skip
 register(
@@ -173,7 +218,8 @@ def _dequeue_many_kernel(up_to: bool) -> Callable[[KernelNode], Kernel]:
             count = int(n)
             if count < 0:
                 raise InvalidArgumentError.without_op(f"{what}Op requested {count} < 0 elements")
-            if not all(s.is_fully_defined() for s in queue.shapes) or not queue.shapes:
+            ready = queue.pads or all(s.is_fully_defined() for s in queue.shapes)
+            if not ready or not queue.shapes:
                 raise InvalidArgumentError.without_op(
                     f"{queue.type_name}'s DequeueMany and DequeueUpTo require the components to "
                     "have specified shapes.",
@@ -188,12 +234,29 @@ def _dequeue_many_kernel(up_to: bool) -> Callable[[KernelNode], Kernel]:
 
 
 def _batch(queue: QueueCell, index: int, elements: Sequence[Element]) -> Array:
+    if queue.pads:
+        return _padded_batch(queue, index, elements)
     known = queue.shapes[index].known
     assert known is not None
     out = np.empty((len(elements), *known), dtype=queue.dtypes[index].numpy)
     for i, element in enumerate(elements):
         # With the dots an element of rank 0 is unpacked: NumPy keeps it as an object otherwise.
         out[i, ...] = element[index]
+    return out
+
+
+def _padded_batch(queue: QueueCell, index: int, elements: Sequence[Element]) -> Array:
+    """Elements beside each other, each filled up with zeros to the longest of every axis."""
+    arrays = [element[index] for element in elements]
+    axes = queue.shapes[index].axes or ()
+    shape = [
+        max((a.shape[i] for a in arrays), default=0) if n is None else n for i, n in enumerate(axes)
+    ]
+    dtype = queue.dtypes[index]
+    out = np.full((len(arrays), *shape), b"" if dtype is string else 0, dtype.numpy)
+    for i, array in enumerate(arrays):
+        where: tuple[Any, ...] = (i, *(slice(n) for n in array.shape))
+        out[where] = array
     return out
 
 

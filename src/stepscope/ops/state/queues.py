@@ -8,14 +8,21 @@ from typing import Any
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.constants import constant_value
 from stepscope.graph.defaults import get_default_graph
-from stepscope.graph.dtypes import DType, as_dtype
+from stepscope.graph.dtypes import DType, as_dtype, int64
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.shapes import UNKNOWN, TensorShape, as_shape
+from stepscope.graph.shapes import SCALAR, UNKNOWN, TensorShape, as_shape
 from stepscope.ops.math.random import get_seed
 from stepscope.ops.state import queue_ops
 
-__all__ = ["FIFOQueue", "QueueBase", "RandomShuffleQueue", "queue_ops"]
+__all__ = [
+    "FIFOQueue",
+    "PaddingFIFOQueue",
+    "PriorityQueue",
+    "QueueBase",
+    "RandomShuffleQueue",
+    "queue_ops",
+]
 
 
 class QueueBase:
@@ -231,3 +238,50 @@ class RandomShuffleQueue(QueueBase):
             shared_name=shared_name or "", name=name,
         )  # fmt: skip
         super().__init__(types, known, _as_names(names, len(types)), op.values()[0])
+
+
+class PaddingFIFOQueue(QueueBase):
+    """A first-in, first-out queue whose batches are padded with zeros, axis by axis."""
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str | None = "padding_fifo_queue",
+    ) -> None:
+        """`shapes` say the rank of each component; lengths that differ are None."""
+        types = _as_types(dtypes)
+        known = _as_shapes(shapes, len(types))
+        if known is None or any(shape.rank is None for shape in known):
+            raise ValueError("Shapes must be provided for all components, with a known rank.")
+        op = apply_op(
+            "PaddingFIFOQueueV2", component_types=types, shapes=known, capacity=capacity,
+            shared_name=shared_name or "", name=name,
+        )  # fmt: skip
+        super().__init__(types, known, _as_names(names, len(types)), op.values()[0])
+
+
+class PriorityQueue(QueueBase):
+    """A queue whose elements begin with a priority, an int64: the least is given out first."""
+
+    def __init__(
+        self,
+        capacity: int,
+        types: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str | None = "priority_queue",
+    ) -> None:
+        """`types` and `shapes` are those of the components after the priority."""
+        rest = _as_types(types)
+        known = _as_shapes(shapes, len(rest))
+        op = apply_op(
+            "PriorityQueueV2", component_types=rest, shapes=known or [], capacity=capacity,
+            shared_name=shared_name or "", name=name,
+        )  # fmt: skip
+        shown = None if known is None else [SCALAR, *known]
+        super().__init__([int64, *rest], shown, _as_names(names, len(rest) + 1), op.values()[0])
