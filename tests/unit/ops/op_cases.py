@@ -115,6 +115,7 @@ class Names:
         self.data = stepscope.programs.data
         self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self
         self.io = self.initializers = self.train = self.queue = self.debugging = self
+        self.image = self
 
     def __getattr__(self, name: str) -> Any:
         for family in _families():

@@ -1,0 +1,1 @@
+"""Pictures: their files, sizes, places and colours."""
