@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stepscope.errors import UnimplementedError
 from stepscope.graph import GraphKeys, convert_to_tensor
 from stepscope.graph.dtypes import float32, int64, string
 from stepscope.graph.graph import control_dependencies, name_scope
@@ -20,7 +19,7 @@ from stepscope.ops.flow import ordering
 from stepscope.ops.io import summaries
 from stepscope.ops.math import comparison, elementwise
 from stepscope.ops.math.random import random_shuffle
-from stepscope.ops.state.queues import FIFOQueue, QueueBase, RandomShuffleQueue
+from stepscope.ops.state.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from stepscope.ops.state.variable_collections import Variable
 from stepscope.programs.queue_runner import QueueRunner, add_queue_runner
 
@@ -162,14 +161,11 @@ def batch(
     `tensors` is a tensor, a list or a dict of them, and so is what comes back (of a list of one,
     the tensor). With `enqueue_many` they are rows of elements already.
     """
-    if dynamic_pad:
-        raise UnimplementedError.without_op(
-            "batch(dynamic_pad=True): the embedded engine has no PaddingFIFOQueue."
-        )
     values, keys = _listed(tensors)
     with name_scope(name, "batch", values) as scope:
         values = [convert_to_tensor(value) for value in values]
-        queue = FIFOQueue(
+        kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
+        queue = kind(
             capacity, [v.dtype.base_dtype for v in values],
             _element_shapes(values, shapes, enqueue_many), shared_name=shared_name,
         )  # fmt: skip
@@ -208,6 +204,105 @@ def shuffle_batch(
         over = elementwise.maximum(0, queue.size() - min_after_dequeue)
         _fullness(f"fraction_over_{min_after_dequeue}_of_{room}_full", over, room)
         return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+
+
+def batch_join(
+    tensors_list: Sequence[Any],
+    batch_size: Any,
+    capacity: int = 32,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """As `batch`, of several sources of elements that are alike: each has a thread of its own."""
+    lists, keys = _all_listed(tensors_list)
+    with name_scope(name, "batch_join", [v for values in lists for v in values]) as scope:
+        lists = [[convert_to_tensor(value) for value in values] for values in lists]
+        kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
+        queue = kind(
+            capacity, _types_of_all(lists), _shapes_of_all(lists, shapes, enqueue_many),
+            shared_name=shared_name,
+        )  # fmt: skip
+        _fill_from_all(queue, lists, enqueue_many)
+        _fullness(f"fraction_of_{capacity}_full", queue.size(), capacity)
+        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+
+
+def shuffle_batch_join(
+    tensors_list: Sequence[Any],
+    batch_size: Any,
+    capacity: int,
+    min_after_dequeue: int,
+    seed: int | None = None,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """As `shuffle_batch`, of several sources of elements: each has a thread of its own."""
+    lists, keys = _all_listed(tensors_list)
+    with name_scope(name, "shuffle_batch_join", [v for values in lists for v in values]) as scope:
+        lists = [[convert_to_tensor(value) for value in values] for values in lists]
+        queue = RandomShuffleQueue(
+            capacity, min_after_dequeue, _types_of_all(lists),
+            _shapes_of_all(lists, shapes, enqueue_many), seed=seed, shared_name=shared_name,
+        )  # fmt: skip
+        _fill_from_all(queue, lists, enqueue_many)
+        room = max(1, capacity - min_after_dequeue)
+        over = elementwise.maximum(0, queue.size() - min_after_dequeue)
+        _fullness(f"fraction_over_{min_after_dequeue}_of_{room}_full", over, room)
+        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+
+
+def _all_listed(tensors_list: Sequence[Any]) -> tuple[list[list[Any]], list[str] | None]:
+    found = [_listed(tensors) for tensors in tensors_list]
+    if not found:
+        raise ValueError("Expected at least one tensor list in batch_join().")
+    if any(keys != found[0][1] for _, keys in found):
+        raise ValueError("All elements of tensors_list must be dicts with the same keys, or none.")
+    return [values for values, _ in found], found[0][1]
+
+
+def _types_of_all(lists: Sequence[Sequence[Tensor]]) -> list[Any]:
+    types = [[v.dtype.base_dtype for v in values] for values in lists]
+    for other in types[1:]:
+        if other != types[0]:
+            raise TypeError(
+                f"Expected types to be consistent: {[t.name for t in types[0]]} vs. "
+                f"{[t.name for t in other]}."
+            )
+    return types[0]
+
+
+def _shapes_of_all(lists: Sequence[Sequence[Tensor]], shapes: Any, many: bool) -> Any:
+    """The most that is known of the shapes of all sources, where they are not given."""
+    found = [_element_shapes(values, shapes, many) for values in lists]
+    if shapes is not None:
+        return shapes
+    common = []
+    for of_each in zip(*found, strict=True):
+        axes = [shape.axes for shape in of_each]
+        if len({len(a) for a in axes}) > 1:
+            common.append(TensorShape(None))
+        else:
+            common.append(
+                TensorShape(
+                    [ns[0] if len(set(ns)) == 1 else None for ns in zip(*axes, strict=True)]
+                )
+            )
+    return common
+
+
+def _fill_from_all(queue: QueueBase, lists: Sequence[Sequence[Tensor]], many: bool) -> None:
+    ops = [
+        queue.enqueue_many(list(values)) if many else queue.enqueue(list(values))
+        for values in lists
+    ]
+    add_queue_runner(QueueRunner(queue, ops))
 
 
 def _listed(tensors: Any) -> tuple[list[Any], list[str] | None]:

@@ -110,6 +110,7 @@ paths.install()
 app = import_module(f"{__name__}.app")
 debugging = import_module(f"{__name__}.debugging")
 gfile = import_module(f"{__name__}.gfile")
+image = import_module(f"{__name__}.image")
 initializers = import_module(f"{__name__}.initializers")
 io = import_module(f"{__name__}.io")
 import_module(f"{__name__}.io.gfile")
@@ -118,7 +119,9 @@ linalg = import_module(f"{__name__}.linalg")
 losses = import_module(f"{__name__}.losses")
 metrics = import_module(f"{__name__}.metrics")
 profiler = import_module(f"{__name__}.profiler")
+python_io = import_module(f"{__name__}.python_io")
 queue = import_module(f"{__name__}.queue")
+sparse = import_module(f"{__name__}.sparse")
 timeline = import_module(f"{__name__}.timeline")
 core = import_module(f"{__name__}.core")
 examples = import_module(f"{__name__}.examples")
@@ -198,6 +201,7 @@ __all__ = [
     "get_static_value",
     "gfile",
     "half",
+    "image",
     "import_graph_def",
     "initializers",
     "int8",
@@ -217,10 +221,12 @@ __all__ = [
     "nn",
     "profiler",
     "python",
+    "python_io",
     "queue",
     "random",
     "reset_default_graph",
     "resource",
+    "sparse",
     "string",
     "summary",
     "test",

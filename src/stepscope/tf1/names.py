@@ -52,6 +52,10 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.programs.files: Copy DeleteRecursively Exists FastGFile GFile Glob "
         "IsDirectory ListDirectory MakeDirs MkDir GFile=Open Remove Rename Stat Walk",
     ],
+    "image": [
+        "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
+        "decode_png encode_jpeg encode_png extract_jpeg_shape",
+    ],
     "initializers": [
         "stepscope.layers.initializers: constant_initializer=constant "
         "glorot_normal_initializer=glorot_normal glorot_uniform_initializer=glorot_uniform "
@@ -64,6 +68,19 @@ NAMES: Final[dict[str, list[str]]] = {
         "local_variables_initializer=local_variables variables_initializer=variables",
     ],
     "io": [
+        "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
+        "decode_png encode_jpeg encode_png extract_jpeg_shape",
+        "stepscope.ops.io.decoding: decode_base64 decode_compressed decode_csv decode_raw "
+        "encode_base64 parse_tensor serialize_tensor",
+        "stepscope.ops.io.feature_configs: FixedLenFeature FixedLenSequenceFeature SparseFeature "
+        "VarLenFeature",
+        "stepscope.ops.io.files: matching_files read_file write_file",
+        "stepscope.ops.io.parsing: parse_example parse_single_example "
+        "parse_single_sequence_example parse_sequence_example",
+        "stepscope.ops.state.queues: FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase "
+        "RandomShuffleQueue",
+        "stepscope.programs.record_files: TFRecordCompressionType TFRecordOptions TFRecordWriter "
+        "tf_record_iterator",
         "stepscope.programs.saving.meta_graphs: write_graph",
     ],
     "io.gfile": [
@@ -98,8 +115,25 @@ NAMES: Final[dict[str, list[str]]] = {
         "MultiGraphNodeProto OpLogProto",
         "stepscope.programs.profiler: ProfileOptionBuilder Profiler advise profile write_op_log",
     ],
+    "python_io": [
+        "stepscope.programs.record_files: TFRecordCompressionType TFRecordOptions TFRecordWriter "
+        "tf_record_iterator",
+    ],
     "queue": [
-        "stepscope.ops.state.queues: FIFOQueue QueueBase RandomShuffleQueue",
+        "stepscope.ops.state.queues: FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase "
+        "RandomShuffleQueue",
+    ],
+    "sparse": [
+        "stepscope.graph.sparse_tensor: SparseTensor",
+        "stepscope.ops.arrays.sparse_places: sparse_fill_empty_rows=fill_empty_rows "
+        "sparse_mask=mask sparse_merge=merge sparse_reshape=reshape sparse_retain=retain "
+        "sparse_slice=slice sparse_softmax=softmax sparse_to_indicator=to_indicator "
+        "sparse_transpose=transpose",
+        "stepscope.ops.arrays.sparse_tensors: sparse_add=add sparse_concat=concat "
+        "sparse_placeholder=placeholder sparse_reduce_max=reduce_max "
+        "sparse_reduce_sum=reduce_sum sparse_reorder=reorder sparse_split=split "
+        "sparse_tensor_dense_matmul=matmul sparse_tensor_to_dense=to_dense "
+        "sparse_from_dense=from_dense sparse_tensor_dense_matmul=sparse_dense_matmul",
     ],
     "timeline": [
         "stepscope.export: TimeLiner Timeline",

@@ -1,5 +1,6 @@
 """The functions and classes that build nodes, as TensorFlow 1 has them at its top level."""
 
+from stepscope.graph.sparse_tensor import SparseTensor, SparseTensorValue
 from stepscope.layers.clipping import (
     clip_by_global_norm,
     clip_by_norm,
@@ -77,6 +78,7 @@ from stepscope.ops.arrays.padding import (
     reverse_v2,
     tile,
 )
+from stepscope.ops.arrays.partitions import dynamic_partition, dynamic_stitch
 from stepscope.ops.arrays.shaping import (
     broadcast_to,
     expand_dims,
@@ -91,6 +93,29 @@ from stepscope.ops.arrays.shaping import (
 )
 from stepscope.ops.arrays.slicing import slice_ as slice
 from stepscope.ops.arrays.slicing import strided_slice
+from stepscope.ops.arrays.sparse_places import (
+    sparse_fill_empty_rows,
+    sparse_mask,
+    sparse_merge,
+    sparse_reshape,
+    sparse_retain,
+    sparse_slice,
+    sparse_softmax,
+    sparse_to_indicator,
+    sparse_transpose,
+)
+from stepscope.ops.arrays.sparse_tensors import (
+    sparse_add,
+    sparse_concat,
+    sparse_placeholder,
+    sparse_reduce_max,
+    sparse_reduce_sum,
+    sparse_reorder,
+    sparse_split,
+    sparse_tensor_dense_matmul,
+    sparse_tensor_to_dense,
+    sparse_to_dense,
+)
 from stepscope.ops.arrays.strings import (
     as_string,
     reduce_join,
@@ -108,6 +133,35 @@ from stepscope.ops.flow.ordering import (
     tuple,
 )
 from stepscope.ops.flow.tensor_array import TensorArray
+from stepscope.ops.io.decoding import (
+    decode_base64,
+    decode_compressed,
+    decode_csv,
+    decode_raw,
+    encode_base64,
+    parse_tensor,
+    serialize_tensor,
+)
+from stepscope.ops.io.feature_configs import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    SparseFeature,
+    VarLenFeature,
+)
+from stepscope.ops.io.files import matching_files, read_file, write_file
+from stepscope.ops.io.parsing import (
+    parse_example,
+    parse_single_example,
+    parse_single_sequence_example,
+)
+from stepscope.ops.io.readers import (
+    FixedLengthRecordReader,
+    IdentityReader,
+    ReaderBase,
+    TextLineReader,
+    TFRecordReader,
+    WholeFileReader,
+)
 from stepscope.ops.math.comparison import (
     equal,
     greater,
@@ -209,6 +263,8 @@ from stepscope.ops.python_functions import numpy_function, py_func
 from stepscope.ops.state.counting import count_up_to
 from stepscope.ops.state.queues import (
     FIFOQueue,
+    PaddingFIFOQueue,
+    PriorityQueue,
     QueueBase,
     RandomShuffleQueue,
 )
@@ -258,42 +314,50 @@ from stepscope.programs.old_names import (
 )
 
 __all__ = [
-    "AUTO_REUSE", "Assert", "FIFOQueue", "Print", "QueueBase", "RandomShuffleQueue",
-    "TensorArray", "Variable", "VariableScope", "abs", "acos", "add", "add_check_numerics_ops",
+    "AUTO_REUSE", "Assert", "FIFOQueue", "FixedLenFeature", "FixedLenSequenceFeature",
+    "FixedLengthRecordReader", "IdentityReader", "PaddingFIFOQueue", "Print", "PriorityQueue",
+    "QueueBase", "RandomShuffleQueue", "ReaderBase", "SparseFeature", "SparseTensor",
+    "SparseTensorValue", "TFRecordReader", "TensorArray", "TextLineReader", "VarLenFeature",
+    "Variable", "VariableScope", "WholeFileReader", "abs", "acos", "add", "add_check_numerics_ops",
     "add_n", "all_variables", "argmax", "argmin", "as_string", "asin", "assign", "assign_add",
     "assign_sub", "atan", "atan2", "audio_summary", "batch_gather", "batch_matmul", "bitcast",
-    "boolean_mask", "broadcast_to", "case", "cast", "ceil", "check_numerics",
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex", "complex_abs", "concat",
-    "cond", "conj", "constant", "constant_initializer", "cos", "cosh", "count_nonzero",
-    "count_up_to", "cumprod", "cumsum", "div", "div_no_nan", "divide", "ensure_shape", "equal",
-    "erf", "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "floor", "floor_div",
-    "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd", "get_local_variable",
-    "get_seed", "get_variable", "get_variable_scope", "global_norm", "global_variables",
-    "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
-    "gradients", "greater", "greater_equal", "group", "histogram_summary", "identity",
-    "identity_n", "imag", "image_summary", "initialize_all_variables",
-    "initialize_local_variables", "initialize_variables", "inv", "invert_permutation",
-    "is_finite", "is_inf", "is_nan", "is_variable_initialized", "less", "less_equal",
-    "lin_space", "linspace", "local_variables", "local_variables_initializer", "log", "log1p",
-    "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor", "map_fn",
-    "matmul", "matrix_diag", "matrix_diag_part", "matrix_set_diag", "maximum",
-    "merge_all_summaries", "merge_summary", "minimum", "mod", "model_variables",
-    "moving_average_variables", "mul", "multinomial", "multiply", "neg", "negative", "no_op",
-    "not_equal", "numpy_function", "one_hot", "ones", "ones_initializer", "ones_like", "pack",
-    "pad", "placeholder", "placeholder_with_default", "pow", "py_func", "random_normal",
-    "random_normal_initializer", "random_shuffle", "random_uniform",
-    "random_uniform_initializer", "range", "rank", "real", "realdiv", "reciprocal",
-    "reduce_all", "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "report_uninitialized_variables", "reshape",
-    "reverse", "reverse_sequence", "reverse_v2", "rint", "round", "rsqrt", "scalar_summary",
-    "scan", "scatter_add", "scatter_nd", "scatter_sub", "scatter_update", "select",
-    "sequence_mask", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
-    "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
-    "stop_gradient", "strided_slice", "string_join", "sub", "subtract", "tan", "tanh",
-    "tensordot", "tile", "to_double", "to_float", "to_int32", "to_int64", "trainable_variables",
-    "transpose", "truediv", "truncated_normal", "truncated_normal_initializer", "truncatediv",
-    "truncatemod", "tuple", "unique", "unique_with_counts", "unpack", "unsorted_segment_sum",
-    "unstack", "variable_scope", "variables_initializer", "variance_scaling_initializer",
-    "verify_tensor_all_finite", "where", "where_v2", "while_loop", "zeros", "zeros_initializer",
-    "zeros_like",
+    "boolean_mask", "broadcast_to", "case", "cast", "ceil", "check_numerics", "clip_by_global_norm",
+    "clip_by_norm", "clip_by_value", "complex", "complex_abs", "concat", "cond", "conj", "constant",
+    "constant_initializer", "cos", "cosh", "count_nonzero", "count_up_to", "cumprod", "cumsum",
+    "decode_base64", "decode_compressed", "decode_csv", "decode_raw", "div", "div_no_nan", "divide",
+    "dynamic_partition", "dynamic_stitch", "encode_base64", "ensure_shape", "equal", "erf", "erfc",
+    "exp", "expand_dims", "expm1", "eye", "fill", "floor", "floor_div", "floordiv", "floormod",
+    "foldl", "foldr", "gather", "gather_nd", "get_local_variable", "get_seed", "get_variable",
+    "get_variable_scope", "global_norm", "global_variables", "global_variables_initializer",
+    "glorot_normal_initializer", "glorot_uniform_initializer", "gradients", "greater",
+    "greater_equal", "group", "histogram_summary", "identity", "identity_n", "imag",
+    "image_summary", "initialize_all_variables", "initialize_local_variables",
+    "initialize_variables", "inv", "invert_permutation", "is_finite", "is_inf", "is_nan",
+    "is_variable_initialized", "less", "less_equal", "lin_space", "linspace", "local_variables",
+    "local_variables_initializer", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "map_fn", "matching_files", "matmul", "matrix_diag",
+    "matrix_diag_part", "matrix_set_diag", "maximum", "merge_all_summaries", "merge_summary",
+    "minimum", "mod", "model_variables", "moving_average_variables", "mul", "multinomial",
+    "multiply", "neg", "negative", "no_op", "not_equal", "numpy_function", "one_hot", "ones",
+    "ones_initializer", "ones_like", "pack", "pad", "parse_example", "parse_single_example",
+    "parse_single_sequence_example", "parse_tensor", "placeholder", "placeholder_with_default",
+    "pow", "py_func", "random_normal", "random_normal_initializer", "random_shuffle",
+    "random_uniform", "random_uniform_initializer", "range", "rank", "read_file", "real", "realdiv",
+    "reciprocal", "reduce_all", "reduce_any", "reduce_join", "reduce_logsumexp", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "report_uninitialized_variables",
+    "reshape", "reverse", "reverse_sequence", "reverse_v2", "rint", "round", "rsqrt",
+    "scalar_summary", "scan", "scatter_add", "scatter_nd", "scatter_sub", "scatter_update",
+    "select", "sequence_mask", "serialize_tensor", "set_random_seed", "shape", "shape_n", "sigmoid",
+    "sign", "sin", "sinh", "size", "slice", "sparse_add", "sparse_concat", "sparse_fill_empty_rows",
+    "sparse_mask", "sparse_merge", "sparse_placeholder", "sparse_reduce_max", "sparse_reduce_sum",
+    "sparse_reorder", "sparse_reshape", "sparse_retain", "sparse_slice", "sparse_softmax",
+    "sparse_split", "sparse_tensor_dense_matmul", "sparse_tensor_to_dense", "sparse_to_dense",
+    "sparse_to_indicator", "sparse_transpose", "split", "sqrt", "square", "squared_difference",
+    "squeeze", "stack", "stop_gradient", "strided_slice", "string_join", "sub", "subtract", "tan",
+    "tanh", "tensordot", "tile", "to_double", "to_float", "to_int32", "to_int64",
+    "trainable_variables", "transpose", "truediv", "truncated_normal",
+    "truncated_normal_initializer", "truncatediv", "truncatemod", "tuple", "unique",
+    "unique_with_counts", "unpack", "unsorted_segment_sum", "unstack", "variable_scope",
+    "variables_initializer", "variance_scaling_initializer", "verify_tensor_all_finite", "where",
+    "where_v2", "while_loop", "write_file", "zeros", "zeros_initializer", "zeros_like",
 ]  # fmt: skip

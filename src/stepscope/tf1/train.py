@@ -38,6 +38,17 @@ from stepscope.layers.proximal_optimizers import (
     ProximalAdagradOptimizer,
     ProximalGradientDescentOptimizer,
 )
+from stepscope.metadata.wire.example_messages import (
+    BytesList,
+    Example,
+    Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
+    FloatList,
+    Int64List,
+    SequenceExample,
+)
 from stepscope.options import ClusterDef, JobDef
 from stepscope.programs import queue_runner
 from stepscope.programs.checkpoint_hook import CheckpointSaverHook, CheckpointSaverListener
@@ -55,10 +66,12 @@ from stepscope.programs.hooks import (
 )
 from stepscope.programs.input_queues import (
     batch,
+    batch_join,
     input_producer,
     limit_epochs,
     range_input_producer,
     shuffle_batch,
+    shuffle_batch_join,
     slice_input_producer,
     string_input_producer,
 )
@@ -104,27 +117,28 @@ from stepscope.tf1._absent import absent
 _ONE_PROCESS = "the embedded engine runs in this process; a session with a grpc:// target does not"
 
 __all__ = [
-    "AdadeltaOptimizer", "AdagradDAOptimizer", "AdagradOptimizer", "AdamOptimizer",
+    "AdadeltaOptimizer", "AdagradDAOptimizer", "AdagradOptimizer", "AdamOptimizer", "BytesList",
     "CheckpointSaverHook", "CheckpointSaverListener", "ChiefSessionCreator", "ClusterDef",
-    "Coordinator", "ExponentialMovingAverage", "FeedFnHook", "FinalOpsHook", "FtrlOptimizer",
-    "GradientDescentOptimizer", "JobDef", "LoggingTensorHook", "LooperThread",
+    "Coordinator", "Example", "ExponentialMovingAverage", "Feature", "FeatureList", "FeatureLists",
+    "Features", "FeedFnHook", "FinalOpsHook", "FloatList", "FtrlOptimizer",
+    "GradientDescentOptimizer", "Int64List", "JobDef", "LoggingTensorHook", "LooperThread",
     "MomentumOptimizer", "MonitoredSession", "MonitoredTrainingSession",
     "NanLossDuringTrainingError", "NanTensorHook", "NewCheckpointReader", "Optimizer",
-    "ProfilerHook", "ProximalAdagradOptimizer", "ProximalGradientDescentOptimizer",
-    "QueueRunner", "RMSPropOptimizer", "Saver", "SaverDef", "Scaffold", "SecondOrStepTimer",
+    "ProfilerHook", "ProximalAdagradOptimizer", "ProximalGradientDescentOptimizer", "QueueRunner",
+    "RMSPropOptimizer", "Saver", "SaverDef", "Scaffold", "SecondOrStepTimer", "SequenceExample",
     "SessionCreator", "SessionManager", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "SingularMonitoredSession", "StepCounterHook", "StopAtStepHook",
     "SummarySaverHook", "SummaryWriter", "SummaryWriterCache", "Supervisor", "add_queue_runner",
-    "batch", "checkpoint_exists", "cosine_decay", "cosine_decay_restarts", "create_global_step",
-    "exponential_decay", "export_meta_graph", "generate_checkpoint_state_proto",
-    "get_checkpoint_mtimes", "get_checkpoint_state", "get_global_step",
-    "get_or_create_global_step", "global_step", "import_meta_graph", "input_producer",
-    "inverse_time_decay", "latest_checkpoint", "limit_epochs", "linear_cosine_decay",
-    "list_variables", "load_checkpoint", "load_variable", "natural_exp_decay",
-    "noisy_linear_cosine_decay", "piecewise_constant", "piecewise_constant_decay",
-    "polynomial_decay", "queue_runner", "range_input_producer", "remove_checkpoint",
-    "shuffle_batch", "slice_input_producer", "start_queue_runners", "string_input_producer",
-    "update_checkpoint_state", "write_graph",
+    "batch", "batch_join", "checkpoint_exists", "cosine_decay", "cosine_decay_restarts",
+    "create_global_step", "exponential_decay", "export_meta_graph",
+    "generate_checkpoint_state_proto", "get_checkpoint_mtimes", "get_checkpoint_state",
+    "get_global_step", "get_or_create_global_step", "global_step", "import_meta_graph",
+    "input_producer", "inverse_time_decay", "latest_checkpoint", "limit_epochs",
+    "linear_cosine_decay", "list_variables", "load_checkpoint", "load_variable",
+    "natural_exp_decay", "noisy_linear_cosine_decay", "piecewise_constant",
+    "piecewise_constant_decay", "polynomial_decay", "queue_runner", "range_input_producer",
+    "remove_checkpoint", "shuffle_batch", "shuffle_batch_join", "slice_input_producer",
+    "start_queue_runners", "string_input_producer", "update_checkpoint_state", "write_graph",
 ]  # fmt: skip
 
 __getattr__ = absent(

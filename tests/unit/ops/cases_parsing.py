@@ -3,7 +3,7 @@
 import numpy as np
 from op_cases import Case
 
-from stepscope.metadata.example_messages import (
+from stepscope.metadata.wire.example_messages import (
     BytesList,
     Example,
     Feature,

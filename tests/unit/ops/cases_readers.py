@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from op_cases import Case
 
-from stepscope.metadata.records import frame
+from stepscope.metadata.wire.records import frame
 
 FOLDER = tempfile.TemporaryDirectory()
 

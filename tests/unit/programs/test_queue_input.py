@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stepscope.tf1 as tf1
-from stepscope.errors import FailedPreconditionError, OutOfRangeError, UnimplementedError
+from stepscope.errors import FailedPreconditionError, OutOfRangeError
 
 ROWS = np.arange(14, dtype=np.float32).reshape(7, 2)
 NAMES = np.array([b"a", b"b", b"c", b"d", b"e", b"f", b"g"], dtype=object)
@@ -65,8 +65,27 @@ def many_at_once(tf):
     return [x.tolist() for x in found], nodes(tf.get_default_graph())
 
 
+def padded(tf):
+    queue = tf.train.range_input_producer(4, num_epochs=1, shuffle=False)
+    row = tf.range(queue.dequeue() + 1)
+    found = until_the_end(tf, tf.train.batch([row], 2, dynamic_pad=True))
+    return [x.tolist() for x in found], nodes(tf.get_default_graph())
+
+
+def from_several(tf):
+    rows = [tf.train.limit_epochs(tf.constant(ROWS), num_epochs=1) for _ in range(2)]
+    batch = tf.train.batch_join([[r] for r in rows], 7, enqueue_many=True)
+    found = until_the_end(tf, batch)
+    rest = tf.train.shuffle_batch_join([[tf.constant(1)], [tf.constant(2)]], 2, 9, 3)
+    assert rest.shape == [2]
+    rows = sorted(row for x in found for row in x.tolist())
+    return rows, nodes(tf.get_default_graph())
+
+
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("program", [in_batches, in_order, as_a_dict, many_at_once])
+@pytest.mark.parametrize(
+    "program", [padded, from_several, in_batches, in_order, as_a_dict, many_at_once]
+)
 def test_what_comes_out_and_the_nodes_it_takes(both, program):
     ours, theirs = both(program)
     assert ours[-1] ^ theirs[-1] == set()
@@ -167,8 +186,8 @@ def test_wrong_arguments(graph):
         tf1.train.input_producer(tf1.placeholder(tf1.float32))
     with pytest.raises(ValueError, match="Cannot infer Tensor's rank"):
         tf1.train.batch([tf1.placeholder(tf1.float32)], 2)
-    with pytest.raises(UnimplementedError, match="PaddingFIFOQueue"):
-        tf1.train.batch([tf1.constant(1)], 2, dynamic_pad=True)
+    with pytest.raises(TypeError, match="Expected types to be consistent"):
+        tf1.train.batch_join([[tf1.constant(1)], [tf1.constant(1.0)]], 2)
 
 
 @pytest.mark.tensorflow

@@ -18,7 +18,7 @@ from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
 from stepscope.graph.shapes import TensorShape
 from stepscope.graph.sparse_tensor import SparseTensor
-from stepscope.metadata.example_messages import Example, SequenceExample
+from stepscope.metadata.wire.example_messages import Example, SequenceExample
 from stepscope.ops.arrays import shaping
 from stepscope.ops.arrays.conversion import identity
 from stepscope.ops.arrays.sparse_places import sparse_merge

@@ -18,7 +18,7 @@ from stepscope.graph.build import apply_op
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
 from stepscope.graph.shapes import SCALAR, TensorShape, unknown_shape
-from stepscope.metadata.records import records
+from stepscope.metadata.wire.records import records
 from stepscope.ops.io.files import opened, text_of
 from stepscope.ops.resources import RunContext
 from stepscope.ops.state.queue_cells import QueueCell
