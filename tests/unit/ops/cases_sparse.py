@@ -177,7 +177,7 @@ CASES = [
          lambda tf: parts(tf.sparse_retain(sparse(tf), [True, False, False, True]))),
     Case("sparse/placeholders", ("Placeholder",), placeholders,
          {"Placeholder:0": [4, 3], "Placeholder_1:0": [1.0], "Placeholder_2:0": [[0, 0]],
-          "named/values:0": [3], "named/indices:0": [[1, 1]], "Placeholder_3:0": ["a"],
+          "named/values:0": [3], "named/indices:0": [[1, 1]], "Placeholder_3:0": [b"a"],
           "Placeholder_4:0": [[0, 1]]}),
     Case("sparse/indicator", ("SparseToDense",),
          lambda tf: tf.sparse_to_indicator(sparse(tf, "int64", values=[4, 2, 0, 1]), 5)),
