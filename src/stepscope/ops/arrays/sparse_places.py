@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -368,7 +367,7 @@ def sparse_merge(
     sizes: Any = vocab_size
     if isinstance(sp_ids, (SparseTensor, tuple)) and not isinstance(vocab_size, (list, tuple)):
         ids, sizes = [sp_ids], [vocab_size]
-    if not isinstance(ids, Iterable) or not isinstance(sizes, Iterable):
+    if not isinstance(ids, (list, tuple)) or not isinstance(sizes, (list, tuple)):
         raise TypeError("sp_ids has to be a SparseTensor or list thereof, as vocab_size of sizes.")
     if len(ids) != len(sizes):
         raise ValueError("sp_ids and vocab_size have to have equal lengths.")
