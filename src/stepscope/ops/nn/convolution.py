@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions, as matrix products over the windows of the images."""
+"""Convolutions in one and two dimensions, as matrix products over the windows of the images."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.dtypes import Array
+from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import TensorShape
-from stepscope.ops.arrays.shaping import shape
+from stepscope.ops.arrays.shaping import expand_dims, shape, squeeze
 from stepscope.ops.cores import SCRATCH_BYTES, cores_here, scratch, spread
 from stepscope.ops.nn.windows import (
     WindowAxis,
@@ -26,7 +27,7 @@ from stepscope.ops.nn.windows import (
     unpadded,
     windowed_shape,
 )
-from stepscope.ops.signatures import FLOATS, exactly_rank, limited, merge_dims, one_name, output_of
+from stepscope.ops.signatures import FLOATS, exactly_rank, limited, one_name, output_of
 
 _FLOPS_PER_NS = 40.0
 _Block = tuple[slice, slice, slice]
@@ -106,11 +107,22 @@ def _convolve(x: Array, weights: Array, high: WindowAxis, wide: WindowAxis, out:
     return out
 
 
-def _check_depth(x: tuple[int, ...], kernel: tuple[int, ...]) -> None:
-    if x[3] != kernel[2]:
+def _groups(depth: int, weights: Sequence[int]) -> list[tuple[slice, slice]]:
+    """The channels and the features of each group: one, unless filters are of fewer channels."""
+    each, features = weights[2], weights[3]
+    if each == 0 or depth % each or features % (groups := max(1, depth // each)):
         raise InvalidArgumentError.without_op(
-            f"input depth must be evenly divisible by filter depth: {x[3]} vs {kernel[2]}",
+            f"input depth must be evenly divisible by filter depth: {depth} vs {each} "
+            f"(and the {features} features by the groups)",
         )
+    some = features // groups
+    return [
+        (slice(n * each, (n + 1) * each), slice(n * some, (n + 1) * some)) for n in range(groups)
+    ]
+
+
+def _part(x: Array, last: slice) -> Array:
+    return np.ascontiguousarray(x[..., last])
 
 
 def _cost(filter_shape: TensorShape, windows: TensorShape) -> float | None:
@@ -125,8 +137,18 @@ def _conv_shape(ctx: ShapeContext) -> TensorShape:
     images, weights = exactly_rank(ctx.input(0), 4), exactly_rank(ctx.input(1), 4)
     assert images.axes is not None
     assert weights.axes is not None
-    merge_dims(images.axes[3], weights.axes[2])
-    high, wide, _, depth = weights.axes
+    high, wide, channels, depth = weights.axes
+    if images.axes[3] is not None and channels:
+        groups, rest = divmod(images.axes[3], channels)
+        if rest or groups == 0:
+            raise ValueError(
+                f"Depth of input ({images.axes[3]}) is not a multiple of input depth of filter "
+                f"({channels})"
+            )
+        if depth is not None and depth % groups:
+            raise ValueError(
+                f"Depth of output ({depth}) is not a multiple of the number of groups ({groups})"
+            )
     if high is None or wide is None:
         return TensorShape((images.axes[0], None, None, depth))
     return windowed_shape(ctx, images, (high, wide), depth)
@@ -136,13 +158,20 @@ def _conv_kernel(node: KernelNode) -> Kernel:
     refuse_channels_first(node)
 
     def call(x: Array, weights: Array, out: Array | None = None) -> Array:
-        _check_depth(x.shape, weights.shape)
+        groups = _groups(x.shape[3], weights.shape)
         high, wide = lines_of(node, x.shape[1:3], weights.shape[:2])
         depth = weights.shape[3]
         result = (x.shape[0], high.count or 0, wide.count or 0, depth)
         if out is None:
             out = np.empty(result, x.dtype)
-        return _convolve(x, weights.reshape(-1, depth), high, wide, out)
+        if len(groups) == 1:
+            return _convolve(x, weights.reshape(-1, depth), high, wide, out)
+        for channels, features in groups:
+            some = _part(weights, features)
+            matrix = some.reshape(-1, some.shape[3])
+            made = np.empty((*result[:3], some.shape[3]), x.dtype)
+            out[..., features] = _convolve(_part(x, channels), matrix, high, wide, made)
+        return out
 
     cost = _cost(node.input_shapes[1], node.output_shapes[0])
     return Kernel(call, out="keyword", cost_ns=cost, threaded=True, spreads=True)
@@ -177,15 +206,30 @@ def _to_input_kernel(node: KernelNode) -> Kernel:
         high, wide = lines_of(node, (height, width), weights.shape[:2])
         if out is None:
             out = np.empty((count, height, width, depth), grad.dtype)
-        back = high.turned(height), wide.turned(width)
-        if back[0] is None or back[1] is None or weights.shape[3] > 2 * depth:
-            return _spread(grad, weights, high, wide, out)
-        # Each element gets from the windows it was in, through the filter turned around.
-        turned = weights[::-1, ::-1].transpose(0, 1, 3, 2).reshape(-1, depth)
-        return _convolve(grad, turned, back[0], back[1], out)
+        groups = _groups(depth, weights.shape)
+        if len(groups) == 1:
+            return _to_images(grad, weights, high, wide, out)
+        for channels, features in groups:
+            some = _part(weights, features)
+            made = np.empty((count, height, width, some.shape[2]), grad.dtype)
+            out[..., channels] = _to_images(_part(grad, features), some, high, wide, made)
+        return out
 
     cost = _cost(node.input_shapes[1], node.input_shapes[2])
     return Kernel(call, out="keyword", cost_ns=cost, threaded=True, spreads=True)
+
+
+def _to_images(
+    grad: Array, weights: Array, high: WindowAxis, wide: WindowAxis, out: Array
+) -> Array:
+    """What the windows' gradients are to the images, into `out`."""
+    height, width, depth = out.shape[1:]
+    back = high.turned(height), wide.turned(width)
+    if back[0] is None or back[1] is None or weights.shape[3] > 2 * depth:
+        return _spread(grad, weights, high, wide, out)
+    # Each element gets from the windows it was in, through the filter turned around.
+    turned = weights[::-1, ::-1].transpose(0, 1, 3, 2).reshape(-1, depth)
+    return _convolve(grad, turned, back[0], back[1], out)
 
 
 def _spread(grad: Array, weights: Array, high: WindowAxis, wide: WindowAxis, out: Array) -> Array:
@@ -229,6 +273,19 @@ def _summed(windows: _Windows, blocks: Sequence[_Block], slopes: Array, total: A
             np.add(total, part, total)
 
 
+def _to_weights(x: Array, grad: Array, high: WindowAxis, wide: WindowAxis, out: Array) -> Array:
+    """What the windows' gradients are to the filter, into `out`."""
+    windows = _Windows(x, high, wide)
+    flat, slopes = out.reshape(-1, out.shape[3]), grad.reshape(-1, out.shape[3])
+    # Who takes which blocks is always the same, and so is the sum, to the last bit.
+    shares = [windows.blocks[n :: cores_here()] for n in range(cores_here())]
+    sums = [flat, *(np.empty(flat.shape, flat.dtype) for _ in shares[1:])]
+    spread(range(len(shares)), lambda n: _summed(windows, shares[n], slopes, sums[n]))
+    for other in sums[1:]:
+        np.add(flat, other, flat)
+    return out
+
+
 def _to_filter_kernel(node: KernelNode) -> Kernel:
     refuse_channels_first(node)
 
@@ -237,14 +294,13 @@ def _to_filter_kernel(node: KernelNode) -> Kernel:
         high, wide = lines_of(node, x.shape[1:3], wanted[:2])
         if out is None:
             out = np.empty(wanted, x.dtype)
-        windows = _Windows(x, high, wide)
-        flat, slopes = out.reshape(-1, wanted[3]), grad.reshape(-1, wanted[3])
-        # Who takes which blocks is always the same, and so is the sum, to the last bit.
-        shares = [windows.blocks[n :: cores_here()] for n in range(cores_here())]
-        sums = [flat, *(np.empty(flat.shape, flat.dtype) for _ in shares[1:])]
-        spread(range(len(shares)), lambda n: _summed(windows, shares[n], slopes, sums[n]))
-        for other in sums[1:]:
-            np.add(flat, other, flat)
+        groups = _groups(x.shape[3], wanted)
+        if len(groups) == 1:
+            return _to_weights(x, grad, high, wide, out)
+        for channels, features in groups:
+            made = np.empty(out[..., features].shape, x.dtype)
+            some = _part(x, channels), _part(grad, features)
+            out[..., features] = _to_weights(*some, high, wide, made)
         return out
 
     cost = _cost(node.output_shapes[0], node.input_shapes[2])
@@ -325,11 +381,7 @@ def conv2d(
     `padding` is "SAME", "VALID" or the padding before and after each axis.
     """
     weights = one_name("filters", filters, "filter", filter)
-    explicit: list[int] = []
-    if not isinstance(padding, str):
-        if padding is None:
-            raise ValueError("conv2d needs a padding: 'SAME', 'VALID' or a list.")
-        explicit, padding = [int(n) for pair in padding for n in pair], "EXPLICIT"
+    padding, explicit = paddings(padding, "conv2d")
     images = convert_to_tensor(input)
     return output_of(
         "Conv2D",
@@ -343,6 +395,122 @@ def conv2d(
         dilations=four(dilations, "dilations"),
         name=name,
     )
+
+
+def conv2d_backprop_input(
+    input_sizes: Any,
+    filter: Any = None,
+    out_backprop: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+    filters: Any = None,
+) -> Tensor:
+    """The gradient of `conv2d` for its images, of which `input_sizes` is the shape."""
+    weights = one_name("filters", filters, "filter", filter)
+    padding, explicit = paddings(padding, "conv2d_backprop_input")
+    return output_of(
+        "Conv2DBackpropInput", input_sizes, weights, out_backprop, strides=strides,
+        padding=padding, use_cudnn_on_gpu=use_cudnn_on_gpu, explicit_paddings=explicit,
+        data_format=data_format, dilations=list(dilations), name=name,
+    )  # fmt: skip
+
+
+def conv2d_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Tensor:
+    """The gradient of `conv2d` for its filter, of which `filter_sizes` is the shape."""
+    padding, explicit = paddings(padding, "conv2d_backprop_filter")
+    return output_of(
+        "Conv2DBackpropFilter", input, filter_sizes, out_backprop, strides=strides,
+        padding=padding, use_cudnn_on_gpu=use_cudnn_on_gpu, explicit_paddings=explicit,
+        data_format=data_format, dilations=list(dilations), name=name,
+    )  # fmt: skip
+
+
+def conv2d_transpose(
+    value: Any = None,
+    filter: Any = None,
+    output_shape: Any = None,
+    strides: Any = None,
+    padding: Any = "SAME",
+    data_format: str | None = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """Images of `output_shape` from `value`: `conv2d` the other way round, as its gradient goes.
+
+    The filter is (height, width, features of the result, channels of `value`).
+    """
+    images = one_name("input", input, "value", value)
+    weights = one_name("filters", filters, "filter", filter)
+    with name_scope(name, "conv2d_transpose", [images, weights, output_shape]) as scope:
+        padding, explicit = paddings(padding, "conv2d_transpose")
+        return output_of(
+            "Conv2DBackpropInput", output_shape, weights, images,
+            strides=four(strides, "strides"), padding=padding, explicit_paddings=explicit,
+            data_format=data_format or "NHWC", dilations=four(dilations, "dilations"), name=scope,
+        )  # fmt: skip
+
+
+def conv1d(
+    value: Any = None,
+    filters: Any = None,
+    stride: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool | None = None,
+    data_format: str | None = None,
+    name: str | None = None,
+    input: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """Series (batch, length, channels) filtered by (width, channels, features)."""
+    series = one_name("input", input, "value", value)
+    if data_format not in (None, "NWC", "NHWC", "NCW", "NCHW"):
+        raise ValueError(f"`data_format` must be 'NWC' or 'NCW', not {data_format!r}.")
+    first = data_format in ("NCW", "NCHW")
+    axis = -2 if first else -3
+    with name_scope(name, "conv1d", [series, filters]) as scope:
+        images, weights = expand_dims(series, axis), expand_dims(filters, 0)
+        result = output_of(
+            "Conv2D", images, weights, strides=_three(stride, first), padding=padding,
+            use_cudnn_on_gpu=use_cudnn_on_gpu is not False,
+            data_format="NCHW" if first else "NHWC", dilations=_three(dilations, first),
+            name=scope,
+        )  # fmt: skip
+        return squeeze(result, [axis])
+
+
+def _three(value: Any, channels_first: bool) -> list[int]:
+    """One number, or all three axes of series, as the four axes of images."""
+    given = [1] if value is None else [int(n) for n in np.atleast_1d(np.asarray(value))]
+    if len(given) == 1:
+        given = [1, 1, *given] if channels_first else [1, *given, 1]
+    if len(given) != 3:
+        raise ValueError(f"stride and dilations must be of length 1 or 3 but was {len(given)}")
+    return [1, *given]
+
+
+def paddings(padding: Any, what: str) -> tuple[str, list[int]]:
+    """A padding as the attributes `padding` and `explicit_paddings`."""
+    if padding is None:
+        raise ValueError(f"{what} needs a padding: 'SAME', 'VALID' or a list.")
+    if isinstance(padding, str):
+        return padding, []
+    return "EXPLICIT", [int(n) for pair in padding for n in pair]
 
 
 def four(value: Any, what: str) -> list[int]:
