@@ -96,7 +96,10 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.normalization: BatchNormalization batch_normalization",
     ],
     "linalg": [
-        "stepscope.ops.arrays.diagonals: eye",
+        "stepscope.ops.arrays.diagonals: diag=tensor_diag diag_part=tensor_diag_part eye "
+        "matrix_band_part=band_part matrix_diag=diag matrix_diag_part=diag_part "
+        "matrix_set_diag=set_diag",
+        "stepscope.ops.math.einsum: einsum",
         "stepscope.ops.math.matmul: matmul tensordot",
         "stepscope.ops.nn.layer_parts: l2_normalize",
     ],

@@ -1,4 +1,4 @@
-"""Matrices from and with diagonals: MatrixDiagV3, MatrixSetDiagV3, and `eye`."""
+"""Tensors and matrices from and with diagonals, bands of matrices, and `eye`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.errors import UnimplementedError
+from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.graph.build import apply_op
 from stepscope.graph.dtypes import float32
 from stepscope.graph.graph import name_scope
@@ -14,6 +14,7 @@ from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import UNKNOWN, TensorShape, unknown_shape
 from stepscope.ops.arrays.constants import ones, zeros, zeros_like
+from stepscope.ops.signatures import at_least_rank, merge_dims
 
 
 def _offset(k: Any) -> int:
@@ -179,6 +180,148 @@ def _diag_part_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     matrix, k, _padding = op.inputs
     into = zeros_like(matrix)
     return [matrix_set_diag(into, grad, k=k, align=op.get_attr("align")), None, None]
+
+
+# -- tensors whose axes come twice -------------------------------------------------------------
+
+
+def _tensor_diag_shape(c: ShapeContext) -> TensorShape:
+    shape = at_least_rank(c.input(0), 1)
+    return shape.concatenate(shape)
+
+
+def _tensor_diag_kernel(_node: KernelNode) -> Kernel:
+    def call(diagonal: Any) -> Any:
+        result = np.zeros((diagonal.size, diagonal.size), diagonal.dtype)
+        np.fill_diagonal(result, diagonal)
+        return result.reshape(diagonal.shape * 2)
+
+    return Kernel(call)
+
+
+register(
+    "Diag",
+    inputs=["diagonal: T"],
+    outputs=["output: T"],
+    attrs=["T: type"],
+    shape=_tensor_diag_shape,
+    kernel=_tensor_diag_kernel,
+)
+
+
+@gradient("Diag")
+def _tensor_diag_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return diag_part(grad)
+
+
+def diag(diagonal: Any, name: str | None = None) -> Tensor:
+    """The tensor of twice the rank with `diagonal` where both halves of an index are the same.
+
+    >>> import stepscope.tf1 as tf
+    >>> tf.Session().run(tf.diag([3, 4])).tolist()
+    [[3, 0], [0, 4]]
+    """
+    return apply_op("Diag", diagonal, name=name).values()[0]
+
+
+def _tensor_diag_part_shape(c: ShapeContext) -> TensorShape:
+    axes = c.input(0).axes
+    if axes is None:
+        return UNKNOWN
+    if not axes or len(axes) % 2:
+        raise ValueError(f"Input must have even and non-zero rank, input rank is {len(axes)}")
+    half = len(axes) // 2
+    return TensorShape([merge_dims(a, b) for a, b in zip(axes[:half], axes[half:], strict=True)])
+
+
+def _tensor_diag_part_kernel(_node: KernelNode) -> Kernel:
+    def call(x: Any) -> Any:
+        half = x.ndim // 2
+        axes = x.shape[:half]
+        if not x.ndim or axes != x.shape[half:]:
+            raise InvalidArgumentError.without_op(
+                f"The second half of the axes must be as the first, found shape {list(x.shape)}"
+            )
+        count = int(np.prod(axes))
+        return np.array(np.diagonal(x.reshape(count, count))).reshape(axes)
+
+    return Kernel(call)
+
+
+register(
+    "DiagPart",
+    inputs=["input: T"],
+    outputs=["diagonal: T"],
+    attrs=["T: type"],
+    shape=_tensor_diag_part_shape,
+    kernel=_tensor_diag_part_kernel,
+)
+
+
+@gradient("DiagPart")
+def _tensor_diag_part_gradient(_op: Operation, grad: Tensor) -> Tensor:
+    return diag(grad)
+
+
+def diag_part(input: Any, name: str | None = None) -> Tensor:
+    """The elements at which both halves of an index are the same: what `diag` was made of.
+
+    >>> import stepscope.tf1 as tf
+    >>> tf.Session().run(tf.diag_part([[3, 1], [2, 4]])).tolist()
+    [3, 4]
+    """
+    return apply_op("DiagPart", input, name=name).values()[0]
+
+
+# -- bands -------------------------------------------------------------------------------------
+
+
+def _band_kernel(_node: KernelNode) -> Kernel:
+    def call(matrix: Any, below: Any, above: Any) -> Any:
+        if np.ndim(matrix) < 2:
+            raise InvalidArgumentError.without_op(
+                f"The input must have at least two axes, found shape {list(np.shape(matrix))}"
+            )
+        rows, cols = matrix.shape[-2:]
+        for what, given, most in (("num_lower", below, rows), ("num_upper", above, cols)):
+            if given > most:
+                raise InvalidArgumentError.without_op(
+                    f"{what} must be negative or less or equal to {most}, got: {int(given)}"
+                )
+        offset = np.arange(cols) - np.arange(rows)[:, None]
+        inside = np.ones((rows, cols), bool)
+        if below >= 0:
+            inside &= offset >= -int(below)
+        if above >= 0:
+            inside &= offset <= int(above)
+        return np.where(inside, matrix, np.zeros((), matrix.dtype))
+
+    return Kernel(call)
+
+
+register(
+    "MatrixBandPart",
+    inputs=["input: T", "num_lower: Tindex", "num_upper: Tindex"],
+    outputs=["band: T"],
+    attrs=["T: type", "Tindex: type = int64"],
+    shape=lambda c: c.input(0),
+    kernel=_band_kernel,
+)
+
+
+@gradient("MatrixBandPart")
+def _band_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [matrix_band_part(grad, op.inputs[1], op.inputs[2]), None, None]
+
+
+def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
+    """The matrices with zeros but on so many diagonals below and above the main one; -1 keeps all.
+
+    >>> import stepscope.tf1 as tf
+    >>> tf.Session().run(tf.matrix_band_part([[1, 2], [3, 4]], -1, 0)).tolist()
+    [[1, 0], [3, 4]]
+    """
+    return apply_op("MatrixBandPart", input, num_lower, num_upper, name=name).values()[0]
 
 
 def eye(

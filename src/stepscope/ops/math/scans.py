@@ -179,6 +179,21 @@ argmax = _position_function("ArgMax", "The index of the largest element along th
 argmin = _position_function("ArgMin", "The index of the smallest element along the axis (0).")
 
 
+def _older_position_function(op_type: str, name: str, newer: str) -> Callable[..., Tensor]:
+    def call(
+        input: Any, dimension: Any, output_type: Any = "int64", name: str | None = None
+    ) -> Tensor:
+        return apply_op(op_type, input, dimension, output_type=output_type, name=name).values()[0]
+
+    call.__doc__ = f"The older form of `{newer}`: the axis has to be given."
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+arg_max = _older_position_function("ArgMax", "arg_max", "argmax")
+arg_min = _older_position_function("ArgMin", "arg_min", "argmin")
+
+
 def _scan_function(op_type: str, doc: str) -> Callable[..., Tensor]:
     def call(
         x: Any,
