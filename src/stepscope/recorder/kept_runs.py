@@ -87,10 +87,16 @@ class _Held:
     graph: SharedPart | None
     kept: float
     wait_ns: int = 0
+    cost_ns: int = 0
     apart: bool = False
     """Whether it stands for itself alone: it is kept for what it was."""
     to_sum: bool = False
     wanted: bool = True
+
+    @property
+    def length_ns(self) -> int:
+        """What the run itself took, without what recording it did."""
+        return max(0, self.ended_ns - self.began_ns - self.cost_ns)
 
     @property
     def known(self) -> tuple[str, int]:
@@ -109,7 +115,7 @@ class _ToSum(NamedTuple):
 
     @classmethod
     def of(cls, kind: str, number: int, held: _Held) -> _ToSum:
-        return cls(kind, number, held.metadata, held.ended_ns - held.began_ns, held.apart)
+        return cls(kind, number, held.metadata, held.length_ns, held.apart)
 
 
 class KeptRuns:
@@ -277,7 +283,7 @@ class KeptRuns:
             if run.level > Level.COUNT or failed:
                 held = self._held[run.number] = _Held(
                     run.level, engine, label, run.began_ns, began, threading.get_native_id(),
-                    failed, metadata, graph, kept, run.wait_ns,
+                    failed, metadata, graph, kept, run.wait_ns, cost_ns,
                 )  # fmt: skip
                 if metadata is not None and self._may_sum():
                     held.to_sum = True
@@ -377,10 +383,12 @@ class KeptRuns:
 
     def _write(self, number: int, held: _Held, metadata: RunMetadata) -> None:
         self._store.add(metadata, held.label, held.graph, kept=held.kept, number=number)
-        self._written[number] = held.ended_ns - held.began_ns
+        took = self._written[number] = held.length_ns
         kept = self.control.why(number)
         self._store.do(
-            functools.partial(_save_reasons, kept=kept, level=held.level, wait_ns=held.wait_ns)
+            functools.partial(
+                _save_reasons, kept=kept, level=held.level, wait_ns=held.wait_ns, took_ns=took
+            )
         )
         self._forget(self.control.keeper.written(number, self._run_bytes).forget)
 
@@ -535,11 +543,11 @@ class KeptRuns:
         self._committed.append(([run.number for run in runs], self._store.used_bytes))
 
 
-def _save_reasons(database: Database, kept: Kept, level: Level, wait_ns: int) -> None:
+def _save_reasons(database: Database, kept: Kept, level: Level, wait_ns: int, took_ns: int) -> None:
     reasons = orjson.dumps(kept.reasons).decode()
     database.write(
-        "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?)",
-        [(kept.number, kept.kind, int(level), reasons, kept.why, wait_ns)],
+        "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(kept.number, kept.kind, int(level), reasons, kept.why, wait_ns, took_ns)],
     )
 
 

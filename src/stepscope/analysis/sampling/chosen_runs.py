@@ -56,7 +56,7 @@ def typical_of_sample(recording: StepsRecording) -> Chosen | None:
     if not kinds:
         return None
     most = max(kinds, key=lambda one: (one.kind != EAGER_CODE, one.runs, one.lengths.total))
-    runs = sorted(sampled[most.kind], key=lambda run: (run.ended_ns - run.started_ns, run.number))
+    runs = sorted(sampled[most.kind], key=lambda run: (run.length_ns, run.number))
     said = (
         f"the run of median length of a random sample of {len(runs):,}, of "
         f"{readable.number(most.runs, 'step')} of its kind"

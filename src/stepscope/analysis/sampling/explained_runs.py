@@ -66,7 +66,7 @@ def happened(recording: StepsRecording) -> list[KeptRun]:
 
 
 def _took(run: KeptRun) -> int:
-    return run.wait_ns * ("was late" in run.why) + run.ended_ns - run.started_ns
+    return run.wait_ns * ("was late" in run.why) + run.length_ns
 
 
 def explained_runs(store: Path, recording: StepsRecording, most: int = 100) -> list[ExplainedRun]:

@@ -98,7 +98,7 @@ def of_all_steps(
 
 def _longest(kept: Iterable[KeptRun], kinds: set[str]) -> int:
     lengths = [
-        (run.ended_ns - run.started_ns, place)
+        (run.length_ns, place)
         for place, run in enumerate(kept)
         if run.kind in kinds and "slowest" in run.reasons
     ]
@@ -142,7 +142,7 @@ def steps_of_summaries(recording: StepsRecording) -> Steps:
         place, began = first.get(summary.kind, (0, None))
         bare = StepRow(
             key=summary.kind, engine=summary.engine, runs=summary.runs, total_ns=0,
-            first_ns=0 if began is None else began.ended_ns - began.started_ns, first_run=place,
+            first_ns=0 if began is None else began.length_ns, first_run=place,
             median_ns=0.0, p90_ns=0.0, p99_ns=0.0, worst_ns=0, worst_run=-1, trend=0.0,
             ops=counts[len(counts) // 2] if counts else 0, failed=summary.failed, far=0,
             outliers=(), lengths_ns=(),

@@ -87,7 +87,7 @@ class KeptRow:
 def _kept_row(place: int, run: KeptRun) -> KeptRow:
     return KeptRow(
         run.name, place, run.kind, run.engine, run.status, LEVELS[run.level],
-        ", ".join(run.reasons), run.ops, max(0, run.ended_ns - run.started_ns),
+        ", ".join(run.reasons), run.ops, run.length_ns,
     )  # fmt: skip
 
 

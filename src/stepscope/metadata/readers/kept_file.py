@@ -7,7 +7,8 @@ Tables, in stores that such a recorder wrote:
                 what triggered (`triggered`: why, when), when the process did not run
                 (`standstills`: from, to)
     kept        number (of the run), kind, level, reasons (JSON), why, wait_ns (since the run before
-                it on its thread)
+                it on its thread), took_ns (the whole call, without what recording
+                it took)
     summaries   kind, content (`StepSummary.to_bytes`), checksum (CRC-32)
 
 A summary that is damaged is left out. All of it is read without looking at any run.
@@ -43,7 +44,7 @@ TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS recording (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, kind TEXT NOT NULL,"
     " level INTEGER NOT NULL, reasons TEXT NOT NULL, why TEXT NOT NULL,"
-    " wait_ns INTEGER NOT NULL)",
+    " wait_ns INTEGER NOT NULL, took_ns INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS summaries (kind TEXT PRIMARY KEY, content BLOB NOT NULL,"
     " checksum INTEGER NOT NULL)",
 )
@@ -69,6 +70,19 @@ class KeptRun:
     started_ns: int = 0
     ended_ns: int = 0
     ops: int = 0
+    took_ns: int = 0
+    """The whole call, without what recording it took. Its ops alone may be all that `started_ns`
+    and `ended_ns` are of."""
+
+    @property
+    def length_ns(self) -> int:
+        """What the program waited for.
+
+        >>> run = KeptRun(1, "step", Level.DETAIL, (), started_ns=10, ended_ns=70, took_ns=90)
+        >>> run.length_ns
+        90
+        """
+        return self.took_ns or max(0, self.ended_ns - self.started_ns)
 
     @property
     def name(self) -> str:
@@ -121,8 +135,8 @@ def recording_of(path: Path) -> StepsRecording | None:
             terms = dict(database.execute("SELECT name, value FROM recording").fetchall())
             kept = database.execute(
                 "SELECT kept.number, kind, level, reasons, why, wait_ns, what, engine, status,"
-                " started_ns, ended_ns, ops FROM kept JOIN runs ON runs.number = kept.number"
-                " ORDER BY kept.number"
+                " started_ns, ended_ns, ops, took_ns FROM kept"
+                " JOIN runs ON runs.number = kept.number ORDER BY kept.number"
             ).fetchall()
             rows = database.execute("SELECT content, checksum FROM summaries").fetchall()
     except (sqlite3.DatabaseError, OSError):
