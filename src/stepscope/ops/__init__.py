@@ -32,6 +32,7 @@ from stepscope.ops.flow import (
 )
 from stepscope.ops.images import (
     image_files,
+    resizing,
 )
 from stepscope.ops.io import (
     audio_summaries,
@@ -120,6 +121,7 @@ __all__ = [
     "random",
     "readers",
     "reductions",
+    "resizing",
     "scans",
     "segments",
     "shaping",
