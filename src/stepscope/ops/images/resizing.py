@@ -14,7 +14,14 @@ from stepscope.graph.constants import constant_as_shape
 from stepscope.graph.dtypes import Array
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
+from stepscope.graph.registry import (
+    Kernel,
+    KernelNode,
+    ShapeContext,
+    gradient,
+    no_gradient,
+    register,
+)
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.arrays.shaping import expand_dims, shape, squeeze
 from stepscope.ops.signatures import FLOATS, SIGNED, exactly_rank, limited, output_of
@@ -142,6 +149,7 @@ register(
     shape=lambda ctx: ctx.input(1),
     kernel=_bilinear_grad_kernel,
 )
+no_gradient("ResizeBilinearGrad")
 
 # -- nearest -----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from stepscope.errors import InvalidArgumentError, NotFoundError
 from stepscope.graph.build import apply_op
 from stepscope.graph.dtypes import Array
 from stepscope.graph.operation import Tensor
-from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, no_gradient, register
+from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, register
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.math.philox import Philox
 from stepscope.ops.math.random import node_stream, seed_attrs, unit_doubles, unit_floats
@@ -403,7 +403,6 @@ def _sampler(name: str, kernel: Callable[[KernelNode], Kernel], attrs: Sequence[
         kernel=kernel,
         stateful=True,
     )
-    no_gradient(name)
 
 
 def _range(node: KernelNode) -> int:
@@ -442,7 +441,6 @@ register(
     shape=_hits_shapes,
     kernel=_hits_kernel,
 )
-no_gradient("ComputeAccidentalHits")
 
 
 # -- the functions -----------------------------------------------------------------------------
