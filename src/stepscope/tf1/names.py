@@ -79,8 +79,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.io.files: matching_files read_file write_file",
         "stepscope.ops.io.parsing: parse_example parse_single_example "
         "parse_single_sequence_example parse_sequence_example",
-        "stepscope.ops.state.queues: FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase "
-        "RandomShuffleQueue",
+        "stepscope.ops.state.queues: PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "stepscope.programs.record_files: TFRecordCompressionType TFRecordOptions TFRecordWriter "
         "tf_record_iterator",
         "stepscope.programs.saving.meta_graphs: write_graph",

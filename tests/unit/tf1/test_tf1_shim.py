@@ -80,7 +80,7 @@ class TestInstalled:
     def test_a_missing_attribute_that_is_elsewhere_says_where(self):
         import tensorflow as tf
 
-        with pytest.raises(AttributeError, match=r"close: tensorflow\.nn\.softmax"):
+        with pytest.raises(AttributeError, match=r"close: .*tensorflow\.nn\.softmax\b"):
             tf.softmax  # noqa: B018
 
     def test_a_missing_attribute_of_a_submodule(self):
@@ -95,7 +95,7 @@ class TestInstalled:
         with pytest.raises(AttributeError, match="'qqqqqq'; nothing it has is close"):
             tf.qqqqqq  # noqa: B018
 
-    @pytest.mark.parametrize("name", ["read_file", "WholeFileReader", "one_hott", "decode_csv"])
+    @pytest.mark.parametrize("name", ["extract_volume_patches", "one_hott", "unravel_index"])
     def test_what_is_called_close_may_be_a_slip_of_the_keys(self, name):
         import tensorflow as tf
 

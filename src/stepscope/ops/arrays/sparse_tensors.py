@@ -392,29 +392,27 @@ def _reduction_axes(source: SparseTensor, axis: Any) -> Any:
     return range_of(0, shaping.size(source.dense_shape))
 
 
-def _reduced(op_type: str, source: Any, axis: Any, keep: Any, name: str | None) -> Tensor:
+def _reduced(op_type: str, source: Any, axis: Any, keep: Any) -> Tensor:
     sparse = _sparse(source)
-    return output_of(
-        op_type, *sparse.parts(), _reduction_axes(sparse, axis), keep_dims=bool(keep), name=name
-    )
+    return output_of(op_type, *sparse.parts(), _reduction_axes(sparse, axis), keep_dims=bool(keep))
 
 
 def sparse_reduce_sum(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
-    keep_dims: bool | None = None, name: str | None = None,
+    keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The sum over axes (all of them without `axis`), as a dense tensor."""
     axis = reduction_axes if axis is None else axis
-    return _reduced("SparseReduceSum", sp_input, axis, keepdims or keep_dims, name)
+    return _reduced("SparseReduceSum", sp_input, axis, keepdims or keep_dims)
 
 
 def sparse_reduce_max(
     sp_input: Any, axis: Any = None, keepdims: bool | None = None, reduction_axes: Any = None,
-    keep_dims: bool | None = None, name: str | None = None,
+    keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The largest element over axes (of those that are there), as a dense tensor."""
     axis = reduction_axes if axis is None else axis
-    return _reduced("SparseReduceMax", sp_input, axis, keepdims or keep_dims, name)
+    return _reduced("SparseReduceMax", sp_input, axis, keepdims or keep_dims)
 
 
 # -- SparseAdd, SparseConcat, SparseSplit ------------------------------------------------------

@@ -215,7 +215,7 @@ register(
 
 def decode_raw(
     input_bytes: Any = None, out_type: Any = None, little_endian: bool = True,
-    name: str | None = None, bytes: Any = None, fixed_length: Any = None,
+    name: str | None = None, bytes: Any = None,
 ) -> Tensor:  # fmt: skip
     """The bytes of strings as numbers, along a new last axis.
 
@@ -227,14 +227,9 @@ def decode_raw(
     texts = one_name("input_bytes", input_bytes, "bytes", bytes)
     if out_type is None:
         raise ValueError("decode_raw needs an out_type.")
-    options: dict[str, Any] = {
-        "out_type": as_dtype(out_type),
-        "little_endian": little_endian,
-        "name": name,
-    }
-    if fixed_length is not None:
-        return output_of("DecodePaddedRaw", texts, fixed_length, **options)
-    return output_of("DecodeRaw", texts, **options)
+    return output_of(
+        "DecodeRaw", texts, out_type=as_dtype(out_type), little_endian=little_endian, name=name
+    )
 
 
 # -- DecodeCompressed, EncodeBase64, DecodeBase64 ----------------------------------------------

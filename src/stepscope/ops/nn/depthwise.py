@@ -201,8 +201,8 @@ def _to_filter_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 def depthwise_conv2d_native(
-    input: Any, filter: Any, strides: Any, padding: Any, data_format: str | None = None,
-    name: str | None = None, dilations: Any = None,
+    input: Any, filter: Any, strides: Any, padding: Any,
+    data_format: str | None = "NHWC", dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Images whose every channel is filtered by filters of its own, as one node."""
     padding, explicit = paddings(padding, "depthwise_conv2d")
@@ -263,7 +263,7 @@ def depthwise_conv2d(
         images = convert_to_tensor(input, None, "tensor_in")
         weights = convert_to_tensor(filter, None, "filter_in")
         _undilated(rate, weights, "depthwise_conv2d")
-        return depthwise_conv2d_native(images, weights, strides, padding, data_format, scope)
+        return depthwise_conv2d_native(images, weights, strides, padding, data_format, name=scope)
 
 
 def separable_conv2d(
@@ -283,7 +283,7 @@ def separable_conv2d(
             raise ValueError(f"pointwise_filter has to be 1 high and 1 wide, not {axes[:2]}.")
         _undilated(rate, weights, "separable_conv2d")
         depthwise = depthwise_conv2d_native(
-            images, weights, strides, padding, data_format, "depthwise"
+            images, weights, strides, padding, data_format, name="depthwise"
         )
         return conv2d(
             depthwise, point, [1, 1, 1, 1], "VALID", data_format=data_format or "NHWC", name=scope
