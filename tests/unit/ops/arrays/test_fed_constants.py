@@ -133,6 +133,40 @@ ROWS = [
         else tf.reduce_join([["a", "b"], ["c", "d"]], c)),
     Fed("QueueDequeueUpToV2", 1, 3, lambda tf, c: dequeued(tf, c)),
     Fed("InvertPermutation", [0, 1], [1, 0], lambda tf, c: tf.invert_permutation(c)),
+    Fed("DecodePaddedRaw", 2, 4, lambda tf, c: tf.raw_ops.DecodePaddedRaw(
+        input_bytes=["ab", "cdef"], fixed_length=c, out_type=tf.uint8)),
+    Fed("DynamicStitch", [0, 1], [0, 2], lambda tf, c: tf.raw_ops.DynamicStitch(
+        indices=[c, [1]], data=[[1.0, 2.0], [3.0]])),
+    Fed("ParallelDynamicStitch", [0, 1], [0, 2],
+        lambda tf, c: tf.raw_ops.ParallelDynamicStitch(
+            indices=[c, [1]], data=[[1.0, 2.0], [3.0]])),
+    Fed("SparseToDense", [3], [4], lambda tf, c: tf.raw_ops.SparseToDense(
+        sparse_indices=[[1]], output_shape=c, sparse_values=[2.0], default_value=0.0)),
+    Fed("SparseReduceSum", 0, 1, lambda tf, c: tf.raw_ops.SparseReduceSum(
+        input_indices=[[0, 1], [1, 2]], input_values=[2.0, 3.0], input_shape=[2, 3],
+        reduction_axes=c)),
+    Fed("SparseReduceMax", 0, 1, lambda tf, c: tf.raw_ops.SparseReduceMax(
+        input_indices=[[0, 1], [1, 2]], input_values=[2.0, 3.0], input_shape=[2, 3],
+        reduction_axes=c)),
+    Fed("SparseFillEmptyRows", [2, 3], [3, 3], lambda tf, c: tf.raw_ops.SparseFillEmptyRows(
+        indices=[[0, 1]], values=[2.0], dense_shape=tf.cast(c, tf.int64), default_value=7.0)),
+    Fed("SparseTensorDenseMatMul", [2, 2], [3, 2],
+        lambda tf, c: tf.raw_ops.SparseTensorDenseMatMul(
+            a_indices=[[0, 1]], a_values=[2.0], a_shape=tf.cast(c, tf.int64), b=x(tf))),
+    Fed("ResizeBilinear", [2, 2], [4, 3],
+        lambda tf, c: tf.raw_ops.ResizeBilinear(images=IMAGE, size=c)),
+    Fed("ResizeNearestNeighbor", [2, 2], [4, 3],
+        lambda tf, c: tf.raw_ops.ResizeNearestNeighbor(images=IMAGE, size=c)),
+    Fed("ResizeNearestNeighborGrad", [2, 2], [3, 3],
+        lambda tf, c: tf.raw_ops.ResizeNearestNeighborGrad(grads=IMAGE, size=c)),
+    Fed("DepthwiseConv2dNativeBackpropInput", [1, 3, 3, 1], [2, 3, 3, 1],
+        lambda tf, c: conv(tf, "DepthwiseConv2dNativeBackpropInput", input_sizes=c,
+                           filter=FILTER, out_backprop=tf.placeholder_with_default(
+                               np.ones((2, 2, 2, 1), np.float32), None))),
+    Fed("DepthwiseConv2dNativeBackpropFilter", [1, 1, 1, 1], [2, 2, 1, 1],
+        lambda tf, c: conv(tf, "DepthwiseConv2dNativeBackpropFilter", input=IMAGE,
+                           filter_sizes=c, out_backprop=tf.placeholder_with_default(
+                               np.ones((1, 1, 1, 1), np.float32), None))),
     # What comes after.
     Fed("Squeeze", [1, 2], [1, 3], lambda tf, c: tf.squeeze(tf.fill(c, 1.0))),
     Fed("MatMul", [2, 3], [3, 2], lambda tf, c: tf.matmul(
