@@ -49,10 +49,10 @@ test: check browser   ## everything: lint, types, import directions, all tests (
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
-test-hard: $(DEV)   ## threads, deadlines and processes 20 times under load, then all on one busy core
+test-hard: $(DEV)   ## threads, deadlines and processes 20 times under load, then all on one busy core (HALF=rounds, whole)
 	-@$(BIN)/stepscope prepare
 	$(BIN)/python tests/hard/run_hard.py --rounds $(ROUNDS) --at-once $(AT_ONCE) \
-	  --workers $(WORKERS) --load $(LOAD) $(TESTS)
+	  --workers $(WORKERS) --load $(LOAD) $(if $(HALF),--half $(HALF)) $(TESTS)
 
 DEATHS ?= 1000
 kill: $(DEV)   ## 1,000 scripts that die while they are recorded, in every way (DEATHS=, an hour or two)

@@ -1,11 +1,12 @@
 """The tests where it is hard: on a machine that is busy with something else.
 
     python tests/hard/run_hard.py [--rounds 20] [--at-once 4] [--workers 4] [--load 4]
-                                  [--patience 4] [TESTS ...]
+                                  [--patience 4] [--half rounds | whole] [TESTS ...]
 
 First the tests of threads, deadlines and processes (`PRONE`), many times beside busy processes;
 then the whole suite once, on one core that it shares with them. Time limits are `--patience` times
 as long, those of pytest and those of the tests' own waiting. TESTS, if given, stand in for both.
+With `--half` only one of the two is run.
 
 Rounds are sessions of their own, `--at-once` of them side by side, so each is one more load for the
 others; what one printed is shown when it is over. The whole suite is spread, file by file, over
@@ -165,23 +166,11 @@ def repeated(
             session.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """What the module's text says; gives the exit code."""
-    parser = argparse.ArgumentParser(description="The tests, on a machine that is busy.")
-    parser.add_argument("--rounds", type=int, default=20, help="of the tests that are prone")
-    parser.add_argument("--at-once", type=int, default=4, help="so many rounds side by side")
-    parser.add_argument("--workers", type=int, default=4, help="of the whole suite, on the core")
-    parser.add_argument("--load", type=int, default=4, help="how many busy processes there are")
-    parser.add_argument("--patience", type=float, default=4, help="time limits are so much longer")
-    parser.add_argument("tests", nargs="*", help="these alone, in place of both selections")
-    asked = parser.parse_args(arguments)
-    if asked.at_once < 1 or asked.workers < 1:
-        parser.error("--at-once and --workers are 1 or more")
-
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+def in_rounds(pytest: Sequence[str], asked: argparse.Namespace) -> Counter[str]:
+    """The tests that are prone, again and again; how often each failed."""
     chosen = asked.tests or [path for path in PRONE if (ROOT / path).exists()]
     gone = set(PRONE).difference(chosen) if not asked.tests else set()
-    failures: Counter[str] = Counter(f"{path}: there is no such file" for path in gone)
+    failures = Counter(f"{path}: there is no such file" for path in gone)
     print(f"== {asked.rounds} rounds, {asked.at_once} at once, beside {asked.load} processes")
     with busy(asked.load):
         again = [*pytest, "-p", "no:xdist", *chosen]
@@ -190,16 +179,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = f"{len(wrong)} failed" if wrong else "nothing failed"
             print(f"== round {number} of {asked.rounds}: {said}\n{session.printed()}", flush=True)
             failures.update(wrong)
+    return failures
+
+
+def whole(pytest: Sequence[str], asked: argparse.Namespace) -> Counter[str]:
+    """All tests, on one busy core; which failed."""
     core = str(min(os.sched_getaffinity(0)))
     print(f"== all on core {core}, beside {asked.load} processes", flush=True)
     with busy(asked.load, core):
         spread = ["--numprocesses", str(asked.workers), "--dist", "loadfile"]
-        whole = ["taskset", "-c", core, *pytest, *spread, *asked.tests]
-        with contextlib.closing(Session(whole, asked.patience, kept=False)) as session:
-            failures.update(session.wrong())
+        command = ["taskset", "-c", core, *pytest, *spread, *asked.tests]
+        with contextlib.closing(Session(command, asked.patience, kept=False)) as session:
+            return Counter(session.wrong())
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What the module's text says; gives the exit code."""
+    parser = argparse.ArgumentParser(description="The tests, on a machine that is busy.")
+    parser.add_argument("--rounds", type=int, default=20, help="of the tests that are prone")
+    parser.add_argument("--at-once", type=int, default=4, help="so many rounds side by side")
+    parser.add_argument("--workers", type=int, default=4, help="of the whole suite, on the core")
+    parser.add_argument("--load", type=int, default=4, help="how many busy processes there are")
+    parser.add_argument("--patience", type=float, default=4, help="time limits are so much longer")
+    parser.add_argument("--half", choices=("rounds", "whole"), help="only this one of the two")
+    parser.add_argument("tests", nargs="*", help="these alone, in place of both selections")
+    asked = parser.parse_args(arguments)
+    if asked.at_once < 1 or asked.workers < 1:
+        parser.error("--at-once and --workers are 1 or more")
+
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    failures: Counter[str] = Counter()
+    if asked.half != "whole":
+        failures.update(in_rounds(pytest, asked))
+    if asked.half != "rounds":
+        failures.update(whole(pytest, asked))
+
+    sessions = asked.rounds * (asked.half != "whole") + (asked.half != "rounds")
     for what, times in failures.most_common():
-        print(f"FAILED {times} OF {asked.rounds + 1}: {what}")
+        print(f"FAILED {times} OF {sessions}: {what}")
     print("hard: " + (f"{len(failures)} failed" if failures else "nothing failed"), flush=True)
     return 1 if failures else 0
 

@@ -106,6 +106,26 @@ def test_rounds_run_at_once_and_failures_are_counted_over_them_and_named(tmp_pat
     assert sum("1 failed, 4 passed" in line for line in said) == 1
 
 
+@pytest.mark.parametrize(
+    ("half", "sessions", "heads"),
+    [
+        ("rounds", 2, ["== 2 rounds,", "== round 1 of", "== round 2 of"]),
+        ("whole", 1, ["== all on"]),
+    ],
+)
+def test_one_half_can_be_run_alone(tmp_path, capfd, half, sessions, heads):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_small.py").write_text("def test_fails(): assert False")
+    how = ["--rounds", "2", "--at-once", "1", "--workers", "1", "--load", "0", "--half", half]
+    assert run_hard.main([*how, str(tmp_path)]) == 1
+    said = capfd.readouterr().out.splitlines()
+    shown = [line for line in said if line.startswith("== ")]
+    assert [line.startswith(head) for line, head in zip(shown, heads, strict=True)] == [
+        True for _ in heads
+    ]
+    assert said[-2].startswith(f"FAILED {sessions} OF {sessions}: ")
+
+
 def test_a_session_that_dies_is_a_failure(tmp_path, capfd):
     (tmp_path / "conftest.py").write_text("import os\nos._exit(3)")
     assert run_hard.main(["--rounds", "1", "--workers", "1", "--load", "0", str(tmp_path)]) == 1
