@@ -164,25 +164,29 @@ def _drift(values: Floats) -> Floats:
 
 
 def _dealt(base: Floats, new: Floats, group: Indices | None) -> Floats:
-    """How far the undisturbed times of two sides lie apart when the runs are dealt at random."""
+    """How far the undisturbed times of two sides lie apart when the runs are dealt at random.
+
+    A row's runs, shortest first, are a column here: counting down columns is counting whole rows
+    at once. Neither side has more than `_MOST` runs, so that counts are small numbers.
+    """
     n, m = base.shape[1], new.shape[1]
-    values = np.concatenate([base, new], axis=1)
-    order = np.argsort(values, axis=1)
-    values = np.take_along_axis(values, order, axis=1)
-    places = np.arange(1, n + m + 1)
+    times = np.concatenate([base, new], axis=1).T
+    order = np.argsort(times, axis=0)
+    times = np.take_along_axis(times, order, axis=0)
+    places = np.arange(1, n + m + 1, dtype=np.uint8)[:, None]
     random = np.random.default_rng(0)
     low_n, low_m = _lowest(n), _lowest(m)
-    squares = np.zeros(len(values))
+    squares = np.zeros(times.shape[1])
     for _ in range(_DEALS):
         if group is None:
             is_new = random.permutation(n + m) >= n
         else:
             swapped = (random.random(group.max() + 1) < 0.5)[group]
             is_new = np.concatenate([swapped, ~swapped])
-        mine = is_new[order]
-        rank = np.cumsum(mine, axis=1)
-        ours = np.where(mine & (rank <= low_m), values, 0).sum(axis=1) / low_m
-        theirs = np.where(~mine & (places - rank <= low_n), values, 0).sum(axis=1) / low_n
+        mine = is_new.take(order)
+        rank = np.cumsum(mine, axis=0, dtype=np.uint8)
+        ours = np.einsum("ij,ij->j", mine & (rank <= low_m), times) / low_m
+        theirs = np.einsum("ij,ij->j", ~mine & (places - rank <= low_n), times) / low_n
         squares += (ours - theirs) ** 2
     spread: Floats = np.sqrt(squares / _DEALS)
     return spread
