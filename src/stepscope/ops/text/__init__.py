@@ -1,0 +1,1 @@
+"""Strings: hashes of them, and ops that take them apart and change them."""
