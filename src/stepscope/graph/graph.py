@@ -48,6 +48,7 @@ class GraphKeys:
     MODEL_VARIABLES = "model_variables"
     MOVING_AVERAGE_VARIABLES = "moving_average_variables"
     TABLE_INITIALIZERS = "table_initializer"
+    ASSET_FILEPATHS = "asset_filepaths"
 
 
 class Graph(Scoped):

@@ -72,9 +72,15 @@ from stepscope.ops.nn import (
 from stepscope.ops.state import (
     counting,
     queues,
+    table_initializers,
+    tables,
     training_ops,
     variable_collections,
     variable_ops,
+    vocabularies,
+)
+from stepscope.ops.text import (
+    hash_buckets,
 )
 
 __all__ = [
@@ -103,6 +109,7 @@ __all__ = [
     "functional_loops",
     "fused_batch_norm",
     "gradients",
+    "hash_buckets",
     "image_files",
     "indexing",
     "joining",
@@ -132,11 +139,14 @@ __all__ = [
     "strings",
     "summaries",
     "switches",
+    "table_initializers",
+    "tables",
     "tensor_array",
     "tensor_array_ops",
     "training_ops",
     "unary",
     "variable_collections",
     "variable_ops",
+    "vocabularies",
     "windows",
 ]

@@ -9,6 +9,7 @@ from stepscope.graph import GraphKeys, get_default_graph
 from stepscope.ops.flow import ordering
 from stepscope.ops.io.summaries import merge_all
 from stepscope.ops.state import variable_collections as variables
+from stepscope.ops.state.table_initializers import tables_initializer
 from stepscope.programs import log
 from stepscope.programs.saving.saver import saver_of_graph
 from stepscope.programs.session_manager import SessionManager
@@ -111,8 +112,8 @@ class Scaffold:
 
     @staticmethod
     def default_local_init_op() -> Any:
-        """An op that initialises local variables."""
-        return ordering.group(variables.local_variables_initializer())
+        """An op that initialises local variables and fills tables."""
+        return ordering.group(variables.local_variables_initializer(), tables_initializer())
 
 
 class SessionCreator:

@@ -116,12 +116,15 @@ io = import_module(f"{__name__}.io")
 import_module(f"{__name__}.io.gfile")
 layers = import_module(f"{__name__}.layers")
 linalg = import_module(f"{__name__}.linalg")
+lookup = import_module(f"{__name__}.lookup")
+import_module(f"{__name__}.lookup.experimental")
 losses = import_module(f"{__name__}.losses")
 metrics = import_module(f"{__name__}.metrics")
 profiler = import_module(f"{__name__}.profiler")
 python_io = import_module(f"{__name__}.python_io")
 queue = import_module(f"{__name__}.queue")
 sparse = import_module(f"{__name__}.sparse")
+strings = import_module(f"{__name__}.strings")
 timeline = import_module(f"{__name__}.timeline")
 core = import_module(f"{__name__}.core")
 examples = import_module(f"{__name__}.examples")
@@ -212,6 +215,7 @@ __all__ = [
     "layers",
     "linalg",
     "logging",
+    "lookup",
     "losses",
     "make_ndarray",
     "math",
@@ -228,6 +232,7 @@ __all__ = [
     "resource",
     "sparse",
     "string",
+    "strings",
     "summary",
     "test",
     "timeline",

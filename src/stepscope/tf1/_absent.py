@@ -18,7 +18,8 @@ _A_SLIP = 0.8
 """How alike two names are that differ by a slip of the keys; less alike ones mislead."""
 _SUBMODULES = (
     "nn", "math", "random", "linalg", "queue", "train", "summary", "errors", "layers", "losses",
-    "metrics", "initializers", "image", "io", "sparse", "python_io", "contrib.layers",
+    "metrics", "initializers", "image", "io", "sparse", "python_io", "strings", "lookup",
+    "contrib.layers", "contrib.lookup",
 )  # fmt: skip
 
 

@@ -29,6 +29,15 @@ NAMES: Final[dict[str, list[str]]] = {
         "dropout flatten fully_connected l1_regularizer l2_regularizer max_pool2d repeat stack "
         "xavier_initializer xavier_initializer=xavier_initializer_conv2d",
     ],
+    "contrib.lookup": [
+        "stepscope.ops.state.table_initializers: KeyValueTensorInitializer TableInitializerBase "
+        "TextFileIdTableInitializer TextFileIndex TextFileInitializer "
+        "TextFileStringTableInitializer tables_initializer",
+        "stepscope.ops.state.tables: HashTable LookupInterface MutableHashTable",
+        "stepscope.ops.state.vocabularies: FastHashSpec HasherSpec IdTableWithHashBuckets "
+        "StrongHashSpec index_table_from_file index_table_from_tensor "
+        "index_to_string_table_from_file index_to_string_table_from_tensor",
+    ],
     "contrib.slim": [
         "stepscope.layers.arg_scopes: add_arg_scope arg_scope arg_scoped_arguments has_arg_scope",
         "stepscope.layers.contrib_layers: avg_pool2d batch_norm conv2d conv2d=convolution2d "
@@ -65,6 +74,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "random_normal_initializer=random_normal random_uniform_initializer=random_uniform "
         "truncated_normal_initializer=truncated_normal "
         "variance_scaling_initializer=variance_scaling zeros_initializer=zeros",
+        "stepscope.ops.state.table_initializers: tables_initializer",
         "stepscope.ops.state.variable_collections: "
         "global_variables_initializer=global_variables "
         "local_variables_initializer=local_variables variables_initializer=variables",
@@ -104,6 +114,13 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.math.matmul: matmul tensordot",
         "stepscope.ops.nn.layer_parts: l2_normalize",
     ],
+    "lookup": [
+        "stepscope.ops.state.table_initializers: KeyValueTensorInitializer TextFileIndex "
+        "TextFileInitializer",
+        "stepscope.ops.state.tables: StaticHashTable",
+        "stepscope.ops.state.vocabularies: StaticVocabularyTable",
+    ],
+    "lookup.experimental": ["stepscope.ops.state.tables: MutableHashTable"],
     "losses": [
         "stepscope.layers.losses: Reduction absolute_difference add_loss compute_weighted_loss "
         "get_losses get_regularization_loss get_regularization_losses get_total_loss hinge_loss "
@@ -138,6 +155,13 @@ NAMES: Final[dict[str, list[str]]] = {
         "sparse_reduce_sum=reduce_sum sparse_reorder=reorder sparse_split=split "
         "sparse_tensor_dense_matmul=matmul sparse_tensor_to_dense=to_dense "
         "sparse_from_dense=from_dense sparse_tensor_dense_matmul=sparse_dense_matmul",
+    ],
+    "strings": [
+        "stepscope.ops.arrays.strings: as_string string_join=join reduce_join",
+        "stepscope.ops.io.checkpoint_ops: regex_full_match",
+        "stepscope.ops.text.hash_buckets: string_to_hash_bucket=to_hash_bucket "
+        "string_to_hash_bucket_fast=to_hash_bucket_fast "
+        "string_to_hash_bucket_strong=to_hash_bucket_strong",
     ],
     "timeline": [
         "stepscope.export: TimeLiner Timeline",

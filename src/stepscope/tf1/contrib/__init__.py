@@ -7,11 +7,11 @@ from stepscope.tf1._absent import absent
 from stepscope.tf1.contrib import learn
 
 paths.install()
-_TABLED = ("framework", "layers", "rnn", "slim", "tensorboard", "tfprof")
-framework, layers, rnn, slim, tensorboard, tfprof = (
+_TABLED = ("framework", "layers", "lookup", "rnn", "slim", "tensorboard", "tfprof")
+framework, layers, lookup, rnn, slim, tensorboard, tfprof = (
     import_module(f"{__name__}.{name}") for name in _TABLED
 )
 
-__all__ = ["framework", "layers", "learn", "rnn", "slim", "tensorboard", "tfprof"]
+__all__ = ["framework", "layers", "learn", "lookup", "rnn", "slim", "tensorboard", "tfprof"]
 
 __getattr__ = absent(__name__)
