@@ -20,7 +20,7 @@ import stepscope.layers.losses
 import stepscope.ops
 import stepscope.programs.data
 import stepscope.programs.data.experimental
-import stepscope.tf1.summary
+import stepscope.tf1
 from stepscope.graph import dtypes
 from stepscope.graph.build import apply_op
 from stepscope.graph.constants import constant_as_shape
@@ -111,9 +111,10 @@ class Names:
         self.bool = dtypes.bool_
         self.name_scope = name_scope
         self.summary = stepscope.tf1.summary
+        self.strings, self.lookup = stepscope.tf1.strings, stepscope.tf1.lookup
         self.losses = stepscope.layers.losses
         self.data = stepscope.programs.data
-        self.nn = self.math = self.linalg = self.strings = self.random = self.bitwise = self
+        self.nn = self.math = self.linalg = self.random = self.bitwise = self
         self.io = self.initializers = self.train = self.queue = self.debugging = self
         self.image = self
 

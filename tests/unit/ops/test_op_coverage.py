@@ -14,8 +14,9 @@ from stepscope.graph.registry import OpType
 
 PAGE = Path(__file__).parents[3] / "docs" / "make_ops_page.py"
 HANDLES = (
-    "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "Queue", "RandomShuffleQueue", "Reader",
-    "Stack", "TensorArray",
+    "FIFOQueue", "HashTable", "InitializeTable", "LookupTable", "MutableHashTable",
+    "PaddingFIFOQueue", "PriorityQueue", "Queue", "RandomShuffleQueue", "Reader", "Stack",
+    "TensorArray",
 )  # fmt: skip
 """Op types of containers: tensors go in and come out as they are, whatever type and shape."""
 

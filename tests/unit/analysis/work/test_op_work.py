@@ -154,9 +154,10 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
         "AudioSummaryV2", "Diag", "DiagPart", "Einsum", "ExtractJpegShape", "LRNGrad",
         "MatrixBandPart", "PaddingFIFOQueueV2", "PriorityQueueV2", "SerializeTensor",
     }  # fmt: skip
-    # Optimizers' updates, sparse tensors, readers, formats of files, samplers, pictures.
+    # Optimizers' updates, sparse tensors, readers, formats of files, samplers, pictures, tables.
     families = re.compile(
-        r"(Resource)?(Sparse)?Apply|Sparse|Reader|Decode|Encode|Parse|Resize"
+        r"(Resource)?(Sparse)?Apply|Sparse|Reader|Decode|Encode|Parse|Resize|StringToHash"
+        r"|(Mutable)?HashTable|InitializeTable|LookupTable"
         r"|\w+(Reader(V2)?|CandidateSampler)$"
     )
     # Other tests register types of their own.
