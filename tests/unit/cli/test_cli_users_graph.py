@@ -7,8 +7,11 @@ import pytest
 import stepscope.tf1 as tf1
 from stepscope._messages import MetaGraphDef
 from stepscope.export import FileWriter, TensorBoardWriter
-from stepscope.metadata import RunMetadata
+from stepscope.metadata import Completeness, Recording, RunMetadata
 from stepscope.metadata.readers.users_graph import _in_events
+from stepscope.recorder.budget import Level
+from stepscope.recorder.kept_runs import given_up
+from stepscope.store import Store
 
 
 def counts(command, *arguments):
@@ -101,3 +104,13 @@ def test_the_graph_that_tensorflow_wrote(tmp_path, command, tf):
         writer.close()
     (file,) = (tmp_path / "logs").iterdir()
     assert counts(command, file) == {"measured": 1, "fed": 1, "pruned": 1}
+
+
+def test_of_a_run_whose_length_alone_was_noted_the_reason_is_said(command, tmp_path):
+    losses = given_up(Level.LENGTH, 0.05)
+    recording = Recording(engine="tensorflow", completeness=Completeness(losses))
+    (tmp_path / "runs").mkdir()
+    with Store(tmp_path / "runs") as store:
+        store.add(RunMetadata.of(recording))
+    code, _, said = command("coverage", "runs", "--run", "0")
+    assert (code, said) == (2, f"stepscope: error: run_000001 has no ops: {losses[0].reason}\n")

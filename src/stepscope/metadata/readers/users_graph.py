@@ -20,6 +20,8 @@ __all__ = ["graph_in_file", "graph_of"]
 
 GRAPH_FILES = ("graph.pb", "graph.pbtxt")
 _EVENT_FILES = "*.tfevents.*"
+_OP_EXECUTIONS = "op executions"
+"""What a loss of a run says is missing that has no ops."""
 
 
 def graph_of(path: Path, run: LoadedRun) -> Any:
@@ -51,11 +53,20 @@ def graph_of(path: Path, run: LoadedRun) -> Any:
             f"{name} is eager code, which has no graph: every op that it executed has a time "
             "(stepscope top shows them)"
         )
+    if not len(run.metadata.ops):
+        _refuse_without_ops(path, run)
     raise StepscopeError(
         f"there is no graph.pb beside {path}, and no event file with the graph of this run as it "
         "was written: give the graph's file as the second argument (stepscope run saves it; "
         "tf.io.write_graph, or graph.as_graph_def().SerializeToString(), writes one)"
     )
+
+
+def _refuse_without_ops(path: Path, run: LoadedRun) -> None:
+    """Raise an error that says why there are no ops, if a loss of the run does."""
+    for loss in run.metadata.completeness.losses:
+        if loss.what == _OP_EXECUTIONS:
+            raise StepscopeError(f"{run.name or path.name} has no ops: {loss.reason}")
 
 
 def graph_in_file(path: Path, run: LoadedRun) -> Any:

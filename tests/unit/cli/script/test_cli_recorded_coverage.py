@@ -91,7 +91,8 @@ def test_every_node_of_a_keras_step_is_accounted_for(
     stepscope, script, command, tmp_path, tensorflow
 ):
     del tensorflow
-    done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(MODELS), timeout=590)
+    run = ("run", "--budget", "off", "--engine", "tensorflow", "--out", "out", script(MODELS))
+    done = stepscope(*run, timeout=590)
     assert done.returncode == 0, done.stderr
     # Two steps of each model, and the eager code around them.
     assert len(load(tmp_path / "out")) == 11
@@ -124,7 +125,8 @@ def every_op_has_a_layer_and_a_line(command, number, layers):
 
 def test_every_node_of_a_session_is_accounted_for(stepscope, script, command, tensorflow):
     del tensorflow
-    done = stepscope("run", "--engine", "tensorflow", "--out", "out", script(SESSION))
+    run = ("run", "--budget", "off", "--engine", "tensorflow", "--out", "out", script(SESSION))
+    done = stepscope(*run)
     assert done.returncode == 0, done.stderr
     for number in (1, 3):
         assert unknown(command, number) == (0.0, [])
