@@ -8,13 +8,14 @@ only a run that is slow, late or failed is told of. What it noted is added up wh
     if began:                       # a lull: else ask `KeptRuns.begins`
         try:
             result = run()
+            lane.ended(began, engine)
         except BaseException as error:
             lane.failed(began, code_of(error), engine)
             raise
-        lane.ended(began, engine)
 
-Guarantees. May be used by any number of threads at once: each run is counted once. No method waits,
-but for a run that is told of, and the one that finds the lane full.
+Guarantees. May be used by any number of threads at once: each run is counted once, also where
+Control-C comes in the midst of `ended`; `failed` is to be told then. No method waits, but for a run
+that is told of, and the one that finds the lane full.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from stepscope.held_signals import held_signals
 from stepscope.recorder.budget import Level
 from stepscope.recorder.controller import Lull
 
@@ -117,20 +119,28 @@ class RunLane:
             next(self._numbers)
             return
         ended, here = _clock(), self._here
-        last, here.ended = here.ended, ended
+        last = here.ended
         took, period = ended - began, ended - last
         if took > self._slow_ns or (period > self._late_ns and last):
-            self._tell(Remarkable(self.kind, engine, began, ended, began - last if last else 0))
-            here.ended = _clock()
+            with held_signals:
+                self._tell(Remarkable(self.kind, engine, began, ended, began - last if last else 0))
+                here.ended = _clock()
             return
         next(self._numbers)
-        self._noted.append((took, period if last else took))
-        if len(self._noted) >= FULL:
-            self._full(self)
+        noted = self._noted
+        full = len(noted) >= FULL - 1
+        # Between these two Python looks for no signal, as it would after a call.
+        noted += [(took, period if last else took)]
+        here.ended = ended
+        if full:
+            with held_signals:
+                self._full(self)
 
     def failed(self, began: int, code: str, engine: str) -> None:
-        """It did not end well."""
+        """It did not end well, or `ended` raised what a signal's handler did."""
         ended, here = _clock(), self._here
+        if 0 < began <= here.ended:
+            return  # it is noted
         if began < 0:
             if self.counted:
                 self.counted.pop()

@@ -321,9 +321,13 @@ def _patch_eager(recorder: ScriptRecorder) -> None:
 
     @functools.wraps(enter)
     def entered(self: Any) -> Any:
-        if recorder.active:
-            recorder.tape_entered()
-        return enter(self)
+        try:
+            if recorder.active:
+                recorder.tape_entered()
+            return enter(self)
+        except BaseException:
+            recorder.tape_left()
+            raise
 
     @functools.wraps(leave)
     def left(self: Any, *exc: Any) -> Any:

@@ -27,6 +27,8 @@ Guarantees.
   recorded.
 - Nothing is done before the script has TensorFlow initialized: it can still configure devices and
   threads.
+- A run that ended is handed over, and whatever is open is closed, wherever Control-C or another
+  signal comes: in our code signals are held (`stepscope.held_signals`).
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ from stepscope.adapters.tensorflow.script.summary_traces import SummaryTraces
 from stepscope.adapters.tensorflow.script.traces import NOT_SEEN, TraceNotes
 from stepscope.adapters.tensorflow.script.windows import WindowCapture, Windows
 from stepscope.adapters.tensorflow.support import EAGER, FUNCTION, SESSION
+from stepscope.held_signals import held_signals, let_go
 from stepscope.metadata import Note, Recording, Status
 from stepscope.metadata.fed_values import FedValues
 from stepscope.metadata.program_notes import RECORDING, STOPPED
@@ -196,7 +199,7 @@ class ScriptRecorder:
         self.active = False
         if threading.current_thread() is not self._main:
             return
-        with self.cost.ours():
+        with self.cost.ours(), held_signals:
             self._end_eager()
             self.windows.close()
             self._deliveries.eager_code()
@@ -322,16 +325,16 @@ class ScriptRecorder:
         """An outermost run in a lull of its kind: called, and no more than its length noted."""
         here = self.here
         here.depth += 1
-        if self._segment is not None or self._tape is not None:
-            self._end_eager_of_main()
         try:
+            if self._segment is not None or self._tape is not None:
+                self._end_eager_of_main()
             result = call(*args, **kwargs)
+            lane.ended(began, engine)
         except BaseException as error:
             lane.failed(began, code_of(error), engine)
             raise
         finally:
             here.depth -= 1
-        lane.ended(began, engine)
         return result
 
     def _end_eager_of_main(self) -> None:
@@ -363,20 +366,29 @@ class ScriptRecorder:
         if isinstance(thread, threading._DummyThread):
             return call()  # Python inside an op, on a thread of TensorFlow's: part of that run
         here.depth += 1
-        main = thread is self._main
+        try:
+            return self._run_outermost(name, prepare, call, engine, after, kind or name)
+        finally:
+            here.depth -= 1
+
+    def _run_outermost(
+        self, name: Callable[[], str], prepare: Prepare, call: Callable[[], Any], engine: str,
+        after: Callable[[], None], kind: Callable[[], str],
+    ) -> Any:  # fmt: skip
+        main = threading.current_thread() is self._main
         with self.cost.ours():
             try:
                 if main:
                     self._end_eager()
                 asked = self.summary_traces.on
                 if self.budgeted is not None and not asked:
-                    return self._decided((kind or name)(), name, prepare, call, engine)
+                    return self._decided(kind(), name, prepare, call, engine)
                 if self._next_wanted() or asked:
-                    return self._observed(name(), prepare, call, self._how)
+                    with held_signals:
+                        return self._observed(name(), prepare, call, self._how)
                 return self._unrecorded(name, call)
             finally:
                 after()
-                here.depth -= 1
                 given = self._deliveries.given + self.windows.pending
                 if self._limit is not None and given >= self._limit:
                     self.windows.read()
@@ -390,27 +402,29 @@ class ScriptRecorder:
     ) -> Any:  # fmt: skip
         """A run of which as much is recorded as is decided by its kind."""
         assert self.budgeted is not None
-        self._next_wanted()
-        decided = self.budgeted.begins(kind)
-        if decided.begun.level >= Level.TIMES:
-            how = self.budgeted.how[decided.begun.level]
-            return self._observed(name(), prepare, call, how, decided)
-        self.windows.read_if_due(idle_only=True)
-        error: BaseException | None = None
-        try:
-            with self.cost.theirs():
-                return call()
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self.budgeted.length_alone(decided, error, engine)
-            del error
+        with held_signals:
+            self._next_wanted()
+            decided = self.budgeted.begins(kind)
+            if decided.begun.level >= Level.TIMES:
+                how = self.budgeted.how[decided.begun.level]
+                return self._observed(name(), prepare, call, how, decided)
+            self.windows.read_if_due(idle_only=True)
+            error: BaseException | None = None
+            try:
+                with self.cost.theirs():
+                    return let_go(call)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                self.budgeted.length_alone(decided, error, engine)
+                del error
 
     def _observed(
         self, name: str, prepare: Prepare, call: Callable[[], Any], how: How,
         decided: Decided | None = None,
     ) -> Any:  # fmt: skip
+        """A run that is recorded; signals are held around it."""
         entered = clock()
         try:
             observed, recorded_call = prepare(how)
@@ -434,14 +448,14 @@ class ScriptRecorder:
             observed.__enter__()
         except Exception as error:  # noqa: BLE001 - the script is not to fail for being watched
             self.windows.note_problem(error)
-            return call()
+            return let_go(call)
         if traced and not deliver_now and capture.batch is None:
             self.missed += 1
             if decided is not None and self.budgeted is not None:
                 self.budgeted.runs.unseen(decided.begun)
         try:
             with self.cost.theirs():
-                return recorded_call()
+                return let_go(recorded_call)
         except BaseException as error:
             status.append(status_of(error))
             observed.capture.failed = True
@@ -498,15 +512,15 @@ class ScriptRecorder:
         here.depth += 1
         main = threading.current_thread() is self._main
         status = Status()
-        with self.cost.ours():
-            try:
+        try:
+            with self.cost.ours(), held_signals:
                 if main:
                     self._end_eager()
                 wanted = self._next_wanted()
                 self.windows.lend()
                 try:
                     with self.cost.theirs():
-                        return call()
+                        return let_go(call)
                 except BaseException as error:
                     status = status_of(error)
                     raise
@@ -514,10 +528,10 @@ class ScriptRecorder:
                     self.windows.give_back()
                     if wanted and not deliver(status):
                         self.missed += 1
-            finally:
-                here.depth -= 1
-                if main:
-                    self._begin_segment(EAGER_CODE)
+                    if main:
+                        self._begin_segment(EAGER_CODE)
+        finally:
+            here.depth -= 1
 
     def serve(self, join: Callable[[], Any]) -> Any:
         """The script waits for its server: on the main thread, what that executes is recorded."""
@@ -576,10 +590,10 @@ class ScriptRecorder:
 
     def tape_entered(self) -> None:
         """A gradient tape opens: on the main thread, outside of runs, a training step begins."""
-        with self.cost.ours():
-            here = self.here
-            if threading.current_thread() is not self._main:
-                return
+        here = self.here
+        if threading.current_thread() is not self._main:
+            return
+        with self.cost.ours(), held_signals:
             if here.depth == 0:
                 if not versions.tensorflow().executing_eagerly():
                     return
@@ -611,6 +625,12 @@ class ScriptRecorder:
 
     def _end_eager(self, error: BaseException | None = None) -> None:
         """What the main thread did outside of functions and sessions so far is over."""
+        if self._segment is not None or self._tape is not None:
+            with held_signals:
+                self._end_tape(error)
+                self._end_segment(error)
+
+    def _end_tape(self, error: BaseException | None) -> None:
         tape, self._tape = self._tape, None
         if tape is not None and self.budgeted is not None:
             if tape.decided is not None:
@@ -619,7 +639,6 @@ class ScriptRecorder:
                 tape.lane.failed(tape.began, code_of(error), EAGER)
             else:
                 tape.lane.ended(tape.began, EAGER)
-        self._end_segment(error)
 
     def tape_left(self) -> None:
         """The tape closes; what follows (gradients, the optimizer) is still of its step."""
@@ -699,8 +718,11 @@ class ScriptRecorder:
         if name != TAPE and self._logged_since and not self._may_profile():
             self._gaps_left_out += 1
             return
+        with held_signals:
+            self._segment_begins(name, how or self._how, decided)
+
+    def _segment_begins(self, name: str, how: How, decided: Decided | None) -> None:
         began = clock()
-        how = how or self._how
         capture = WindowCapture(how.options.trace_level, self.windows)
         observed = Observed(EAGER, how.options, how.asked, None, capture=capture)
         if name == EAGER_CODE:

@@ -8,7 +8,8 @@ Guarantees.
 - Nobody waits for another thread's run: a run that is blocked (a full queue, say) holds up nothing.
 - A run that is still going when its window is read says in its completeness that it was cut.
 - While the profiler is lent to somebody (`lend`), no window is open and `open_run` gives None.
-- Runs are handed over in the order in which they ended, by one thread at a time.
+- Runs are handed over in the order in which they ended, by one thread at a time; signals are held
+  meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stepscope.adapters.tensorflow.capture.events import NO_NODES, Profile, Row
 from stepscope.adapters.tensorflow.capture.graphs import functions
 from stepscope.adapters.tensorflow.capture.profiled_capture import ProfiledCapture
 from stepscope.adapters.tensorflow.capture.profiler import ProfiledBatch, SharedProfiler
+from stepscope.held_signals import held_signals
 from stepscope.metadata import Loss
 
 _READ_AFTER_NS: Final = 500_000_000
@@ -120,7 +122,7 @@ class Windows:
 
     def read(self) -> None:
         """Read the window, whatever is under way in it, and hand over the runs that ended."""
-        with self._deliveries:
+        with held_signals, self._deliveries:
             began = clock()
             with self._state:
                 window, self._window = self._window, None
@@ -142,7 +144,7 @@ class Windows:
 
     def hand_over(self, deliver: Deliver) -> None:
         """Hand over a run that ended, which needs no window to be read."""
-        with self._deliveries:
+        with held_signals, self._deliveries:
             try:
                 deliver()
             except Exception as error:  # noqa: BLE001 - the script goes on
