@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graph_executors import session_of, with_options
 from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import specs
-from test_random_graphs import session_of
-from test_random_memory import with_options
 
 from random_examples import examples
 from stepscope.analysis import (

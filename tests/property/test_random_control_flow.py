@@ -15,94 +15,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structured_programs import NAMES, in_graph, in_python, names, programs, value, values_of
 
 import stepscope.tf1 as tf
 from random_examples import examples
 from stepscope.metadata import RunMetadata
 from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
 from stepscope.runtime.plan import plan
-
-NAMES = "abc"
-BIG = 1009
-
-names = st.sampled_from(NAMES)
-expressions = st.tuples(
-    st.sampled_from(["+", "-", "*"]), names, st.one_of(names, st.integers(0, 9))
-)
-assignments = st.tuples(st.just("set"), names, expressions)
-conditions = st.tuples(names, st.integers(2, 4))
-"""(name, n): whether the name's value can be divided by n."""
-
-
-def _blocks(inner: Any) -> Any:
-    block = st.lists(inner, min_size=1, max_size=3)
-    return st.one_of(
-        st.tuples(st.just("if"), conditions, block, block),
-        st.tuples(st.just("while"), st.integers(0, 3), conditions, block),
-    )
-
-
-programs = st.lists(st.recursive(assignments, _blocks, max_leaves=8), min_size=1, max_size=4)
-
-
-def value(state: dict[str, Any], expression: Any) -> Any:
-    how, left, right = expression
-    a = state[left]
-    b = state[right] if isinstance(right, str) else right
-    result = a + b if how == "+" else a - b if how == "-" else a * b
-    return result % BIG
-
-
-def in_python(program: Any, state: dict[str, int]) -> dict[str, int]:
-    for kind, *rest in program:
-        if kind == "set":
-            name, expression = rest
-            state = state | {name: value(state, expression)}
-        elif kind == "if":
-            (name, n), then, other = rest
-            state = in_python(then if state[name] % n == 0 else other, state)
-        else:
-            most, (name, n), block = rest
-            for _ in range(most):
-                if state[name] % n == 0:
-                    break
-                state = in_python(block, state)
-    return state
-
-
-def in_graph(program: Any, state: dict[str, Any]) -> dict[str, Any]:
-    for kind, *rest in program:
-        if kind == "set":
-            name, expression = rest
-            state = state | {name: tf.identity(value(state, expression), name="set")}
-        elif kind == "if":
-            (name, n), then, other = rest
-            results = tf.cond(
-                tf.equal(state[name] % n, 0),
-                lambda s=state, b=then: _values(in_graph(b, s)),
-                lambda s=state, b=other: _values(in_graph(b, s)),
-            )
-            state = dict(zip(NAMES, results, strict=True))
-        else:
-            state = _loop(state, *rest)
-    return state
-
-
-def _loop(state: dict[str, Any], most: int, condition: Any, block: Any) -> dict[str, Any]:
-    name, n = condition
-
-    def goes_on(*values: Any) -> Any:
-        return tf.not_equal(values[NAMES.index(name)] % n, 0)
-
-    def body(*values: Any) -> Any:
-        return _values(in_graph(block, dict(zip(NAMES, values, strict=True))))
-
-    results = tf.while_loop(goes_on, body, _values(state), maximum_iterations=most)
-    return dict(zip(NAMES, results, strict=True))
-
-
-def _values(state: dict[str, Any]) -> list[Any]:
-    return [tf.identity(state[name]) for name in NAMES]
 
 
 @examples(40)
@@ -429,15 +348,15 @@ def smooth_graph(program: Any, state: dict[str, Any]) -> dict[str, Any]:
             name, then, other = rest
             results = tf.cond(
                 state[name] > 0.123456,
-                lambda s=state, b=then: _values(smooth_graph(b, s)),
-                lambda s=state, b=other: _values(smooth_graph(b, s)),
+                lambda s=state, b=then: values_of(smooth_graph(b, s)),
+                lambda s=state, b=other: values_of(smooth_graph(b, s)),
             )
         elif kind == "while":
             count, block = rest
             results = tf.while_loop(
                 lambda i, *_, n=count: i < n,
                 lambda i, *given, b=block: [i + 1, *_block(b, given, learned)],
-                [tf.constant(0), *_values(state)],
+                [tf.constant(0), *values_of(state)],
             )[1:]
         else:
             results = _through_array(state, learned, *rest)
@@ -446,7 +365,7 @@ def smooth_graph(program: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(block: Any, given: Any, learned: dict[str, Any]) -> list[Any]:
-    return _values(smooth_graph(block, learned | dict(zip(NAMES, given, strict=True))))
+    return values_of(smooth_graph(block, learned | dict(zip(NAMES, given, strict=True))))
 
 
 def _through_array(
@@ -461,7 +380,7 @@ def _through_array(
     array = tf.TensorArray(tf.float64, count, element_shape=[])
     zero = tf.constant(0)
     _, array, *results = tf.while_loop(
-        lambda i, *_: i < count, writes, [zero, array, *_values(state)]
+        lambda i, *_: i < count, writes, [zero, array, *values_of(state)]
     )
     kept = tf.TensorArray(tf.float64, count).unstack(array.stack())
     _, total = tf.while_loop(
@@ -487,7 +406,7 @@ def test_first_and_second_derivatives_through_loops(
         x = tf.placeholder(tf.float64, [], name="x")
         w = tf.Variable(np.float64(numbers["w"]), use_resource=use_resource)
         made = smooth_graph(program, state | {"x": x, "w": w})
-        result = tf.add_n(_values(made)) + 0.0 * (x + w) * (x + w)
+        result = tf.add_n(values_of(made)) + 0.0 * (x + w) * (x + w)
         slopes = tf.gradients(result, [x, w])
         bends = [tf.gradients(slope, [x, w]) for slope in slopes]
         initializer = tf.global_variables_initializer()

@@ -3,45 +3,18 @@
 Freed buffers are overwritten throughout, so that reading one too late shows.
 """
 
-import contextlib
 import threading
 
 import numpy as np
 import pytest
+from graph_executors import EXECUTORS, runs_of, session_of
 from hypothesis import given
-from random_graphs import KEEPER, build, evaluate, specs
+from random_graphs import KEEPER, evaluate, specs
 
-import stepscope.tf1 as tf
 from random_examples import examples
 from stepscope.metadata import RunMetadata
-from stepscope.options import ConfigProto, RunOptions, ThreadPoolOptionProto
+from stepscope.options import RunOptions
 from stepscope.runtime.memory import buffers
-from stepscope.runtime.plan import plan
-
-
-def _pools(size):
-    return {"session_inter_op_thread_pool": [ThreadPoolOptionProto(num_threads=size)]}
-
-
-def _handled():
-    options = RunOptions()
-    options.experimental.use_run_handler_pool = True
-    return options
-
-
-# name: (config, options, whether every op is to be handed over as if it were expensive)
-EXECUTORS = {
-    "caller's thread": ({}, RunOptions(inter_op_thread_pool=-1), False),
-    "default": ({}, RunOptions(), False),
-    "everything parallel": (_pools(2), RunOptions(), True),
-    "pool of one": (_pools(1), RunOptions(), True),
-    "pool of four": (_pools(4), RunOptions(), True),
-    "with a deadline": ({}, RunOptions(timeout_in_ms=120_000), False),
-    "on the caller's thread with a deadline": (
-        {}, RunOptions(timeout_in_ms=120_000, inter_op_thread_pool=-1), False,
-    ),
-    "run-handler pool": ({}, _handled(), True),
-}  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,34 +23,6 @@ def poisoned():
     buffers.poisoning(True)
     yield
     buffers.poisoning(before)
-
-
-@contextlib.contextmanager
-def all_expensive(on):
-    with pytest.MonkeyPatch.context() as patch:
-        if on:
-            patch.setattr(plan, "EXPENSIVE_NS", -1)
-        yield
-
-
-@contextlib.contextmanager
-def session_of(spec, executor):
-    config, options, expensive = EXECUTORS[executor] if isinstance(executor, str) else executor
-    with all_expensive(expensive):
-        built = build(spec, tf)
-        session = tf.Session(
-            graph=built.graph, config=ConfigProto(device_count={"CPU": spec.devices}, **config)
-        )
-        try:
-            session.run(built.init)
-            yield session, built, options
-        finally:
-            session.close()
-
-
-def runs_of(fed):
-    """Three runs' feeds: the example, and others of the same shapes."""
-    return [{i: np.asarray(v + v.dtype.type(k)) for i, v in fed.items()} for k in (0, 1, 3)]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from graph_executors import session_of, with_options
 from hypothesis import given
 from random_graphs import specs
-from test_random_graphs import session_of
 
 from random_examples import examples
 from stepscope.errors import ResourceExhaustedError
@@ -13,14 +13,6 @@ from stepscope.options import RunOptions
 
 FAR_LIMIT = ({"memory_limit_bytes": 1 << 40}, RunOptions(inter_op_thread_pool=-1), False)
 PERSISTENT = {"variable", "queue", "feed"}
-
-
-def with_options(options, **more):
-    made = RunOptions()
-    made.CopyFrom(options)
-    for name, value in more.items():
-        setattr(made, name, value)
-    return made
 
 
 def replay(rows):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from graph_executors import EXECUTORS, runs_of, session_of
 from hypothesis import given
 from hypothesis import strategies as st
 from random_graphs import specs
-from test_random_control_flow import NAMES, in_graph, programs
-from test_random_graphs import EXECUTORS, runs_of, session_of
+from structured_programs import NAMES, in_graph, programs
 
 import stepscope.tf1 as tf
 from random_examples import examples

@@ -70,3 +70,14 @@ def test_no_docstring_sends_the_reader_elsewhere():
         and "See the module's text" in (ast.get_docstring(node) or "")
     ]
     assert sent == []
+
+
+def test_no_test_imports_another():
+    """What tests share is in a module beside them: each file of tests can be run alone."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.lstrip().startswith(("from test_", "import test_"))
+    ]
+    assert found == []

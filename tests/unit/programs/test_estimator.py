@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from estimator_programs import PROGRAMS, batches, data, layers, linear
+from near_values import near
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import stepscope.tf1 as tf1
@@ -26,15 +27,6 @@ def test_as_on_tensorflow(program, facts, graph, tmp_path):
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
         assert near(value) == theirs[name], name
-
-
-def near(value):
-    """The value, floats within what sums in another order may differ by."""
-    if isinstance(value, dict):
-        return {key: near(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [near(item) for item in value]
-    return pytest.approx(value, abs=3e-5) if isinstance(value, float) else value
 
 
 # -- run metadata in the Estimator's own event file --------------------------------------------

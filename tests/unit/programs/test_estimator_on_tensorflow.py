@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from estimator_programs import PROGRAMS, batches, data, layers
-from test_estimator import near
+from near_values import near
 
 import stepscope.tf1 as tf1
 

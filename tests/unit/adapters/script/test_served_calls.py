@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_profile_decoding import BASE, Host, done, kernel, process
 
+from profiler_events import BASE, Host, done, kernel, process
 from stepscope.adapters.tensorflow.capture.profiler import ProfiledBatch
 from stepscope.adapters.tensorflow.script import served
 from stepscope.analysis import WorkerRuns, network, workers_at

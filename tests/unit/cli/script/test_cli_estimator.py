@@ -16,9 +16,9 @@ import pytest
 from google.protobuf import text_format
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.proto import config_pb2, graph_pb2
-from test_cli_seed_programs import SEEDS, fenced_programs
 
 from running_tensorboard import TensorBoard
+from shared_data import SEEDS, fenced_programs
 from stepscope.metadata import RunMetadata
 
 ENGINES = [

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from shared_data import SEEDS
+from shared_data import SEEDS, fenced_programs, seed_text
 
 TENSORFLOW = (
     pytest.mark.tensorflow,
@@ -17,23 +17,13 @@ TENSORFLOW = (
 pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the texts are not there")
 
 
-def text(number):
-    (path,) = SEEDS.glob(f"{number:03d}_*.txt")
-    return path.read_text()
-
-
 def numbered_programs():
     """Programs whose lines were numbered when the page was copied: `1import ...`, `10)`."""
     programs = []
-    for block in re.findall(r"^python\n((?:\d+.*\n)+)", text(0), re.MULTILINE):
+    for block in re.findall(r"^python\n((?:\d+.*\n)+)", seed_text(0), re.MULTILINE):
         lines = [line.removeprefix(str(i)) for i, line in enumerate(block.splitlines(), 1)]
         programs.append("\n".join(lines) + "\n")
     return programs
-
-
-def fenced_programs(number):
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```", text(number), re.MULTILINE | re.DOTALL)
-    return [textwrap.dedent(body) for language, body in blocks if language in ("python", "jsx")]
 
 
 def test_a_sum_with_a_deadline(embedded, script):
