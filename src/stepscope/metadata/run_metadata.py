@@ -82,9 +82,9 @@ class RunMetadata(MessageBacked):
         object.__setattr__(other, "_held", self._held)
         return other
 
-    def unmade(self) -> LoggedRecording | None:
-        """The run as it was logged, where nobody looked at it yet; None otherwise."""
-        return self._held.unmade()
+    def logged(self) -> LoggedRecording | None:
+        """The run as it was logged, where that is the truth to this day; None otherwise."""
+        return self._held.logged()
 
     def recorded(self) -> Recording | None:
         """The run as an engine recorded it; None where a message is the truth, and not that."""

@@ -60,6 +60,7 @@ class State:
         "_handed_out",
         "_known",
         "_lock",
+        "_logged",
         "_message",
         "_ops_bytes",
         "_recorded",
@@ -77,6 +78,7 @@ class State:
         self._lock = threading.RLock()
         self._message = message
         self._recorded = recording
+        self._logged = recording if isinstance(recording, LoggedRecording) else None
         # Fields that the message has of the recording.
         self._encoded: set[str] = set()
         self._known: dict[str, Any] = {}
@@ -212,11 +214,13 @@ class State:
         with self._lock:
             return None if self._recording is None or self._handed_out else self.ops()
 
-    def unmade(self) -> LoggedRecording | None:
-        """The recording as it was handed over, if it is a logged one that nobody looked at."""
+    def logged(self) -> LoggedRecording | None:
+        """The recording as it was handed over, if it is a logged one and the truth to this day.
+
+        Whoever looked at its columns changed nothing; what was handed out of the message may have.
+        """
         with self._lock:
-            found = self._recorded
-            return found if isinstance(found, LoggedRecording) and not self._handed_out else None
+            return None if self._handed_out or self._encoded else self._logged
 
     def recorded(self) -> Recording | None:
         """The recording, as far as it is the truth; None where a message is all there is.
@@ -410,9 +414,9 @@ class State:
 
     def step_id(self) -> int:
         """The number of the run in its engine."""
-        unmade = self.unmade()
-        if unmade is not None:
-            return unmade.step_id
+        logged = self.logged()
+        if logged is not None:
+            return logged.step_id
         step: int = self._ours("step_id", lambda run: run.step_id, lambda message: message.step_id)
         return step
 

@@ -94,6 +94,41 @@ def test_of_alike_steps_only_the_readings_are_stored_again(seen):
     assert len(steps[0].columns["readings"]) < 4 * steps[0].ops + 100
 
 
+def test_runs_that_were_looked_at_share_what_the_others_share(seen):
+    x, weights, _, train = training()
+    with tf.Session() as session:
+        session.run(weights.initializer)
+        for _ in range(4):
+            session.run(train, {x: np.ones((4, 3), np.float32)})
+    first, *steps = seen.runs[1:]
+    looked_at = [len(run.ops) for run in steps]
+    encoded = [seen.encoder.encode(run, "step") for run in steps]
+    assert [stored.ops for stored in encoded] == looked_at
+    assert all(map(is_of_readings, encoded))
+    # Known again by what they have in common: not one of them is packed once more.
+    assert {id(stored.parts["pattern"][0]) for stored in encoded} == {
+        id(seen.stored[1].parts["pattern"][0])
+    }
+    # And packed anew, each by itself, they have the same bytes: their steps are no part of them.
+    apart = [RunEncoder().encode(run, "step") for run in (first, *steps)]
+    assert len({stored.parts["pattern"][0].digest for stored in apart}) == 1
+    assert [decoded_run(stored).ops.step[0] for stored in apart] == [
+        run.step_id for run in (first, *steps)
+    ]
+
+
+def test_what_was_written_to_a_run_that_was_looked_at_is_stored(seen):
+    x, weights, _, train = training()
+    with tf.Session() as session:
+        session.run(weights.initializer)
+        session.run(train, {x: np.ones((4, 3), np.float32)})
+    run = seen.runs[-1]
+    assert len(run.ops)
+    run.cost_graph.node.add(name="by hand")
+    again = decoded_run(seen.encoder.encode(run, "step"))
+    assert [node.name for node in again.cost_graph.node] == ["by hand"]
+
+
 def test_other_shapes_are_another_pattern(seen):
     x, weights, loss, _ = training()
     with tf.Session() as session:

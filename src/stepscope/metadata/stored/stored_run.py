@@ -214,8 +214,8 @@ class RunEncoder:
         self, metadata: RunMetadata, what: str = "", graph: SharedPart | None = None
     ) -> StoredRun:
         """A run, with what ran and the graph as its user built it."""
-        unmade = metadata.unmade()
-        numbers = unmade.numbers() if unmade is not None else None
+        logged = metadata.logged()
+        numbers = logged.numbers() if logged is not None else None
         parts = self._alike.get(numbers.like) if numbers is not None else None
         if numbers is None or parts is None:
             run = self._encode_whole(metadata, what)

@@ -208,6 +208,8 @@ class RunPattern:
         lines = len(trace.marks)
         trace.begin, trace.marks, trace.end = ranks[0], list(ranks[1 : 1 + lines]), ranks[1 + lines]
         trace.offset = 0
+        # Runs that differ in nothing else are to have the same bytes.
+        trace.step_id = _STEP
         return trace
 
     def _ranked_ops(self, ranks: Sequence[int]) -> OpColumns:
