@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import stepscope
+from stepscope.adapters.tensorflow.script.budgeted import Budgeted
 from stepscope.metadata.stored.step_summaries import Level
 
 v1 = tf.compat.v1
@@ -71,6 +72,23 @@ def test_runs_of_a_session_are_judged_by_what_they_fetch(tmp_path):
         "Session.run(total)": 5, "Session.run(doubled, total)": 1, "Session callable": 1,
     }  # fmt: skip
     assert all("Sum" in run.ops.op for run in stepscope.load(recorder.file))
+
+
+def test_a_lull_holds_for_a_session_whose_options_ask_for_nothing(tmp_path, monkeypatch):
+    # As a MonitoredSession gives them in every step.
+    decided = []
+    begins = Budgeted.begins
+    monkeypatch.setattr(
+        Budgeted, "begins", lambda self, kind: (decided.append(kind), begins(self, kind))[1]
+    )
+    with stepscope.Recorder(tmp_path, budget="0.001%") as recorder, tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, [2], name="x")
+        total = tf.reduce_sum(x, name="total")
+        with v1.Session() as session:
+            for _ in range(400):
+                assert session.run(total, {x: [1, 2]}, options=v1.RunOptions()) == 3
+    assert kinds(recorder) == {"Session.run(total)": 400}, "each of them was counted"
+    assert 0 < len(decided) < 200, "most of them without a decision"
 
 
 def test_steps_of_keras_are_seen_and_the_end_of_the_data_is_no_failure(tmp_path):

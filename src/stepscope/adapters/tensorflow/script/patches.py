@@ -223,6 +223,7 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
     # Not before there is TensorFlow.
     from stepscope.adapters.tensorflow.runs.session import logging_config
     from stepscope.adapters.tensorflow.runs.session_shared import shared_by_runs_of
+    from stepscope.adapters.tensorflow.script.reports import asks_nothing
 
     base = versions.session_class()
     native = base.run
@@ -235,7 +236,7 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
     ) -> Any:  # fmt: skip
         if here.depth or not recorder.active:
             return native(self, fetches, feed_dict, options, run_metadata)
-        lane = recorder.lane_of_fetches(fetches) if options is None else None
+        lane = recorder.lane_of_fetches(fetches) if asks_nothing(options) else None
         if lane is not None and (began := lane.begins()):
             arguments = (self, fetches, feed_dict, options, run_metadata)
             return recorder.in_lull(lane, began, SESSION, native, *arguments)

@@ -17,10 +17,15 @@ from stepscope.metadata import RunMetadata, as_run_metadata_target
 from stepscope.metadata.memory.allocation_log import LogSettings
 
 
+def asks_nothing(options: Any) -> bool:
+    """Whether there are no options, or such as a monitored session has in every step: empty ones."""
+    return options is None or (hasattr(options, "ByteSize") and not options.ByteSize())
+
+
 def asks_for_memory(options: Any) -> bool:
     """Whether options of TensorFlow's, or of ours, ask for a report or a log."""
-    if hasattr(options, "ByteSize") and not options.ByteSize():
-        return False  # as a monitored session has them in every step
+    if asks_nothing(options):
+        return False
     asked = opts.as_run_options(options)
     return asked is not None and LogSettings.of(asked.resolve()) is not None
 
