@@ -62,6 +62,7 @@ _FOR_ITSELF: Final = frozenset({"first", "failed", "trigger", "asked"})
 _AT_ONCE_NS: Final = 5_000_000
 _PENDING: Final = 32
 """So many runs wait at most until their op times are summed up together."""
+_SUMMED_AT_ONCE: Final = 64
 _RUN_BYTES: Final = 4_000
 _OP_BYTES: Final = 200
 """What a run takes in memory that is held, and each of its ops."""
@@ -141,6 +142,7 @@ class KeptRuns:
         self._let_go = let_go or (lambda _runs: None)
         # A signal's handler may call `close` in the midst of `ended`.
         self._lock = threading.RLock()
+        self._to_sum: deque[_ToSum] = deque()
         self._summed: deque[int] = deque()
         self._committed_runs: set[int] = set()
         self._run_bytes = _STORED_BYTES
@@ -468,9 +470,10 @@ class KeptRuns:
 
     def _sum_up(self) -> None:
         pending, self._pending = self._pending, []
-        runs = [_ToSum.of(kind, number, self._held[number]) for kind, number in pending]
-        if runs:
-            self._store.do(lambda _database: self._add_up(runs))
+        if pending:
+            runs = [_ToSum.of(kind, number, self._held[number]) for kind, number in pending]
+            self._to_sum.extend(runs)
+            self._store.do(self._add_up)
 
     def _hear_of_the_store(self) -> None:
         """What its thread did since: runs that are summed up, and committed ones."""
@@ -525,17 +528,26 @@ class KeptRuns:
 
     # -- the store's thread ------------------------------------------------------------------------
 
-    def _add_up(self, runs: list[_ToSum]) -> None:
-        """Sum up op times. Nobody else changes those of a summary."""
+    def _add_up(self, _database: Database) -> None:
+        """Sum up the op times of all runs that wait for it, also of those that came since: many at
+        once take a fraction of the time. Nobody else changes those of a summary.
+        """
         began = time.thread_time_ns()
-        for run in runs:
-            try:
-                ops = run.metadata.ops if run.metadata is not None else OpColumns.empty()
-            except Exception:  # noqa: BLE001 - one that cannot be decoded is not in the sums
-                continue
-            finally:
-                self._summed.append(run.number)
-            self._summaries[run.kind].noted(ops, ns=run.ns, apart=run.apart)
+        while self._to_sum:
+            alike: dict[tuple[str, bool], list[tuple[OpColumns, int]]] = {}
+            taken: list[int] = []
+            while self._to_sum and len(taken) < _SUMMED_AT_ONCE:
+                run = self._to_sum.popleft()
+                taken.append(run.number)
+                try:
+                    ops = run.metadata.ops if run.metadata is not None else OpColumns.empty()
+                except Exception:  # noqa: BLE001 - one that cannot be decoded is in no sum
+                    continue
+                alike.setdefault((run.kind, run.apart), []).append((ops, run.ns))
+            for (kind, apart), found in alike.items():
+                runs, lengths = zip(*found, strict=True)
+                self._summaries[kind].noted(*runs, ns=sum(lengths), apart=apart)
+            self._summed.extend(taken)
         self._summing_ns += time.thread_time_ns() - began
 
     def committed(self, runs: Sequence[StoredRun]) -> None:

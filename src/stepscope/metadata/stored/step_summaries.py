@@ -38,7 +38,7 @@ from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
 from stepscope.metadata.stored.quantiles import QuantileSketch, QuantileSketches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["BATCHES", "Level", "OpSums", "StepSummary"]
 
 _HEAD: Final = 4
+_ROWS_AT_ONCE: Final = 50_000
+_RUNS_AT_ONCE: Final = 64
 
 
 class Level(enum.IntEnum):
@@ -105,51 +107,68 @@ class OpSums:
         return int(self.batch_runs.sum())
 
     def add(self, runs: Iterable[OpColumns]) -> None:
-        """The executions of runs."""
-        by_node: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        by_type: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        """The executions of runs; of many at once in a fraction of the time of one by one."""
+        together: list[OpColumns] = []
+        rows = 0
         for ops in runs:
-            if not len(ops):
-                continue
-            rows = self._rows(ops)
-            ends = np.maximum(ops.end_ns, ops.start_ns)
-            took = ends - ops.start_ns
-            own = np.bincount(
-                rows, weights=self_times(ops.start_ns, ops.end_ns, ops.thread), minlength=len(self)
-            ).astype(np.int64)
-            total = np.bincount(rows, weights=took, minlength=len(self)).astype(np.int64)
-            calls = np.bincount(rows, minlength=len(self))
-            batch = self.runs % BATCHES
-            self.batch_runs[batch] += 1
-            self.batch_own_ns[batch] += own
-            self.calls += calls
-            self.total_ns += total
-            self.own_ns += own
-            np.add.at(self.bytes, rows, ops.output_bytes)
-            np.maximum.at(self.longest_ns, rows, took)
-            self._cover(self._type[rows], ops.start_ns, ends)
-            there = np.flatnonzero(calls)
-            by_node.append((there, total[there]))
-            of_types = np.bincount(self._type, weights=total, minlength=len(self.types))
-            types = np.unique(self._type[there])
-            by_type.append((types, of_types[types]))
-        for sketches, values in ((self.sketches, by_node), (self.type_sketches, by_type)):
-            if values:
-                series, lengths = zip(*values, strict=True)
-                sketches.add(np.concatenate(series), np.concatenate(lengths))
+            if len(ops):
+                together.append(ops)
+                rows += len(ops)
+            if rows >= _ROWS_AT_ONCE or len(together) >= _RUNS_AT_ONCE:
+                self._add(together)
+                together, rows = [], 0
+        if together:
+            self._add(together)
 
-    def _cover(self, kind: NDArray[Any], start: NDArray[Any], end: NDArray[Any]) -> None:
-        """Add when any op of each type ran, and any at all."""
-        if bool(np.all(start[1:] >= end[:-1])):
+    def _add(self, runs: Sequence[OpColumns]) -> None:
+        row_lists = [self._rows(ops) for ops in runs]
+        run = np.repeat(np.arange(len(runs)), [len(rows) for rows in row_lists])
+        rows = np.concatenate(row_lists)
+        start = np.concatenate([ops.start_ns for ops in runs])
+        ends = np.maximum(np.concatenate([ops.end_ns for ops in runs]), start)
+        took = ends - start
+        lane = _of_each(run, np.concatenate([ops.thread for ops in runs]))
+        shape = (len(runs), len(self))
+        place = run * len(self) + rows
+
+        def of_nodes(weights: NDArray[Any] | None) -> NDArray[np.int64]:
+            """A row per run, in it the sums of its nodes."""
+            found = np.bincount(place, weights=weights, minlength=shape[0] * shape[1])
+            return found.reshape(shape).astype(np.int64)
+
+        own, total, calls = of_nodes(self_times(start, ends, lane)), of_nodes(took), of_nodes(None)
+        batch = (self.runs + np.arange(len(runs))) % BATCHES
+        np.add.at(self.batch_runs, batch, 1)
+        np.add.at(self.batch_own_ns, batch, own)
+        self.calls += calls.sum(0)
+        self.total_ns += total.sum(0)
+        self.own_ns += own.sum(0)
+        np.add.at(self.bytes, rows, np.concatenate([ops.output_bytes for ops in runs]))
+        np.maximum.at(self.longest_ns, rows, took)
+        self._cover(run, self._type[rows], start, ends)
+        there = np.nonzero(calls)
+        self.sketches.add(there[1], total[there])
+        of_types = np.zeros([len(runs), len(self.types)], np.int64)
+        np.add.at(of_types, (run, self._type[rows]), took)
+        ran = np.zeros(of_types.shape, bool)
+        ran[there[0], self._type[there[1]]] = True
+        self.type_sketches.add(np.nonzero(ran)[1], of_types[ran])
+
+    def _cover(
+        self, run: NDArray[Any], kind: NDArray[Any], start: NDArray[Any], end: NDArray[Any]
+    ) -> None:
+        """Add when any op of each type ran, and any at all: in each run by itself."""
+        if bool(np.all((start[1:] >= end[:-1]) | (run[1:] != run[:-1]))):
             spans = (end - start).astype(np.float64)
             covered = np.bincount(kind, weights=spans, minlength=len(self.types))
             self.type_covered_ns += covered.astype(np.int64)
             self.covered_ns += int(spans.sum())
             return
-        codes, firsts, lasts = merged_by_key(kind.astype(np.int32), start, end)
-        covered = np.bincount(codes, weights=lasts - firsts, minlength=len(self.types))
+        types = len(self.types)
+        codes, firsts, lasts = merged_by_key((run * types + kind).astype(np.int32), start, end)
+        covered = np.bincount(codes % types, weights=lasts - firsts, minlength=types)
         self.type_covered_ns += covered.astype(np.int64)
-        _, firsts, lasts = merged_by_key(np.zeros(len(firsts), np.int32), firsts, lasts)
+        _, firsts, lasts = merged_by_key(codes // types, firsts, lasts)
         self.covered_ns += int((lasts - firsts).sum())
 
     def _rows(self, ops: OpColumns) -> NDArray[np.intp]:
@@ -231,6 +250,12 @@ class OpSums:
         if found.types != types:
             raise PackedDamageError("types of other nodes than there are")
         return found
+
+
+def _of_each(run: NDArray[Any], thread: NDArray[Any]) -> NDArray[np.int64]:
+    """Numbers for the threads of each run; 0 is of all runs that no thread is known."""
+    threads, codes = np.unique(thread, return_inverse=True)
+    return np.where(thread == 0, 0, 1 + run * len(threads) + codes)
 
 
 @dataclass(slots=True)
