@@ -28,7 +28,7 @@ class RecordingCosts:
 class _Added:
     """What a statement adds after a small op, where it really stands."""
 
-    def __init__(self, statement: str, repeats: int = 250, *, live: bool = False) -> None:
+    def __init__(self, statement: str, repeats: int = 100, *, live: bool = False) -> None:
         op = "op(a, b, c)"
         traced = "\n".join(f"    {op}; {statement.format(i=i)}" for i in range(repeats))
         plain = "\n".join([f"    {op}"] * repeats)

@@ -18,7 +18,7 @@ from stepscope.metadata.memory.allocation_log import LogSettings
 
 
 def asks_nothing(options: Any) -> bool:
-    """Whether there are no options, or such as a monitored session has in every step: empty ones."""
+    """Whether there are no options, or empty ones, as a monitored session has in every step."""
     return options is None or (hasattr(options, "ByteSize") and not options.ByteSize())
 
 
