@@ -8,6 +8,7 @@ from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.dtypes import int32, int64
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor
+from stepscope.layers.text.embeddings import embedding_lookup
 from stepscope.ops.arrays import constants, conversion, indexing, joining, shaping, slicing
 from stepscope.ops.math import elementwise, unary
 from stepscope.ops.math.matmul import matmul
@@ -19,7 +20,6 @@ from stepscope.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
 )
-from stepscope.ops.nn.layer_parts import embedding_lookup
 
 
 def nce_loss(

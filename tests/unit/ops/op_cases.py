@@ -42,6 +42,7 @@ from stepscope.layers import (
     optimizers,
     variable_scope,
 )
+from stepscope.layers.text import embeddings
 from stepscope.ops.flow.switches import FLOW
 from stepscope.ops.resources import ResourceStore
 
@@ -111,10 +112,11 @@ class Names:
         self.bool = dtypes.bool_
         self.name_scope = name_scope
         self.summary = stepscope.tf1.summary
+        self.bitwise = stepscope.tf1.bitwise
         self.strings, self.lookup = stepscope.tf1.strings, stepscope.tf1.lookup
         self.losses = stepscope.layers.losses
         self.data = stepscope.programs.data
-        self.nn = self.math = self.linalg = self.random = self.bitwise = self
+        self.nn = self.math = self.linalg = self.random = self
         self.io = self.initializers = self.train = self.queue = self.debugging = self
         self.image = self
 
@@ -129,7 +131,9 @@ class Names:
         raise AttributeError(f"no op function is called {name!r}")
 
 
-_OF_OPS = (clipping, global_steps, initializers, optimizer_base, optimizers, variable_scope)
+_OF_OPS = (
+    clipping, embeddings, global_steps, initializers, optimizer_base, optimizers, variable_scope,
+)  # fmt: skip
 """Modules above the ops whose functions have the names TensorFlow has them under."""
 
 

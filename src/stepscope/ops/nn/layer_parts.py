@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepscope.errors import InvalidArgumentError, UnimplementedError
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.dtypes import Array
@@ -15,7 +15,7 @@ from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.registry import Kernel, KernelNode, ShapeContext, gradient, register
 from stepscope.graph.shapes import TensorShape, unknown_shape
-from stepscope.ops.arrays import constants, conversion, indexing, joining, shaping
+from stepscope.ops.arrays import constants, conversion, joining, shaping
 from stepscope.ops.math import comparison, division, elementwise, random, reductions, unary
 from stepscope.ops.math.matmul import matmul
 from stepscope.ops.nn import activations
@@ -290,28 +290,6 @@ def batch_normalization(
         shift: Tensor = convert_to_tensor(mean) * inverse
         shift = -shift if offset is None else offset - shift
         return product + conversion.cast(shift, kind)
-
-
-def embedding_lookup(
-    params: Any,
-    ids: Any,
-    partition_strategy: str = "mod",
-    name: str | None = None,
-    validate_indices: bool = True,
-    max_norm: Any = None,
-) -> Tensor:
-    """The rows of `params` at `ids`; its gradient holds those rows alone."""
-    del partition_strategy, validate_indices
-    if isinstance(params, (list, tuple)):
-        if len(params) != 1:
-            raise UnimplementedError.without_op(
-                f"embedding_lookup in a table of {len(params)} parts; concatenate them first.",
-            )
-        params = params[0]
-    if max_norm is not None:
-        raise UnimplementedError.without_op("embedding_lookup(max_norm=...); use clip_by_norm.")
-    with name_scope(name, "embedding_lookup", [params, ids]) as scope:
-        return conversion.identity(indexing.gather(params, ids, name=scope))
 
 
 def l2_normalize(

@@ -8,6 +8,11 @@ from stepscope.layers.rnn import (
     static_rnn,
 )
 from stepscope.layers.sampled_losses import nce_loss, sampled_softmax_loss
+from stepscope.layers.text.embeddings import (
+    embedding_lookup,
+    embedding_lookup_sparse,
+    safe_embedding_lookup_sparse,
+)
 from stepscope.ops.math.reductions import l2_loss
 from stepscope.ops.math.unary import tanh
 from stepscope.ops.nn.activations import (
@@ -52,7 +57,6 @@ from stepscope.ops.nn.layer_parts import (
     batch_normalization,
     bias_add,
     dropout,
-    embedding_lookup,
     in_top_k,
     l2_normalize,
     moments,
@@ -76,11 +80,12 @@ __all__ = [
     "conv2d_backprop_filter", "conv2d_backprop_input", "conv2d_transpose", "depthwise_conv2d",
     "depthwise_conv2d_native", "depthwise_conv2d_native_backprop_filter",
     "depthwise_conv2d_native_backprop_input", "dropout", "dynamic_rnn", "elu",
-    "embedding_lookup", "fixed_unigram_candidate_sampler", "fused_batch_norm", "in_top_k",
+    "embedding_lookup", "embedding_lookup_sparse", "fixed_unigram_candidate_sampler",
+    "fused_batch_norm", "in_top_k",
     "l2_loss", "l2_normalize", "leaky_relu", "learned_unigram_candidate_sampler",
     "local_response_normalization", "log_softmax", "log_uniform_candidate_sampler", "lrn",
     "max_pool", "moments", "nce_loss", "raw_rnn", "relu", "relu6", "relu_layer", "rnn_cell",
-    "sampled_softmax_loss", "selu", "separable_conv2d", "sigmoid",
+    "safe_embedding_lookup_sparse", "sampled_softmax_loss", "selu", "separable_conv2d", "sigmoid",
     "sigmoid_cross_entropy_with_logits", "softmax", "softmax_cross_entropy_with_logits",
     "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
     "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn", "static_rnn",
