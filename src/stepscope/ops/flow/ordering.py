@@ -143,7 +143,7 @@ def summarize_value(value: Any, limit: int) -> str:
     array = np.asarray(value)
     count = array.size if limit < 0 else min(limit, array.size)
     if array.ndim == 0:
-        return _element(array[()]) if count else "..."
+        return element_text(array[()]) if count else "..."
     text, shown = _rows(array, count)
     return text + ("..." if shown < array.size else "")
 
@@ -151,7 +151,7 @@ def summarize_value(value: Any, limit: int) -> str:
 def _rows(array: Array, room: int) -> builtins.tuple[str, int]:
     """Up to `room` elements of the array as text, and how many they are."""
     if array.ndim == 1:
-        return " ".join(_element(x) for x in array[:room]), min(room, len(array))
+        return " ".join(element_text(x) for x in array[:room]), min(room, len(array))
     parts: list[str] = []
     shown = 0
     for row in array:
@@ -164,7 +164,7 @@ def _rows(array: Array, room: int) -> builtins.tuple[str, int]:
     return "".join(parts), shown
 
 
-def _element(value: Any) -> str:
+def element_text(value: Any) -> str:
     if isinstance(value, (bytes, str)):
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
         escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'"}
@@ -176,7 +176,7 @@ def _element(value: Any) -> str:
         text = f"{value:.{short}g}"
         return text if value.dtype.type(text) == value else f"{value:.{long}g}"
     if isinstance(value, np.complexfloating):
-        return f"({_element(value.real)},{_element(value.imag)})"
+        return f"({element_text(value.real)},{element_text(value.imag)})"
     return str(value)
 
 
