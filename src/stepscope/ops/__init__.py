@@ -20,6 +20,7 @@ from stepscope.ops.arrays import (
     strings,
 )
 from stepscope.ops.flow import (
+    assertions,
     conditionals,
     functional_loops,
     gradients,
@@ -45,6 +46,7 @@ from stepscope.ops.io import (
     summaries,
 )
 from stepscope.ops.math import (
+    bits,
     broadcasting,
     comparison,
     division,
@@ -55,6 +57,7 @@ from stepscope.ops.math import (
     reductions,
     scans,
     segments,
+    sorted_segments,
     unary,
 )
 from stepscope.ops.nn import (
@@ -80,14 +83,20 @@ from stepscope.ops.state import (
     vocabularies,
 )
 from stepscope.ops.text import (
+    characters,
     hash_buckets,
+    regular_expressions,
+    splitting,
 )
 
 __all__ = [
     "activations",
+    "assertions",
     "audio_summaries",
+    "bits",
     "broadcasting",
     "candidate_sampling",
+    "characters",
     "checkpoint_ops",
     "comparison",
     "conditionals",
@@ -128,13 +137,16 @@ __all__ = [
     "random",
     "readers",
     "reductions",
+    "regular_expressions",
     "resizing",
     "scans",
     "segments",
     "shaping",
     "slicing",
+    "sorted_segments",
     "sparse_places",
     "sparse_tensors",
+    "splitting",
     "stacks",
     "strings",
     "summaries",

@@ -108,6 +108,7 @@ from stepscope.tf1.operations import *  # noqa: F403
 paths.install()
 # Modules of a table: `names` and `paths`.
 app = import_module(f"{__name__}.app")
+bitwise = import_module(f"{__name__}.bitwise")
 debugging = import_module(f"{__name__}.debugging")
 gfile = import_module(f"{__name__}.gfile")
 image = import_module(f"{__name__}.image")
@@ -170,6 +171,7 @@ __all__ = [
     "add_to_collection",
     "app",
     "as_dtype",
+    "bitwise",
     "bool",
     "colocate_with",
     "compat",

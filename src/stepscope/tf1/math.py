@@ -49,6 +49,8 @@ from stepscope.ops.math.scans import (
     argmin,
     cumsum,
 )
+from stepscope.ops.math.segments import unsorted_segment_sum
+from stepscope.ops.math.sorted_segments import segment_max, segment_mean, segment_min, segment_sum
 from stepscope.ops.math.unary import (
     abs,
     acos,
@@ -106,9 +108,10 @@ __all__ = [
     "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
     "maximum", "minimum", "mod", "multiply", "negative", "not_equal", "pow", "real", "reciprocal",
     "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_sum", "rint", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh",
+    "reduce_prod", "reduce_sum", "rint", "round", "rsqrt", "segment_max",
+    "segment_mean", "segment_min", "segment_sum", "sigmoid", "sign", "sin", "sinh",
     "softmax", "softplus", "softsign", "sqrt", "square", "squared_difference", "subtract", "tan",
-    "tanh", "top_k", "truediv",
+    "tanh", "top_k", "truediv", "unsorted_segment_sum",
 ]  # fmt: skip
 
 __getattr__ = absent(__name__)

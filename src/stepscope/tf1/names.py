@@ -52,7 +52,17 @@ NAMES: Final[dict[str, list[str]]] = {
         "MultiRNNCell RNNCell",
         "stepscope.layers.rnn_wrappers: DeviceWrapper DropoutWrapper ResidualWrapper",
     ],
+    "bitwise": [
+        "stepscope.ops.math.bits: bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
+    ],
     "debugging": [
+        "stepscope.ops.flow.assertions: assert_equal assert_greater assert_greater_equal "
+        "assert_integer assert_less assert_less_equal assert_near assert_negative "
+        "assert_non_negative assert_non_positive assert_none_equal assert_positive "
+        "assert_proper_iterable assert_rank assert_rank_at_least assert_rank_in "
+        "assert_same_float_dtype assert_scalar assert_type is_non_decreasing is_numeric_tensor "
+        "is_strictly_increasing",
+        "stepscope.ops.arrays.conversion: ensure_shape",
         "stepscope.ops.arrays.conversion: check_numerics",
         "stepscope.ops.flow.ordering: Assert",
         "stepscope.ops.math.unary: is_finite is_inf is_nan",
@@ -145,6 +155,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "RandomShuffleQueue",
     ],
     "sparse": [
+        "stepscope.ops.math.sorted_segments: sparse_segment_mean=segment_mean "
+        "sparse_segment_sqrt_n=segment_sqrt_n sparse_segment_sum=segment_sum",
         "stepscope.graph.sparse_tensor: SparseTensor",
         "stepscope.ops.arrays.sparse_places: sparse_fill_empty_rows=fill_empty_rows "
         "sparse_mask=mask sparse_merge=merge sparse_reshape=reshape sparse_retain=retain "
@@ -159,9 +171,14 @@ NAMES: Final[dict[str, list[str]]] = {
     "strings": [
         "stepscope.ops.arrays.strings: as_string string_join=join reduce_join",
         "stepscope.ops.io.checkpoint_ops: regex_full_match",
+        "stepscope.ops.text.characters: string_format=format string_length=length "
+        "string_lower=lower string_strip=strip string_to_number=to_number string_upper=upper "
+        "substr",
         "stepscope.ops.text.hash_buckets: string_to_hash_bucket=to_hash_bucket "
         "string_to_hash_bucket_fast=to_hash_bucket_fast "
         "string_to_hash_bucket_strong=to_hash_bucket_strong",
+        "stepscope.ops.text.regular_expressions: regex_replace",
+        "stepscope.ops.text.splitting: split",
     ],
     "timeline": [
         "stepscope.export: TimeLiner Timeline",

@@ -139,8 +139,7 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
     strings_and_files = {
         "AsString", "HistogramSummary", "ImageSummary", "MatchingFiles", "MergeSummary",
         "MergeV2Checkpoints", "Print", "PrintV2", "ReadFile", "ReduceJoin", "RestoreV2", "SaveV2",
-        "ScalarSummary", "ShardedFilename", "StaticRegexFullMatch", "StringJoin",
-        "TensorSummaryV2", "WriteFile",
+        "ScalarSummary", "ShardedFilename", "TensorSummaryV2", "WriteFile",
     }  # fmt: skip
     random = {
         "Multinomial", "RandomStandardNormal", "RandomUniform", "RandomUniformInt",
@@ -156,7 +155,8 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
     }  # fmt: skip
     # Optimizers' updates, sparse tensors, readers, formats of files, samplers, pictures, tables.
     families = re.compile(
-        r"(Resource)?(Sparse)?Apply|Sparse|Reader|Decode|Encode|Parse|Resize|StringToHash"
+        r"(Resource)?(Sparse)?Apply|Sparse|Reader|Decode|Encode|Parse|Resize|String|Substr|Regex"
+        r"|StaticRegex|Segment|LeftShift|RightShift"
         r"|(Mutable)?HashTable|InitializeTable|LookupTable"
         r"|\w+(Reader(V2)?|CandidateSampler)$"
     )
