@@ -93,7 +93,8 @@ class ExecutorStep:
             begun = pending.get(mark.name, none)
             if begun and begun[0].start_ns <= mark.start_ns:
                 row = begun.popleft()
-                self.rows.append(row._replace(end_ns=max(row.end_ns, mark.start_ns)))
+                # Also where the call that began it returned later: its thread was held up then.
+                self.rows.append(row._replace(end_ns=mark.start_ns))
             elif mark.name in kernels:
                 self.dead.setdefault(mark.name, []).append(mark.start_ns)
             else:
@@ -103,7 +104,7 @@ class ExecutorStep:
             if begun and begun[0].start_ns <= row.start_ns:
                 # The rest of an asynchronous kernel, under its name: as collectives have it.
                 first = begun.popleft()
-                row = first._replace(end_ns=max(first.end_ns, row.end_ns))
+                row = first._replace(end_ns=row.end_ns)
             # Or else the profile was stopped before the executor's own span ended.
             self.rows.append(row)
         without_end = [row for begun in pending.values() for row in begun]

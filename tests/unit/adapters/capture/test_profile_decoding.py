@@ -49,6 +49,14 @@ def test_an_asynchronous_kernel_ends_where_its_mark_is():
     assert found == [("a", "Mul", 20, 30), ("q", "Dequeue", 10, 70)]
 
 
+def test_and_not_where_the_call_that_began_it_returns_having_been_held_up():
+    """What reads its output runs elsewhere meanwhile."""
+    host = Host().thread(process(0, 100), kernel("take:IteratorGetNext", 10, 80))
+    _, found = host.thread(process(20, 60), done("take", 30), kernel("after:AddV2", 40, 50),
+                           done("after", 51)).read()  # fmt: skip
+    assert found == [("after", "AddV2", 40, 50), ("take", "IteratorGetNext", 10, 30)]
+
+
 @pytest.mark.parametrize("between", [[], [SCHEDULED], [process(60, 80)]], ids=len)
 def test_and_also_where_its_mark_is_next_on_the_very_thread_that_began_it(between):
     host = Host().thread(process(0, 20), kernel("r:_Recv", 10, 12), *between, done("r", 70))
