@@ -50,7 +50,7 @@ from stepscope.runtime.memory.counting import Counting
 from stepscope.runtime.memory.exhausted import Scene
 from stepscope.runtime.memory.run_memory import Request
 from stepscope.runtime.observers import LiveLog, Sees
-from stepscope.runtime.pipeline_notes import PipelineNotes, kind_of
+from stepscope.runtime.pipeline_notes import PipelineNotes
 from stepscope.runtime.plan.compiled import CompiledPlan, CompiledRun
 from stepscope.runtime.report import NOTHING, Recorded
 from stepscope.runtime.settings import SessionSettings
@@ -231,9 +231,8 @@ class _Run:
             if trace is not None:
                 trace.pauses = self._debugger.paused
         if trace is not None:
-            self._state.stages = TracedStages(
-                trace, functools.partial(kind_of, self._compiled.spec), self.pipelines
-            )
+            spec = self._compiled.spec
+            self._state.stages = TracedStages(trace, lambda: spec.what, self.pipelines)
             self._around += clock() - trace.begin
 
     def _account(self, *, is_inline: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from stepscope.graph.dtypes import Array, string
 from stepscope.graph.indexed_slices import IndexedSlices, IndexedSlicesValue
 from stepscope.graph.sparse_tensor import SparseTensor, SparseTensorValue
 from stepscope.graph.tensor_proto import as_bytes
+from stepscope.metadata.fetched_names import session_run
 from stepscope.ops import structures
 
 Build = Callable[[Sequence[Any]], Any]
-
-
-_NAMED: Final = 3
 
 
 class FetchSpec:
@@ -31,9 +29,8 @@ class FetchSpec:
         self._build = _take_apart(graph, fetches, tensors, targets)
         self.tensors = tuple(tensors)
         self.targets = tuple(targets)
-        names = [op.name for op in self.targets] + [t.op.name for t in self.tensors]
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        self.what = f"Session.run({', '.join(dict.fromkeys(names[:_NAMED]))}{more})"
+        returned = (tensor.op.name for tensor in self.tensors)
+        self.what = session_run((op.name for op in self.targets), returned)
         """What a run of it is called."""
 
     def build(self, values: Sequence[Any]) -> Any:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from stepscope.metadata.program_notes import INPUT, Note
 
-__all__ = ["PipelineNotes", "kind_of"]
+__all__ = ["PipelineNotes"]
 
 _EVERY_NS: Final = 20_000_000
 _FIRST: Final = 3
@@ -26,16 +26,6 @@ _MOST: Final = 96
 """So many looks at a pipeline are kept; beyond, every second one goes."""
 _FIRST_NOTE_NS: Final = 2_000_000_000
 """A living pipeline is noted after this time, and again each time after twice as long."""
-_NAMED: Final = 3
-
-
-def kind_of(spec: Any) -> str:
-    """What a run is called by those who read it (`analysis.run_kinds`): by what it was run for."""
-    fetched = sorted(t.name for t in spec.tensors)
-    names = [op.name for op in spec.targets] + [name.rpartition(":")[0] for name in fetched]
-    names = list(dict.fromkeys(names))
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"Session.run({', '.join(names[:_NAMED])}{more})"
 
 
 class PipelineNotes:

@@ -8,6 +8,9 @@ import tensorflow as tf
 
 import stepscope
 from stepscope.adapters.tensorflow.script.budgeted import Budgeted
+from stepscope.analysis.program.run_kinds import RunKinds
+from stepscope.analysis.runs import NamedRun
+from stepscope.metadata import iter_runs
 from stepscope.metadata.stored.step_summaries import Level
 
 v1 = tf.compat.v1
@@ -89,6 +92,23 @@ def test_a_lull_holds_for_a_session_whose_options_ask_for_nothing(tmp_path, monk
                 assert session.run(total, {x: [1, 2]}, options=v1.RunOptions()) == 3
     assert kinds(recorder) == {"Session.run(total)": 400}, "each of them was counted"
     assert 0 < len(decided) < 200, "most of them without a decision"
+
+
+def test_runs_of_one_set_of_fetches_have_one_name_also_when_read_back(tmp_path):
+    with stepscope.Recorder(tmp_path, budget="off") as recorder, tf.Graph().as_default():
+        variable = v1.get_variable("v", initializer=1.0)
+        up = tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=1.0, name="up")
+        mean = tf.multiply(variable, 2.0, name="a/mean")
+        with v1.Session() as session:
+            session.run(variable.initializer)
+            session.run([mean, up, variable])
+            session.run({"x": variable, "y": [up, mean]})
+            session.run(["a/mean:0", variable, "up"])
+    name = "Session.run(up, a/mean, v/Read/ReadVariableOp)"
+    assert kinds(recorder) == {"Session.run(v/Assign)": 1, name: 3}
+    naming = RunKinds()
+    read = [naming.of(NamedRun(*named)) for named in iter_runs(recorder.file)]
+    assert read == ["Session.run(v/Assign)", name, name, name]
 
 
 def test_steps_of_keras_are_seen_and_the_end_of_the_data_is_no_failure(tmp_path):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from stepscope.analysis.execution.edges import input_node
+from stepscope.metadata.fetched_names import fetched_names
 from stepscope.metadata.wire.labels import parse_label
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ _RECORDED = re.compile(r"(?:^|/)run_\d+(?: (?P<what>[^/]*))?\Z")
 _SESSION: Final = "Session.run"
 _BY_FETCHES: Final = ("", _SESSION, "Session callable")
 _RETVAL = re.compile(r"_retval_(.*)_\d+_\d+\Z", re.DOTALL)
-_NAMED: Final = 3
 _INNER: Final = ("_SOURCE", "_SINK")
 
 
@@ -36,7 +36,7 @@ class RunKinds:
         self._asked: WeakKeyDictionary[GraphFacts, str] = WeakKeyDictionary()
 
     def of(self, run: NamedRun) -> str:
-        """What ran, for example `train_step` or `Session.run(loss, train_op)`."""
+        """What ran, for example `train_step` or `Session.run(train_op, loss)`."""
         recorded = _RECORDED.search(run.name)
         what = (recorded["what"] or "" if recorded else "").strip()
         if what not in _BY_FETCHES:
@@ -59,6 +59,8 @@ def asked_for(names: list[str], types: list[str], labels: list[str]) -> str:
     >>> asked_for(["x", "y", "_retval_y_0_0", "train"], ["Const", "Neg", "_Retval", "NoOp"],
     ...           ["x = Const()", "y = Neg(x)", "_retval_y_0_0 = _Retval(y)", "train = NoOp(^y)"])
     'train, y'
+
+    How they are put together, `stepscope.metadata.fetched_names` says.
     """
     read: set[str] = set()
     for name, label in zip(names, labels, strict=True):
@@ -70,9 +72,4 @@ def asked_for(names: list[str], types: list[str], labels: list[str]) -> str:
             returned.append(fetch[1])
         elif name not in read and name not in _INNER and kind not in ("_Send", "_Retval"):
             ran.append(name)
-    if len(ran) > _NAMED and returned:
-        # The labels may not tell all inputs: then what was returned says more.
-        ran = []
-    found = list(dict.fromkeys([*ran, *returned]))
-    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return ", ".join(found[:_NAMED]) + more
+    return fetched_names(ran, returned)

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+import stepscope.tf1 as tf
 from analysed_runs import run_of
+from stepscope import Recorder
 from stepscope.analysis import steps
 from stepscope.analysis.program.run_kinds import asked_for
-from stepscope.metadata import Status
+from stepscope.metadata import Status, iter_runs
 
 MS = 1_000_000
 
@@ -91,6 +93,21 @@ def test_runs_are_named_by_what_ran_or_by_what_the_graph_was_run_for():
     )
     runs = [("run_000001", init), ("run_000002 Session.run", train), ("run_000003 f", train)]
     assert {row.key for row in steps(runs)} == {"run(init)", "Session.run(train_op, loss)", "f"}
+
+
+def test_the_order_of_fetches_plays_no_part_in_the_name_of_a_run(tmp_path):
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.placeholder(tf.float32, [], name="x")
+        mean = tf.negative(x, name="mean")
+        other = tf.square(x, name="b/other")
+        train = tf.group(tf.abs(x, name="inner"), name="zz_train")
+    with Recorder(tmp_path, budget="off") as recorder, tf.Session(graph=graph) as session:
+        for fetches in ([other, train, mean], {"a": mean, "b": [train, other]}):
+            session.run(fetches, {x: 1.0})
+    name = "Session.run(zz_train, b/other, mean)"
+    assert {one.kind: one.runs for one in recorder.summary().summaries} == {name: 2}
+    assert [(row.key, row.runs) for row in steps(list(iter_runs(recorder.file)))] == [(name, 2)]
 
 
 def test_of_many_fetches_some_are_named():

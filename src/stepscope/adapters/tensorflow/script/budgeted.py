@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stepscope import options as opts
 from stepscope.adapters.tensorflow.failures import status_of
 from stepscope.adapters.tensorflow.script.deliveries import END_OF_INPUT, Decided
+from stepscope.metadata.fetched_names import session_run
 from stepscope.metadata.stored.step_summaries import Level
 from stepscope.recorder.kept_runs import given_up
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Budgeted", "How", "code_of"]
 
-_NAMED: Final = 3
 _MOST_FETCHES: Final = 512
 
 
@@ -92,9 +92,7 @@ class Budgeted:
             from stepscope.adapters.tensorflow.runs.session_graph import leaves
 
             found = list(leaves(fetches))
-            names = [str(getattr(one, "name", one)).removesuffix(":0") for one in found]
-            more = ", ..." if len(names) > _NAMED else ""
-            kind = f"Session.run({', '.join(dict.fromkeys(names[:_NAMED]))}{more})"
+            kind = session_run(*_names(found))
             if len(self._fetches) >= _MOST_FETCHES:
                 self._fetches.clear()
             known = self._fetches[key] = kind, found
@@ -107,6 +105,20 @@ def code_of(error: BaseException | None) -> str:
         return ""
     code = status_of(error).code
     return "" if code == END_OF_INPUT else code
+
+
+def _names(fetches: Iterable[Any]) -> tuple[list[str], list[str]]:
+    """The names of ops that are only run, and of those whose outputs are returned."""
+    ran, returned = [], []
+    for one in fetches:
+        # A variable stands for the op that reads it.
+        element = one._as_graph_element() if hasattr(one, "_as_graph_element") else one
+        name = str(getattr(element, "name", element))
+        if ":" in name:
+            returned.append(name.rpartition(":")[0])
+        else:
+            ran.append(name)
+    return ran, returned
 
 
 def _key(fetches: Any) -> Any:
