@@ -6,12 +6,8 @@ help. To add one, add the file and its line in `COMMANDS` (in `arguments/command
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NoReturn
-
-LOADED_FROM_NS = time.perf_counter_ns()
-"""When loading the command began: `stepscope run` counts it among what recording costs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -20,6 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     0: done. 1: a regression (`diff --fail-on`). 2: wrong usage, or a file that is not there or
     cannot be read or written. The exit code of `stepscope run` is that of the script.
     """
+    from stepscope.cli.script.earlier_imports import early
+
+    # Loading the command is a part of what recording costs.
+    early.watch()
     from stepscope.cli.arguments.command_line import run_command_line
 
     raise SystemExit(run_command_line(arguments, own_process=True))

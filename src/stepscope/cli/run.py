@@ -18,6 +18,10 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
     from stepscope.analysis import Advice, OpProfile, Verdict
     from stepscope.analysis.advice import AdviceSums
     from stepscope.cli.script.engines import ScriptEngine
@@ -191,15 +195,15 @@ def command(
         notes = side
 
     shared = _load_shared()
-    from stepscope.cli.arguments.command_line import LOADING_NS
     from stepscope.cli.script import engines as script_engines
     from stepscope.cli.script import import_times
+    from stepscope.cli.script.earlier_imports import early
     from stepscope.cli.script.program import ModuleProgram, Script
     from stepscope.cli.script.program_course import ProgramCourse
     from stepscope.cli.script.recorded_runs import RecordedRuns
     from stepscope.cli.script.termination import Termination
 
-    began = entered - LOADING_NS
+    began = early.began_ns or entered
     schedule = _schedule(steps, every_n)
     found = ModuleProgram(script) if is_module else Script(script)
     chosen = script_engines.choose(engine, found, tf1)
@@ -215,10 +219,15 @@ def command(
     needed = shared if chosen.needed else shared[:1]
     for note in needed:
         runs.note(note)
+    if chosen.needed:
+        # What is loaded from here on is the engine, which is not counted.
+        early.loaded()
     ready = time.perf_counter_ns()
+    early.look_at_program()
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
+    early.loaded()
     before_ns = (ready if chosen.needed else time.perf_counter_ns()) - began
-    waiting = Waiting(began, before_ns - sum(note.ns for note in needed))
+    waiting = Waiting(began, before_ns - sum(note.ns for note in needed), needed)
     if notes is not None:
         notes.recording()
         Termination(runs.stop).install()
@@ -306,6 +315,8 @@ class Waiting(NamedTuple):
     """When the command began."""
     before_ns: int
     """How long it took until the script began, without what its engine needs in any case."""
+    needed: Sequence[Note]
+    """The imports of that."""
 
 
 def _load_shared() -> list[Note]:
@@ -348,19 +359,23 @@ def _finish(
 
     `status` is the script's exit status, `notes` what the process outside is told.
     """
+    begun = time.perf_counter_ns()
     course.report_begins()
     from stepscope.analysis.advice import program_at
     from stepscope.cli.output import run_report, terminal, wording
 
+    stopping = time.perf_counter_ns()
     runs.stop()
     if runs.in_child_process:
         return True
-    ended = time.perf_counter_ns()
+    # What stopping takes is a part of what the engine and the store say.
+    began = begun + time.perf_counter_ns() - stopping
+    starting_ns = _starting_ns(waiting, course)
     try:
         timeline = runs.write_timeline()
-        begun = time.perf_counter_ns()
+        exporting = time.perf_counter_ns()
         others = runs.write_exports()
-        exporting_ns = time.perf_counter_ns() - begun if others else 0
+        exporting_ns = time.perf_counter_ns() - exporting if others else 0
         course.exported(exporting_ns)
         sums, table, found = _summed_up(runs)
         advice = sums.advice(program_at(runs.file))
@@ -368,15 +383,25 @@ def _finish(
         # An error is shown as well: nobody else has to say anything.
         if notes is not None:
             notes.reported()
-    now = time.perf_counter_ns()
-    during_ns = engine.cost_ns(runs) + runs.storing_ns
-    reporting_ns = now - ended - exporting_ns
-    costs = run_report.Costs(waiting.before_ns, during_ns, reporting_ns, exporting_ns)
+
+    def costs() -> run_report.Costs:
+        """What recording cost, as of now."""
+        reporting_ns = time.perf_counter_ns() - began - exporting_ns
+        during_ns = engine.cost_ns(runs) + runs.storing_ns
+        return run_report.Costs(starting_ns, during_ns, reporting_ns, exporting_ns)
+
     # As of now, for the account that the report gives, and once more when that is made.
-    course.reported(sum(costs) - exporting_ns)
+    course.reported(costs().recording_ns)
     console = terminal.console(stderr=True)
     terminal.flush()
     went_on = status in (None, 0)
+    at_last: list[run_report.Costs] = []
+
+    def said() -> Text:
+        """Made when all before it is on the screen."""
+        at_last.append(costs())
+        return run_report.cost(at_last[0], time.perf_counter_ns() - waiting.began)
+
     run_report.show(
         [
             run_report.heading(script, engine.name(runs), trace, table),
@@ -384,7 +409,7 @@ def _finish(
             run_report.ops(table, console.width, top) if len(table) else None,
             run_report.failures(runs.runs, ends_too=not went_on),
             run_report.ends_of_input(runs.runs, console.width) if went_on else None,
-            run_report.cost(costs, now - waiting.began) if runs.runs else None,
+            said if runs.runs else None,
             run_report.losses(runs.runs, [*runs.given_up(), *engine.losses()], console.width),
             run_report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
             run_report.files(runs.store, timeline, others) if runs.runs else None,
@@ -394,8 +419,20 @@ def _finish(
     problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
     for problem in problems:
         terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
-    course.reported(sum(costs) - exporting_ns)
+    course.reported((at_last or [costs()])[0].recording_ns)
     return not problems
+
+
+def _starting_ns(waiting: Waiting, course: ProgramCourse) -> int:
+    """What the user waited for before the script, without what the script imports as well."""
+    from stepscope.cli.script.earlier_imports import early
+
+    early.stop()
+    counted = [note.what for note in waiting.needed]
+    for name in counted:
+        early.claim(name)
+    course.shared(load for load in early.shared() if load.name not in counted)
+    return max(0, waiting.before_ns - early.shared_ns(counted))
 
 
 def _verdict(runs: RecordedRuns, found: Verdict, advice: Advice, width: int) -> list[Any]:

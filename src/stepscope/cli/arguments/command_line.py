@@ -6,7 +6,6 @@ import errno
 import os
 import shlex
 import sys
-import time
 import traceback
 from difflib import get_close_matches
 from importlib import import_module
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from stepscope.cli import LOADED_FROM_NS
 from stepscope.errors import OpError, StepscopeError
 
 if TYPE_CHECKING:
@@ -221,7 +219,3 @@ def _fail(message: str, before: str = "") -> int:
     terminal.flush()
     terminal.echo("\n".join(lines), err=True)
     return USAGE_ERROR
-
-
-LOADING_NS = time.perf_counter_ns() - LOADED_FROM_NS
-"""How long loading the command took."""

@@ -17,7 +17,7 @@ from rich.text import Text
 from stepscope.cli.output import tables, terminal, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from stepscope.analysis import OpProfile
@@ -158,6 +158,11 @@ class Costs(NamedTuple):
     reporting_ns: int
     exporting_ns: int = 0
 
+    @property
+    def recording_ns(self) -> int:
+        """All of it, without such files."""
+        return self.starting_ns + self.during_ns + self.reporting_ns
+
 
 def cost(costs: Costs, whole_ns: int) -> Text:
     """What recording cost: what the user waited for because of it, of the whole time.
@@ -166,7 +171,7 @@ def cost(costs: Costs, whole_ns: int) -> Text:
     What the script's engine needs in any case is not recording, nor are files that were asked for
     besides: what those took is said apart.
     """
-    recording_ns = sum(costs) - costs.exporting_ns
+    recording_ns = costs.recording_ns
     whole_ns -= costs.exporting_ns
     share = recording_ns / max(1, whole_ns)
     starting, during, reporting, exporting = map(wording.time, costs)
@@ -233,10 +238,17 @@ def files(store: Path, timeline: Path | None, others: Sequence[Path] = ()) -> Te
     return Text("\n".join((label if i == 0 else " " * len(label)) + p for i, p in enumerate(paths)))
 
 
-def show(parts: Iterable[RenderableType | None], console: Console) -> None:
-    """Print the parts that are there, each after a blank line."""
-    there = [part for part in parts if part is not None]
-    for part in there:
+def show(
+    parts: Iterable[RenderableType | Callable[[], RenderableType] | None], console: Console
+) -> None:
+    """Print the parts that are there, each after a blank line.
+
+    One that is a function is made when all before it is on the screen.
+    """
+    for made in parts:
+        if made is None:
+            continue
+        part = made() if callable(made) else made
         console.print()
         # Paths are there to be copied: they are not cut into lines.
         console.print(part, soft_wrap=isinstance(part, Text))

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.cli.script.import_times import LONG_NS
 from stepscope.metadata.program_notes import (
     COST,
     EXPORTING,
@@ -22,8 +23,9 @@ from stepscope.metadata.program_notes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from stepscope.cli.script.earlier_imports import Load
     from stepscope.cli.script.engines import ScriptEngine
     from stepscope.cli.script.recorded_runs import RecordedRuns
 
@@ -65,6 +67,12 @@ class ProgramCourse:
         what = "stepscope" if needed else "loading the recorder"
         self._note(IMPORT if needed else RECORDING, self._ready_ns, self._script_ns, what)
         self._note(SCRIPT, self._script_ns)
+
+    def shared(self, loads: Iterable[Load]) -> None:
+        """The script imports as well what was loaded before it began: that is no cost of ours."""
+        for load in loads:
+            if load.took_ns >= LONG_NS:
+                self._note(IMPORT, load.started_ns, load.ended_ns, load.name)
 
     def ended(self) -> None:
         """The script's main module came to its end; others of its threads may go on."""
