@@ -41,10 +41,11 @@ INTERRUPTED = 130
 def _leave_to_the_program() -> None:
     """Have the garbage collector pass over all that is there: it is ours, and stays.
 
-    Its full collections come when the program would have them, and take as long.
+    Its full collections come when the program would have them, and take as long. With nothing left
+    to look through, this one sets back to nothing what their turn is reckoned from.
     """
-    gc.collect()
     gc.freeze()
+    gc.collect()
 
 
 class FoundProgram(ABC):
@@ -86,12 +87,12 @@ class FoundProgram(ABC):
         return 0
 
     def _execute(self, arguments: Sequence[str]) -> None:
+        _leave_to_the_program()
         main, first_argument, code = self._prepare()
         sys.argv[:] = [first_argument, *arguments]
         # The module that was `__main__` must live on: its functions are on the stack below us.
         self._caller = sys.modules["__main__"]
         sys.modules["__main__"] = main
-        _leave_to_the_program()
         exec(code, main.__dict__)
 
     def _show(self, error: BaseException) -> None:

@@ -1,12 +1,15 @@
 """The report of `stepscope run` says what recording cost, all of it."""
 
+import io
 import re
 import time
 
 import pytest
+from rich.console import Console
 
 import stepscope as stepscope_module
 from stepscope.analysis import account
+from stepscope.cli.output import run_report
 from stepscope.metadata import programs
 from stepscope.metadata.program_notes import COST, EXPORTING, RECORDING
 
@@ -95,3 +98,27 @@ def test_a_report_that_was_asked_for_is_not_what_recording_cost(embedded, script
 def test_a_script_without_runs_has_no_cost_to_tell_of(embedded, script):
     done = embedded("--out", "out", script("print(1)"))
     assert "recording cost" not in done.stderr
+
+
+def test_the_garbage_collector_looks_through_what_the_program_made(stepscope, script, tensorflow):
+    del tensorflow
+    source = "import gc\nbefore = gc.get_freeze_count()\nimport tensorflow\n"
+    done = stepscope("run", script(f"{source}print(before, gc.get_freeze_count())"))
+    before, after = map(int, done.stdout.split())
+    # Full collections, and the one at the end, take as long as they would without us. What was
+    # frozen can only become less.
+    assert 0 < after <= before
+
+
+def test_what_recording_cost_is_said_when_all_before_it_is_on_the_screen():
+    out = io.StringIO()
+    console = Console(file=out)
+    found = []
+
+    def cost():
+        found.append(out.getvalue())
+        return "the cost"
+
+    run_report.show(["the ops", None, cost, "the files"], console)
+    assert found == ["\nthe ops\n"]
+    assert out.getvalue() == "\nthe ops\n\nthe cost\n\nthe files\n"

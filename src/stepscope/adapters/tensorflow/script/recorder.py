@@ -34,7 +34,6 @@ Guarantees.
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import os
 import threading
@@ -652,10 +651,6 @@ class ScriptRecorder:
         self._iterator_class = versions.iterator_class()
         if self._note is not None:
             self._sees_building = TraceNotes(self._note, self.cost).watch()
-        # What stays for good is not looked through again and again. When a full collection comes
-        # depends on all that is loaded, ours with it: it is not to come in the script's first step.
-        if self._whole_script:
-            gc.freeze()
         if self._memory:
             self.windows.keep_open()
         elif self._options.trace_level:
