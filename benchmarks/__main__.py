@@ -1,4 +1,7 @@
-"""`python -m benchmarks [GROUP ...]`: measure, print one table, write results.json."""
+"""`python -m benchmarks [GROUP ...]`: measure, print one table, write results.json.
+
+A group is a function, or a module of this package with all of its own.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,18 @@ def main(wanted: list[str]) -> int:
         *(scripts, budget, recorded_steps, start_up, workers, analyses, advice, viewer),
     )
     groups = {group.__name__: group for room in rooms for group in room.GROUPS}
-    unknown = [name for name in wanted if name not in groups]
+    modules = {room.__name__.rpartition(".")[2]: room for room in rooms}
+    unknown = [name for name in wanted if name not in groups and name not in modules]
     if unknown:
-        print(f"no benchmark group {unknown[0]!r}; there are: {', '.join(groups)}")
+        known = ", ".join([*modules, *groups])
+        print(f"no benchmark group {unknown[0]!r}; there are: {known}")
         return 2
+    chosen: list[str] = []
+    for name in wanted:
+        of_module = modules[name].GROUPS if name in modules else ()
+        chosen += [group.__name__ for group in of_module] or [name]
     results = []
-    for name in wanted or groups:
+    for name in chosen or groups:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         results.extend(groups[name](tf))
     print(table(results))

@@ -1,37 +1,52 @@
 """What `metadata.overhead` says, beside what tracing was seen to cost from outside.
 
-The cost of a traced call is what it takes longer than a plain one. Plain and traced calls take
-turns, and of each the median over several fresh functions is taken: a function has only one first
-traced call. TensorFlow has its defaults. Said and measured are to agree within 30% or 5 ms,
-whichever is larger.
+The cost of a traced call is what it takes longer than a plain one: each is compared with the plain
+calls next to it, and what was said of it with that. A function has only one first traced call, so
+each round makes a fresh one. TensorFlow has its defaults. Said and measured are to agree within 30%
+or 5 ms, whichever is larger. Each row answers
+
+    held          in 19 of 20 such measurements the median of how far they are apart is within that
+    NOT held      it is outside of that
+    cannot tell   the machine was too busy: it may be either
+
+and rounds go on until all rows of their kind can tell, or there were enough of them.
+
+    STEPSCOPE_ROUNDS=20         rounds at most
+    STEPSCOPE_KIND_S=300        how long one kind may take
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.engine import OPS, chain
-from benchmarks.harness import Result, clock
+from benchmarks.harness import Result, Spread, clock
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow.node_log.build import turn_off
-from stepscope.metadata import RunMetadata
+from stepscope.metadata import RunMetadata, programs
+from stepscope.metadata.program_notes import COST
 from stepscope.options import RunOptions
 
 FULL = RunOptions(trace_level=RunOptions.FULL_TRACE)
 WARM_UP = 20
 LATER = 10
 WITHIN, WITHIN_NS = 0.3, 5_000_000
+FEWEST: Final = 6
+"""Rounds: of fewer figures no interval can be said."""
+MOST: Final = int(os.environ.get("STEPSCOPE_ROUNDS", "20"))
+KIND_S: Final = float(os.environ.get("STEPSCOPE_KIND_S", "300"))
 _SCRIPT = """
 import numpy as np, tensorflow as tf
 
@@ -43,11 +58,17 @@ random = np.random.default_rng(1)
 model.fit(random.random((199 * 32, 784), np.float32), random.integers(0, 10, 199 * 32),
           batch_size=32, verbose=0)
 """
-_COST = re.compile(r"recording cost ([\d.,]+) (ms|s|min),")
-_UNITS = {"ms": 1e6, "s": 1e9, "min": 60e9}
+_IN_PROCESSOR_TIME = """
+import time
+time.perf_counter_ns, time.perf_counter = time.process_time_ns, time.process_time
+from stepscope.cli import main
+main()
+"""
+"""`stepscope` with a clock that stands still while the process has no processor."""
 
 Call = tuple[Callable[[], object], Callable[..., object]]
 """A plain call, and the same that takes `run_metadata`."""
+Place = dict[str, "Position"]
 
 
 class Position:
@@ -56,53 +77,98 @@ class Position:
     def __init__(self) -> None:
         self.measured: list[float] = []
         self.said: list[float] = []
+        self.processor: list[float] = []
+        """What they computed more, on all threads."""
+
+    def add(self, said: float, more: tuple[float, float]) -> None:
+        self.said.append(said)
+        self.measured.append(more[0])
+        self.processor.append(more[1])
 
     def result(self, what: str) -> Result:
-        return agreement(what, statistics.median(self.said), statistics.median(self.measured))
+        more = statistics.median(self.processor)
+        return agreement(what, self.said, self.measured, f", {more / 1e6:.2f} ms of computing")
 
 
-def agreement(what: str, said: float, measured: float) -> Result:
-    """A row whose two figures are to agree."""
-    met = abs(said - measured) <= max(WITHIN * measured, WITHIN_NS)
-    ratio = said / measured if measured > 0 else float("inf")
-    return Result(what, said / 1e6, measured / 1e6, ratio, "30% or 5 ms", met,
-                  note="what was said, and what was measured")  # fmt: skip
+def agreement(
+    what: str, said: Sequence[float], measured: Sequence[float], besides: str = ""
+) -> Result:
+    """A row whose two figures are to agree, which were taken in pairs."""
+    apart = Spread.of([a - b for a, b in zip(said, measured, strict=True)])
+    ours, theirs = statistics.median(said), statistics.median(measured)
+    verdict = judged(apart, max(WITHIN * theirs, WITHIN_NS))
+    ratio = ours / theirs if theirs > 0 else float("inf")
+    return Result(
+        what, ours / 1e6, theirs / 1e6, ratio, "30% or 5 ms", _MET[verdict], verdict=verdict,
+        note=f"said, and measured{besides}; {apart.median / 1e6:.2f} ms apart, median of "
+        f"{len(said)} pairs, 95% of the time between {apart.low / 1e6:.2f} and "
+        f"{apart.high / 1e6:.2f}",
+    )  # fmt: skip
 
 
-def took(call: Callable[[], object]) -> int:
-    began = clock()
+_MET: Final = {"held": True, "NOT held": False, "cannot tell": None}
+
+
+def judged(apart: Spread, within: float) -> str:
+    """What can be said of figures that are so far apart and should be no more than `within`.
+
+    >>> [judged(Spread(2, *ends), 5) for ends in ((-1, 4), (-1, 6), (7, 9), (-9, -7))]
+    ['held', 'cannot tell', 'NOT held', 'NOT held']
+    """
+    if -within <= apart.low and apart.high <= within:
+        return "held"
+    return "NOT held" if apart.low > within or apart.high < -within else "cannot tell"
+
+
+def in_rounds(once: Callable[[Place], None]) -> Place:
+    """Positions that each round adds to, until all of them can tell."""
+    found: Place = {name: Position() for name in ("first", "second", "later")}
+    began = time.monotonic()
+    for number in range(1, MOST + 1):
+        once(found)
+        if number < FEWEST:
+            continue
+        told = all(place.result("").verdict != "cannot tell" for place in found.values())
+        if told or time.monotonic() - began > KIND_S:
+            break
+    return found
+
+
+def took(call: Callable[[], object]) -> tuple[int, int]:
+    """How long it took, and how long the process computed for it."""
+    began, computed = clock(), time.process_time_ns()
     call()
-    return clock() - began
+    return clock() - began, time.process_time_ns() - computed
 
 
-def positions() -> dict[str, Position]:
-    return {name: Position() for name in ("first", "second", "later")}
+def between(before: Sequence[int], at: Sequence[int], after: Sequence[int]) -> tuple[float, float]:
+    """What a call took and computed more than its neighbours."""
+    wall, computed = (b - (a + c) / 2 for a, b, c in zip(before, at, after, strict=True))
+    return wall, computed
 
 
 def position(number: int) -> str:
     return ("first", "second")[number] if number < 2 else "later"
 
 
-def traced_calls(fresh: Callable[[], Call], rounds: int) -> dict[str, Position]:
+def traced_calls(fresh: Callable[[], Call]) -> Place:
     """Traced calls of something made anew in each round, in turns with plain ones."""
-    found = positions()
-    for _ in range(rounds):
+
+    def once(found: Place) -> None:
         plain, traced = fresh()
         for _ in range(WARM_UP):
             plain()
-        plain_ns, calls = [took(plain) for _ in range(3)], []
-        for _ in range(2 + LATER):
+        before = took(plain)
+        for number in range(2 + LATER):
             metadata = RunMetadata()
             spent = took(functools.partial(traced, options=FULL, run_metadata=metadata))
-            calls.append((spent, metadata.overhead.ns))
             # The call after a traced one finds cold caches; the one after that is as before.
             plain()
-            plain_ns.append(took(plain))
-        usual = statistics.median(plain_ns)
-        for number, (spent, said) in enumerate(calls):
-            found[position(number)].measured.append(spent - usual)
-            found[position(number)].said.append(said)
-    return found
+            after = took(plain)
+            found[position(number)].add(metadata.overhead.ns, between(before, spent, after))
+            before = after
+
+    return in_rounds(once)
 
 
 def of_function(function: Any, x: Any) -> Call:
@@ -150,8 +216,8 @@ def tiny_session(v1: Any) -> Callable[[], Call]:
     return fresh
 
 
-def keras_fit(rounds: int) -> dict[str, Position]:
-    """Recorded steps of a fit beside those in between; a model has only one first one."""
+def keras_fit() -> Place:
+    """Every third step of a fit is recorded; a model has only one first one."""
     import tensorflow as tf
 
     from stepscope.adapters.tensorflow.training.keras import TraceCallback
@@ -161,45 +227,47 @@ def keras_fit(rounds: int) -> dict[str, Position]:
 
         def __init__(self) -> None:
             super().__init__()
-            self.took: list[int] = []
+            self.took: list[tuple[int, int]] = []
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             del batch, logs
-            self._began = clock()
+            self._began = clock(), time.process_time_ns()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             del batch, logs
-            self.took.append(clock() - self._began)
+            began, computed = self._began
+            self.took.append((clock() - began, time.process_time_ns() - computed))
 
-    found = positions()
     random = np.random.default_rng(1)
-    steps = WARM_UP + 2 * (2 + LATER)
+    steps = WARM_UP + 3 * (2 + LATER)
     x, y = random.random((32 * steps, 784), np.float32), random.integers(0, 10, 32 * steps)
     layers = tf.keras.layers
-    for _ in range(rounds):
+
+    def once(found: Place) -> None:
         model = tf.keras.Sequential([layers.Input((784,)), layers.Dense(128, activation="relu"),
                                      layers.Dropout(0.2), layers.Dense(10)])  # fmt: skip
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile("adam", loss)
-        recorded = TraceCallback(f"{WARM_UP}:{steps}:2", options=FULL)
+        recorded = TraceCallback(f"{WARM_UP}:{steps}:3", options=FULL)
         timed = Steps()
         model.fit(x, y, batch_size=32, verbose=0, callbacks=[recorded, timed])
-        usual = statistics.median(timed.took[WARM_UP + 1 :: 2])
         for number, step in enumerate(recorded.steps):
-            place = found[position(number)]
-            place.measured.append(timed.took[step.step] - usual)
-            place.said.append(step.metadata.overhead.ns)
-    return found
+            at = step.step
+            # The step after a recorded one finds cold caches.
+            more = between(timed.took[at - 1], timed.took[at], timed.took[at + 2])
+            found[position(number)].add(step.metadata.overhead.ns, more)
+
+    return in_rounds(once)
 
 
 def tensorflow_overhead(v1: Any) -> Iterator[Result]:
     """First, second and later traced calls, with the profiler and with our own executor."""
-    kinds: dict[str, Callable[[], dict[str, Position]]] = {
-        "MobileNetV2, 64x64": lambda: traced_calls(mobile_net(), 5),
-        "Keras fit": lambda: keras_fit(5),
-        "1,000 tiny ops, function": lambda: traced_calls(tiny_function(), 5),
-        "1,000 tiny ops, session": lambda: traced_calls(tiny_session(v1), 5),
-        "1,000 tiny ops, eager": lambda: traced_calls(tiny_eager(), 5),
+    kinds: dict[str, Callable[[], Place]] = {
+        "MobileNetV2, 64x64": lambda: traced_calls(mobile_net()),
+        "Keras fit": keras_fit,
+        "1,000 tiny ops, function": lambda: traced_calls(tiny_function()),
+        "1,000 tiny ops, session": lambda: traced_calls(tiny_session(v1)),
+        "1,000 tiny ops, eager": lambda: traced_calls(tiny_eager()),
     }
     for how in ("profiler", "executor"):
         turn_off()
@@ -212,29 +280,53 @@ def tensorflow_overhead(v1: Any) -> Iterator[Result]:
 
 
 def tensorflow_script_overhead(_v1: Any) -> Iterator[Result]:
-    """A whole script of 199 Keras steps with `stepscope run` and without, in turns."""
+    """A whole script of 199 Keras steps with `stepscope run` and without, in turns.
+
+    By the wall clock, and by what the processes computed, which says more on a busy machine.
+    """
+    what = "overhead of `stepscope run`: a script of 199 Keras steps"
+    yield from _scripts(what, ["-m", "stepscope", "run"], wall=True)
+    computing = ["-c", _IN_PROCESSOR_TIME, "run", "--in-process"]
+    yield from _scripts(f"{what}, its computing", computing, wall=False)
+
+
+def _scripts(what: str, recorded: list[str], *, wall: bool) -> Iterator[Result]:
+    said: list[float] = []
+    measured: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "fit.py"
+        script, out = Path(folder) / "fit.py", Path(folder) / "out"
         script.write_text(_SCRIPT)
-        with_it = [sys.executable, "-m", "stepscope", "run", "--out", f"{folder}/out", str(script)]
-        measured, said = [], []
-        for _ in range(3):
-            plain, _ = _process([sys.executable, str(script)])
-            recorded, output = _process(with_it)
-            cost = _COST.search(output)
+        sides = [[str(script)], [*recorded, "--out", str(out), str(script)]]
+        began = time.monotonic()
+        for number in range(1, MOST + 1):
+            # Whoever goes first changes from pair to pair.
+            took = {side: _process(sides[side], wall=wall) for side in (0, 1)[:: (-1) ** number]}
+            measured.append(took[1] - took[0])
+            (program,) = programs(out)
+            cost = program.last(COST)
             if cost is None:
-                raise AssertionError(f"the report says no cost:\n{output}")
-            measured.append(recorded - plain)
-            said.append(float(cost[1].replace(",", "")) * _UNITS[cost[2]])
-        what = "overhead of `stepscope run`: a script of 199 Keras steps"
-        yield agreement(what, statistics.median(said), statistics.median(measured))
+                raise AssertionError("the recording says no cost")
+            said.append(cost.details["total_ns"])
+            if number < FEWEST:
+                continue
+            row = agreement(what, said, measured)
+            if row.verdict != "cannot tell" or time.monotonic() - began > KIND_S:
+                break
+        yield agreement(what, said, measured)
 
 
-def _process(command: list[str]) -> tuple[int, str]:
+def _process(arguments: list[str], *, wall: bool) -> float:
+    """How long Python took with these arguments, or how long it and its children computed."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    began = clock()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return clock() - began, done.stderr
+    began, before = clock(), _children_ns()
+    command = [sys.executable, *arguments]
+    subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return clock() - began if wall else _children_ns() - before
+
+
+def _children_ns() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) * 1e9
 
 
 GROUPS = (tensorflow_overhead, tensorflow_script_overhead)
