@@ -12,6 +12,8 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Beside TensorFlow with its defaults, whatever the tests that were run before wanted.
 os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
+# What is installed has its bytecode: without it every start of a program compiles all of ours.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # NumPy's defaults as well: what names another processor than this one keeps BLAS from its kernels.
 for _name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     if os.environ.pop(_name, None):
