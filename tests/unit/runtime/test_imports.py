@@ -100,6 +100,22 @@ def test_a_traced_run_loads_nothing_that_is_optional():
     assert not loaded & {"tensorflow", "pandas", "pyarrow"}
 
 
+def test_a_recorded_script_without_tensorflow_loads_nothing_that_records_it_there(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(*sys.modules)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "run", "--out", tmp_path / "out", script],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.splitlines()[-1].split())
+    adapter = "stepscope.adapters.tensorflow"
+    assert "stepscope.cli.script.engines" in loaded
+    assert {name for name in loaded if name.startswith(f"{adapter}.")} <= {
+        f"{adapter}.script", f"{adapter}.script.importing"
+    }  # fmt: skip
+    assert "tensorflow" not in loaded
+
+
 def test_the_version_is_that_of_the_installed_package():
     assert stepscope.__version__ == version("stepscope")
 

@@ -16,7 +16,7 @@ from stepscope.cli.script.program_imports import version_1_use
 from stepscope.engine_loading import when_loaded
 from stepscope.errors import StepscopeError
 from stepscope.metadata.fed_values import FedValues
-from stepscope.metadata.program_notes import PLAN, Note
+from stepscope.metadata.program_notes import PLAN, RECORDING, STOPPED, Note
 from stepscope.scheduling import Action
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def choose(engine: str | None, program: FoundProgram, tf1: bool | None) -> Scrip
     Nothing of the program is read for that: TensorFlow is used when the program imports it, in
     whichever of its modules. Where it is not installed, the embedded engine stands in its place.
     """
-    from stepscope.adapters.tensorflow.script import patches
+    from stepscope.adapters.tensorflow.script import importing
 
-    there = patches.installed()
+    there = importing.installed()
     if engine == "embedded" or (engine is None and not there):
         if tf1 is False:
             raise StepscopeError("--no-tf1: the embedded engine has TensorFlow 1's names only")
@@ -123,11 +123,11 @@ def _embedded_name() -> str:
 
 
 def _tensorflow_name(kinds: set[str]) -> str:
-    from stepscope.adapters.tensorflow.script import patches
+    from stepscope.adapters.tensorflow.script import importing
 
     shown = [kind for kind in ("session", "function", "eager", "server") if kind in kinds]
     of = f" ({', '.join(shown)})" if shown else ""
-    return f"tensorflow {patches.version()}{of}"
+    return f"tensorflow {importing.version()}{of}"
 
 
 class Embedded(ScriptEngine):
@@ -262,6 +262,8 @@ class TensorFlow(ScriptEngine):
         self._found = ""
         """What in the program says that it needs TensorFlow 1's names, once that is known."""
         self._recorder: ScriptRecorder | None = None
+        """Once the program imports TensorFlow."""
+        self._over = False
         self._memory = False
 
     def follow_memory(self, limit_mb: int | None) -> None:
@@ -271,35 +273,52 @@ class TensorFlow(ScriptEngine):
         self._memory = True
 
     def record(self, runs: RecordedRuns, level: int, schedule: Schedule | None) -> None:
-        from stepscope.adapters.tensorflow.script import patches
-        from stepscope.adapters.tensorflow.script.budgeted import Budgeted
-        from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
+        from stepscope.adapters.tensorflow.script import importing
 
         @contextmanager
         def source(add: Any) -> Iterator[None]:
-            budgeted = None
-            if runs.kept is not None:
-                budgeted = Budgeted(runs.kept, runs.part_of, level, wants_peaks=False)
-            recorder = ScriptRecorder(
-                add, level, schedule, runs.limit, memory=self._memory, say=_say,
-                store=runs.file, note=runs.note, budgeted=budgeted,
+            importing.install(
+                lambda: self._load_recorder(runs, add, level, schedule),
+                as_tensorflow1=self._as_tensorflow1, package=self._program.package,
             )  # fmt: skip
-            self._recorder = recorder
-            runs.note_at_the_end(recorder.fed.note)
-            runs.also_kept_by(recorder)
-            patches.install(
-                recorder, as_tensorflow1=self._as_tensorflow1, package=self._program.package
-            )
             try:
                 yield
             finally:
-                recorder.stop()
+                self._over = True
+                if self._recorder is not None:
+                    self._recorder.stop()
+                else:
+                    runs.note(Note(STOPPED, time.time_ns()))
 
         runs.record(source)
 
+    def _load_recorder(
+        self, runs: RecordedRuns, add: StoresRun, level: int, schedule: Schedule | None
+    ) -> ScriptRecorder:
+        """The script imports TensorFlow: what records it there is loaded now, and not before."""
+        began = time.time_ns()
+        from stepscope.adapters.tensorflow.script.budgeted import Budgeted
+        from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
+
+        budgeted = None
+        if runs.kept is not None:
+            budgeted = Budgeted(runs.kept, runs.part_of, level, wants_peaks=False)
+        recorder = self._recorder = ScriptRecorder(
+            add, level, schedule, runs.limit, memory=self._memory, say=_say,
+            store=runs.file, note=runs.note, budgeted=budgeted,
+        )  # fmt: skip
+        runs.note_at_the_end(recorder.fed.note)
+        runs.also_kept_by(recorder)
+        # The script gets what it needs all the same.
+        recorder.active = not (self._over or runs.in_child_process)
+        ended, thread = time.time_ns(), threading.get_native_id()
+        runs.note(Note(RECORDING, began, ended, thread, "loading the recorder"))
+        recorder.cost.add(ended - began)
+        return recorder
+
     def _as_tensorflow1(self) -> bool:
         """TensorFlow was imported: whether the program wants version 1's names."""
-        from stepscope.adapters.tensorflow.script.patches import is_library
+        from stepscope.adapters.tensorflow.script.importing import is_library
 
         if self._tf1 is None:
             program = self._program

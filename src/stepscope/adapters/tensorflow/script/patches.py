@@ -9,24 +9,17 @@ back: the process is the script's.
 
 from __future__ import annotations
 
-import builtins
 import functools
-import importlib
-import importlib.util
-import logging
 import sys
-import sysconfig
 import threading
 import time
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from pathlib import Path
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.script.importing import TensorFlowFinder
 from stepscope.adapters.tensorflow.script.names import function_name
 from stepscope.adapters.tensorflow.script.pipelines import (
     IN_FUNCTION,
@@ -35,65 +28,14 @@ from stepscope.adapters.tensorflow.script.pipelines import (
 )
 from stepscope.adapters.tensorflow.script.recorder import ScriptRecorder
 from stepscope.adapters.tensorflow.support import FUNCTION, SESSION
-from stepscope.own_code import files_of, is_own_module
-
-_NAME = "tensorflow"
-
-
-def installed() -> bool:
-    """Whether TensorFlow can be imported; nothing is imported to find out."""
-    try:
-        return importlib.util.find_spec(_NAME) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def version() -> str:
-    """TensorFlow's version, from its package's record: nothing is imported."""
-    from importlib import metadata
-
-    for package in (_NAME, "tensorflow-cpu", "tf-nightly", "tensorflow-macos"):
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return str(getattr(sys.modules.get(_NAME), "__version__", "of unknown version"))
-
-
-def install(
-    recorder: ScriptRecorder, *, as_tensorflow1: Callable[[], bool], package: str = ""
-) -> None:
-    """Record whatever this process runs on TensorFlow, as soon as it imports it.
-
-    `as_tensorflow1` is asked once, when TensorFlow is there. Where it says so, the program's own
-    modules get TensorFlow 1's names for `import tensorflow`, with version 2's behaviour off;
-    libraries get TensorFlow as it is. `package` is the one that the main module lies in, if any:
-    what lies in it is the program's own, wherever it is installed.
-    """
-    # The statement that imports TensorFlow first must be given version 1's names, too, so that it
-    # has to be replaced before it is known whether that is needed.
-    importing = _ImportingVersion1(builtins.__import__, package)
-    builtins.__import__ = importing
-
-    def loaded() -> None:
-        began = time.time_ns()
-        with recorder.cost.ours():
-            importing.active = as_tensorflow1()
-            if importing.active:
-                _disable_version_2()
-            elif builtins.__import__ is importing:
-                builtins.__import__ = importing.original
-            _patch(recorder)
-        recorder.prepared(began)
-
-    sys.meta_path.insert(0, _Finder(loaded))
+from stepscope.own_code import files_of
 
 
 def watch(recorder: Any, loaded: Callable[[], None]) -> None:
     """Have a recorder told of runs, from when TensorFlow is loaded on; it is told of that, too.
 
-    It may come and go: what stands for it has its attributes. Of what `install` does for a whole
-    script, names of TensorFlow 1, servers and input pipelines are left as they are.
+    It may come and go: what stands for it has its attributes. Of what is done for a whole script
+    (`importing.install`), names of TensorFlow 1, servers and input pipelines are left as they are.
     """
 
     def put_in_place() -> None:
@@ -104,101 +46,17 @@ def watch(recorder: Any, loaded: Callable[[], None]) -> None:
         versions.hide_frames(files_of(adapter))
         loaded()
 
-    if _NAME in sys.modules:
+    if "tensorflow" in sys.modules:
         put_in_place()
     else:
-        sys.meta_path.insert(0, _Finder(put_in_place))
-
-
-def is_library(file: str) -> bool:
-    """Whether a file belongs to Python or to an installed package, not to the program."""
-    paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")}
-    place = Path(file).resolve()
-    return any(place.is_relative_to(Path(folder).resolve()) for folder in paths)
-
-
-class _Finder(MetaPathFinder):
-    """Finds TensorFlow where it is, and calls back when it is loaded."""
-
-    def __init__(self, loaded: Callable[[], None]) -> None:
-        self._loaded = loaded
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> ModuleSpec | None:
-        if fullname != _NAME:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(_NAME)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._loaded)
-        return spec
-
-
-class _Loader(Loader):
-    def __init__(self, loader: Loader, loaded: Callable[[], None]) -> None:
-        self._loader = loader
-        self._loaded = loaded
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._loaded()
-
-
-# -- TensorFlow 1 ------------------------------------------------------------------------------
-
-
-def _disable_version_2() -> None:
-    """Turn version 2's behaviour off, without what TensorFlow has to say about that."""
-    logger = logging.getLogger(_NAME)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        importlib.import_module(_NAME).compat.v1.disable_v2_behavior()
-    finally:
-        logger.setLevel(level)
-
-
-class _ImportingVersion1:
-    """`__import__` that can give the program's own modules TensorFlow 1's names."""
-
-    def __init__(self, original: Callable[..., Any], package: str) -> None:
-        self.original = original
-        self.active = False
-        self._own = package.partition(".")[0]
-
-    def __call__(
-        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (),
-        level: int = 0,
-    ) -> Any:  # fmt: skip
-        module = self.original(name, globals, locals, fromlist, level)
-        if not self.active or level:
-            return module
-        if name != _NAME and (fromlist or not name.startswith(f"{_NAME}.")):
-            return module
-        return sys.modules[_NAME].compat.v1 if self._is_own(globals or {}) else module
-
-    def _is_own(self, module: dict[str, Any]) -> bool:
-        name = str(module.get("__name__", ""))
-        if name == "__main__" or (self._own and name.partition(".")[0] == self._own):
-            return True
-        file = module.get("__file__")
-        return file is not None and not is_own_module(name) and not is_library(file)
+        sys.meta_path.insert(0, TensorFlowFinder(lambda: put_in_place))
 
 
 # -- version 2 and sessions --------------------------------------------------------------------
 
 
-def _patch(recorder: ScriptRecorder) -> None:
+def patch(recorder: ScriptRecorder) -> None:
+    """TensorFlow is loaded: have it tell the recorder of runs."""
     _patch_options()
     _patch_sessions(recorder)
     _patch_functions(recorder)

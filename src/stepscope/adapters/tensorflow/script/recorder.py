@@ -110,7 +110,7 @@ def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 
 class ScriptRecorder:
-    """Takes the runs of a script. `patches.install` makes TensorFlow call it."""
+    """Takes the runs of a script. `patches.patch` makes TensorFlow call it."""
 
     # Long: it makes every part of a recording, in the order in which they need one another.
     def __init__(
