@@ -400,12 +400,12 @@ def _finish(
     def said() -> Text:
         """Made when all before it is on the screen."""
         at_last.append(costs())
-        return run_report.cost(at_last[0], time.perf_counter_ns() - waiting.began)
+        return run_report.cost(at_last[0], time.perf_counter_ns() - waiting.began, runs.budget)
 
     run_report.show(
         [
             run_report.heading(script, engine.name(runs), trace, table),
-            *_verdict(runs, found, advice, console.width),
+            *_verdict(runs, found, advice, console.width, costs().recording_ns),
             run_report.ops(table, console.width, top) if len(table) else None,
             run_report.failures(runs.runs, ends_too=not went_on),
             run_report.ends_of_input(runs.runs, console.width) if went_on else None,
@@ -435,13 +435,15 @@ def _starting_ns(waiting: Waiting, course: ProgramCourse) -> int:
     return max(0, waiting.before_ns - early.shared_ns(counted))
 
 
-def _verdict(runs: RecordedRuns, found: Verdict, advice: Advice, width: int) -> list[Any]:
+def _verdict(
+    runs: RecordedRuns, found: Verdict, advice: Advice, width: int, recording_ns: int
+) -> list[Any]:
     """What limits the program, and what to look at next; nothing where nothing ran."""
     from stepscope.cli.output import program_verdict
 
     if not runs.runs:
         return []
-    return program_verdict.parts(found, advice, runs.file, runs.directory, width, recording=False)
+    return program_verdict.parts(found, advice, runs.file, runs.directory, width, recording_ns)
 
 
 def _remarks(

@@ -41,16 +41,19 @@ _PARTS: Final = (
 )
 
 
-def spent(account: Account, *, recording: bool = True) -> str:
+def spent(account: Account, recording_ns: int | None = None) -> str:
     """Where the wall clock went: `41.2 s: 3.10 s imports, 34.8 s in 1,600 steps, ...`.
 
-    Without `recording`, what that took is said elsewhere.
+    `recording_ns` is what recording cost so far, where all of it is said in the end.
     """
     parts = []
     for title, keys in _PARTS:
         ns = account.ns(*keys)
         ours = title == "recording"
-        if not ns or (not recording if ours else ns < _WORTH * account.whole_ns):
+        if ours and recording_ns is not None:
+            parts.append(f"{readable.time(recording_ns)} {title} so far")
+            continue
+        if not ns or (not ours and ns < _WORTH * account.whole_ns):
             continue
         said = f"{readable.time(ns)} {title}"
         if keys == STEPS:

@@ -21,21 +21,19 @@ __all__ = ["parts"]
 
 
 def parts(
-    found: Verdict, advice: Advice, record: Path, directory: Path, width: int, *,
-    recording: bool = True,
+    found: Verdict, advice: Advice, record: Path, directory: Path, width: int,
+    recording_ns: int | None = None,
 ) -> list[RenderableType]:  # fmt: skip
     """The verdict, with what the record notes of the program as a whole where it does.
 
     `advice` is what is said of each kind of step beside what limits it.
-    `directory` is what the commands that come next are to be given; without `recording`, what that
-    cost is said elsewhere.
+    `directory` is what the commands that come next are to be given; `recording_ns` is what
+    recording cost so far, where all of it is said in the end.
     """
     account, retraces = _noted(record)
     said: list[RenderableType] = []
     if account is not None:
-        said.append(
-            Text(run_report.filled(verdict_words.spent(account, recording=recording), width))
-        )
+        said.append(Text(run_report.filled(verdict_words.spent(account, recording_ns), width)))
     lines = verdict_text.steps(found, width, advice)
     again = verdict_text.traced_again(retraces) if retraces is not None else []
     grows = verdict_text.leaks(found, width)

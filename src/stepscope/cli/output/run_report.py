@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import OpProfile
     from stepscope.metadata import RunMetadata
+    from stepscope.recorder.budget import Budget
 
 _FAILURES_SHOWN = 10
 _ENDS_SHOWN = 4
@@ -164,12 +165,13 @@ class Costs(NamedTuple):
         return self.starting_ns + self.during_ns + self.reporting_ns
 
 
-def cost(costs: Costs, whole_ns: int) -> Text:
+def cost(costs: Costs, whole_ns: int, budget: Budget | None = None) -> Text:
     """What recording cost: what the user waited for because of it, of the whole time.
 
     That is all of it: starting, noting, reading, decoding, writing files and making this report.
     What the script's engine needs in any case is not recording, nor are files that were asked for
-    besides: what those took is said apart.
+    besides: what those took is said apart. Where it is more than the budget, it is said of what
+    that is a budget, and what came of it.
     """
     recording_ns = costs.recording_ns
     whole_ns -= costs.exporting_ns
@@ -180,7 +182,20 @@ def cost(costs: Costs, whole_ns: int) -> Text:
         f"{wording.time(whole_ns)} that the script took:\n  {during} to note and store runs, "
         f"{starting} to start, {reporting} to report"
         + (f"\n  {exporting} more went into files asked for besides" if costs.exporting_ns else "")
+        + (_budgeted(budget) if budget is not None and share > budget.share else "")
     )
+
+
+def _budgeted(budget: Budget) -> str:
+    spent, own = wording.time(budget.spent_ns), wording.time(budget.own_ns)
+    found = (
+        f"\n  the budget of {100 * budget.share:g}% is for noting runs, which took {spent}, "
+        f"{budget.overhead:.1%} of the {own}\n  from the first run on; starting and reporting come "
+        "once, whatever the budget"
+    )
+    if budget.overhead > budget.share:
+        found += ",\n  and the first runs of each kind are noted in detail whatever that costs"
+    return found
 
 
 def losses(runs: NamedRuns, others: Sequence[str] = (), width: int = 80) -> RenderableType | None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from stepscope.metadata import RunMetadata
     from stepscope.metadata.stored.stored_run import SharedPart
+    from stepscope.recorder.budget import Budget
     from stepscope.recorder.terms import Terms
 
 TIMELINE_FILE = "timeline.json"
@@ -267,6 +268,11 @@ class RecordedRuns:
         if self.kept is not None:
             self._memory.look(self.kept.made)
         return self._graphs.part_of(graph)
+
+    @property
+    def budget(self) -> Budget | None:
+        """What decides on how much is recorded of runs; None where all is."""
+        return None if self.kept is None else self.kept.control.budget
 
     def given_up(self) -> list[str]:
         """What the budget left out, in words; nothing where every run is there in full."""

@@ -9,9 +9,11 @@ from rich.console import Console
 
 import stepscope as stepscope_module
 from stepscope.analysis import account
-from stepscope.cli.output import run_report
+from stepscope.cli.output import run_report, wording
 from stepscope.metadata import programs
 from stepscope.metadata.program_notes import COST, EXPORTING, RECORDING
+from stepscope.metadata.readers.kept_file import recording_of
+from stepscope.recorder.budget import Budget
 
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "min": 60.0}
 
@@ -78,6 +80,35 @@ def test_the_embedded_engine_says_it_too(embedded, script):
     done = embedded("--out", "out", script(GRAPH))
     cost, whole = said(done.stderr)
     assert 0 < cost < whole
+
+
+def test_the_first_line_has_what_recording_cost_by_then(embedded, script):
+    done = embedded("--out", "out", script(GRAPH), columns=300)
+    first = re.search(r"^[\d.,]+ \S+: .* ([\d.,]+) (\S+) recording so far$", done.stderr, re.M)
+    assert first is not None, done.stderr
+    cost, _ = said(done.stderr)
+    assert 0 < float(first[1].replace(",", "")) * UNITS[first[2]] <= cost
+
+
+def test_it_is_said_what_the_budget_is_for(embedded, script, tmp_path):
+    done = embedded("--budget", "0.0001%", "--out", "out", script(GRAPH))
+    (file,) = (tmp_path / "out").glob("*.stepscope")
+    found = recording_of(file)
+    share = 100 * found.spent_ns / found.own_ns
+    said = " ".join(done.stderr.split())
+    assert (
+        f"the budget of 0.0001% is for noting runs, which took {wording.time(found.spent_ns)}, "
+        f"{share:.1f}% of the {wording.time(found.own_ns)} from the first run on; starting and "
+        "reporting come once, whatever the budget, and the first runs of each kind are noted in "
+        "detail whatever that costs"
+    ) in said
+
+
+def test_nothing_is_said_of_a_budget_that_was_kept():
+    budget = Budget(0.05)
+    costs = run_report.Costs(10, 20, 10)
+    assert "budget" not in run_report.cost(costs, 1000, budget).plain
+    assert "budget of 5% is for noting runs" in run_report.cost(costs, 700, budget).plain
 
 
 def test_a_report_that_was_asked_for_is_not_what_recording_cost(embedded, script, tmp_path):
