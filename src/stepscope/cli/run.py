@@ -227,7 +227,7 @@ def command(
     chosen.record(runs, TRACE_LEVELS[trace], schedule)
     early.loaded()
     before_ns = (ready if chosen.needed else time.perf_counter_ns()) - began
-    waiting = Waiting(began, before_ns - sum(note.ns for note in needed), needed)
+    waiting = Waiting(began, before_ns, needed)
     if notes is not None:
         notes.recording()
         Termination(runs.stop).install()
@@ -314,9 +314,9 @@ class Waiting(NamedTuple):
     began: int
     """When the command began."""
     before_ns: int
-    """How long it took until the script began, without what its engine needs in any case."""
+    """How long it took until the script began."""
     needed: Sequence[Note]
-    """The imports of that."""
+    """The imports in that which the script's engine needs in any case."""
 
 
 def _load_shared() -> list[Note]:
@@ -428,11 +428,15 @@ def _starting_ns(waiting: Waiting, course: ProgramCourse) -> int:
     from stepscope.cli.script.earlier_imports import early
 
     early.stop()
-    counted = [note.what for note in waiting.needed]
+    counted = {note.what: note.ns for note in waiting.needed}
     for name in counted:
         early.claim(name)
-    course.shared(load for load in early.shared() if load.name not in counted)
-    return max(0, waiting.before_ns - early.shared_ns(counted))
+    shared = early.shared()
+    course.shared(load for load in shared if load.name not in counted)
+    # Where the command was not the first to be loaded, its loads are known by their notes alone.
+    timed = {load.name for load in early.loads}
+    untimed_ns = sum(ns for name, ns in counted.items() if name not in timed)
+    return max(0, waiting.before_ns - sum(load.took_ns for load in shared) - untimed_ns)
 
 
 def _verdict(
