@@ -35,7 +35,8 @@ __all__ = ["EarlierImports", "Load", "early"]
 _LOADER: Final = "_find_and_load"
 _FILE, _NAME = "<frozen importlib._bootstrap>", "_call_with_frames_removed"
 """What frames are called that Python leaves out of the traceback of an import that fails."""
-_WAITED_FOR: Final = "tensorflow"
+_WHOLE: Final = ("tensorflow", "tensorflow.compat.v1", "tensorflow.compat.v2")
+"""With any of these TensorFlow is imported as a whole, once the first is there."""
 _OURS: Final = "stepscope"
 
 
@@ -62,8 +63,10 @@ class EarlierImports:
         """In the order in which they began."""
         self.began_ns = 0
         """When the command did, by the clock that costs are measured by; 0 where nobody said so."""
-        self._unclaimed: set[str] = set()
+        self._names: set[str] = set()
         self._claimed: set[str] = set()
+        self._wanted: set[str] = set()
+        """Names that import statements are looked for: those, and packages that they lie in."""
         self._stop_timing: Callable[[], None] = _nothing
         self._stop_looking: Callable[[], None] = _nothing
 
@@ -76,7 +79,7 @@ class EarlierImports:
         original = getattr(machinery, _LOADER, None)
         if not callable(original):
             return
-        loads, unclaimed = self.loads, self._unclaimed
+        loads, names = self.loads, self._names
         clock, wall = time.perf_counter_ns, time.time_ns
         innermost = [-1]
 
@@ -84,7 +87,7 @@ class EarlierImports:
             place, outer = len(loads), innermost[0]
             started, began = wall(), clock()
             loads.append(Load(name, started, started, 0, outer))
-            unclaimed.add(name)
+            names.add(name)
             innermost[0] = place
             try:
                 return original(name, import_)
@@ -106,6 +109,8 @@ class EarlierImports:
         """What is loaded from now on is not timed: the program is, or what it needs in any case."""
         self._stop_timing()
         self._stop_timing = _nothing
+        for name in self._names:
+            self._wanted |= {name, name.rpartition(".")[0]}
 
     # -- while the program imports -------------------------------------------------------------
 
@@ -114,21 +119,17 @@ class EarlierImports:
 
         To be called before others replace `__import__`, who put back what they found.
         """
-        unclaimed, claimed = self._unclaimed, self._claimed
-        original = builtins.__import__
-        watching = [True]
+        original, wanted, asked = builtins.__import__, self._wanted, self._asked
 
+        # TensorFlow's import executes 45,000 of these.
         def importing(
             name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
         ) -> Any:
+            if name in wanted and not level:
+                asked(name, fromlist, globals)
             module = original(name, globals, locals, fromlist, level)
-            if watching and not level:
-                by = str((globals or {}).get("__name__", ""))
-                ours = by in unclaimed or by in claimed or by.partition(".")[0] == _OURS
-                if not ours:
-                    self._asked(name, fromlist)
-                if name.startswith(_WAITED_FOR) and _is_loaded(_WAITED_FOR):
-                    stop()
+            if name in _WHOLE and _is_loaded(_WHOLE[0]):
+                stop()
             return module
 
         code = importing.__code__
@@ -136,30 +137,30 @@ class EarlierImports:
         builtins.__import__ = importing
 
         def stop() -> None:
-            watching.clear()
+            wanted.clear()
             if builtins.__import__ is importing:
                 builtins.__import__ = original
 
         self._stop_looking = stop
 
-    def _asked(self, name: str, fromlist: Iterable[str]) -> None:
-        unclaimed = self._unclaimed
-        if name in unclaimed:
-            self.claim(name)
-        for one in fromlist or ():
-            if f"{name}.{one}" in unclaimed:
-                self.claim(f"{name}.{one}")
+    def _asked(self, name: str, fromlist: Iterable[str], by: Any) -> None:
+        importer = str((by or {}).get("__name__", ""))
+        if importer in self._names or importer.partition(".")[0] == _OURS:
+            return
+        for one in (name, *(f"{name}.{part}" for part in fromlist or ())):
+            if one in self._names:
+                self.claim(one)
 
     def claim(self, name: str) -> None:
         """The program imports that module, and so every package that it lies in."""
         while name:
             self._claimed.add(name)
-            self._unclaimed.discard(name)
             name = name.rpartition(".")[0]
 
     def stop(self) -> None:
         """Time and look at no more."""
-        self.loaded()
+        self._stop_timing()
+        self._stop_timing = _nothing
         self._stop_looking()
         self._stop_looking = _nothing
 
