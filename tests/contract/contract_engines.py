@@ -34,6 +34,9 @@ def fields_set(options: Any) -> list[str]:
     return found
 
 
+LEFT_LATE = "the profiler was stopped before threads had left them"
+
+
 class Program:
     """A program that was started on an engine: tensors and ops by the names a test gave them."""
 
@@ -168,9 +171,20 @@ class Engine:
         return found
 
     def losses(self, metadata: RunMetadata) -> list[Loss]:
-        """The losses of a run, but for what the engine never has."""
+        """The losses of a run, but for what the engine never has, and what is `left_late`."""
         known = self.always_lost | self.may_be_lost
-        return [loss for loss in metadata.completeness.losses if loss.what not in known]
+        return [
+            loss for loss in metadata.completeness.losses
+            if loss.what not in known and not loss.reason.startswith(LEFT_LATE)
+        ]  # fmt: skip
+
+    def left_late(self, metadata: RunMetadata) -> int:
+        """How many executions may be missing, as threads were inside when the profiler stopped.
+
+        Whether there are any is chance, above all on a busy machine; they are declared.
+        """
+        losses = metadata.completeness.losses
+        return sum(loss.count for loss in losses if loss.reason.startswith(LEFT_LATE))
 
     def refusal(self, program: Program, fetches: Any, feeds: Any, options: Any) -> bool:
         """Whether the support table refuses one of these options; the run is tried and has to fail.

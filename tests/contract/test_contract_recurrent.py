@@ -31,9 +31,10 @@ def test_every_step_has_its_row(engine):
     metadata = program.traced("slope", SEQUENCES)
     assert metadata.status.code == "OK"
     rows = Counter(metadata.ops.op)
+    late = engine.left_late(metadata)
+    assert STEPS - late <= rows["Tanh"] <= STEPS
     # One product forth, and one back, for what came in; a function computes the kernel's, too.
-    assert rows["Tanh"] == STEPS
-    assert rows["MatMul"] - STEPS in (STEPS, 2 * STEPS)
+    assert any(most - late <= rows["MatMul"] <= most for most in (2 * STEPS, 3 * STEPS))
     assert engine.losses(metadata) == []
 
 
