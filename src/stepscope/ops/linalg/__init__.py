@@ -1,0 +1,1 @@
+"""Linear algebra on matrices and batches of them: factors, inverses, equations, norms."""
