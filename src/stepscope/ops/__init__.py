@@ -45,6 +45,12 @@ from stepscope.ops.io import (
     readers,
     summaries,
 )
+from stepscope.ops.linalg import (
+    composed,
+    factors,
+    matrices,
+    solving,
+)
 from stepscope.ops.math import (
     bits,
     broadcasting,
@@ -99,6 +105,7 @@ __all__ = [
     "characters",
     "checkpoint_ops",
     "comparison",
+    "composed",
     "conditionals",
     "constants",
     "conversion",
@@ -113,6 +120,7 @@ __all__ = [
     "division",
     "einsum",
     "elementwise",
+    "factors",
     "feature_configs",
     "files",
     "functional_loops",
@@ -127,6 +135,7 @@ __all__ = [
     "loops",
     "masks",
     "matmul",
+    "matrices",
     "ordering",
     "padding",
     "parsing",
@@ -143,6 +152,7 @@ __all__ = [
     "segments",
     "shaping",
     "slicing",
+    "solving",
     "sorted_segments",
     "sparse_places",
     "sparse_tensors",

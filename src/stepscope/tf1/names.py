@@ -120,6 +120,12 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.arrays.diagonals: diag=tensor_diag diag_part=tensor_diag_part eye "
         "matrix_band_part=band_part matrix_diag=diag matrix_diag_part=diag_part "
         "matrix_set_diag=set_diag",
+        "stepscope.ops.linalg.composed: cholesky_solve logdet matrix_solve_ls=lstsq norm trace",
+        "stepscope.ops.linalg.factors: cholesky qr self_adjoint_eig=eigh "
+        "self_adjoint_eigvals=eigvalsh svd",
+        "stepscope.ops.linalg.matrices: adjoint matrix_transpose=transpose",
+        "stepscope.ops.linalg.solving: matrix_determinant=det matrix_inverse=inv "
+        "matrix_solve=solve matrix_triangular_solve=triangular_solve slogdet",
         "stepscope.ops.math.einsum: einsum",
         "stepscope.ops.math.matmul: matmul tensordot",
         "stepscope.ops.nn.layer_parts: l2_normalize",

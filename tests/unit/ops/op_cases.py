@@ -112,11 +112,11 @@ class Names:
         self.bool = dtypes.bool_
         self.name_scope = name_scope
         self.summary = stepscope.tf1.summary
-        self.bitwise = stepscope.tf1.bitwise
+        self.bitwise, self.linalg = stepscope.tf1.bitwise, stepscope.tf1.linalg
         self.strings, self.lookup = stepscope.tf1.strings, stepscope.tf1.lookup
         self.losses = stepscope.layers.losses
         self.data = stepscope.programs.data
-        self.nn = self.math = self.linalg = self.random = self
+        self.nn = self.math = self.random = self
         self.io = self.initializers = self.train = self.queue = self.debugging = self
         self.image = self
 

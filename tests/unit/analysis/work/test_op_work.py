@@ -156,7 +156,8 @@ def test_types_of_the_embedded_engine_are_known_or_have_no_formula() -> None:
     # Optimizers' updates, sparse tensors, readers, formats of files, samplers, pictures, tables.
     families = re.compile(
         r"(Resource)?(Sparse)?Apply|Sparse|Reader|Decode|Encode|Parse|Resize|String|Substr|Regex"
-        r"|StaticRegex|Segment|LeftShift|RightShift"
+        r"|StaticRegex|Segment|LeftShift|RightShift|Cholesky|Qr|SelfAdjointEig|Svd"
+        r"|MatrixInverse|MatrixSolve|MatrixTriangularSolve|MatrixDeterminant|LogMatrixDeterminant"
         r"|(Mutable)?HashTable|InitializeTable|LookupTable"
         r"|\w+(Reader(V2)?|CandidateSampler)$"
     )
