@@ -70,6 +70,7 @@ from stepscope.tf1 import (
     summary,
     test,
     train,
+    version,
 )
 from stepscope.tf1._absent import absent
 from stepscope.tf1.dtypes import (
@@ -122,6 +123,7 @@ import_module(f"{__name__}.lookup.experimental")
 losses = import_module(f"{__name__}.losses")
 metrics = import_module(f"{__name__}.metrics")
 profiler = import_module(f"{__name__}.profiler")
+nest = import_module(f"{__name__}.nest")
 python_io = import_module(f"{__name__}.python_io")
 queue = import_module(f"{__name__}.queue")
 sparse = import_module(f"{__name__}.sparse")
@@ -133,7 +135,7 @@ python = import_module(f"{__name__}.python")
 
 newaxis = None
 
-__version__ = "1.15.0+stepscope"
+__version__ = version.VERSION
 VERSION = __version__
 
 __all__ = [
@@ -223,6 +225,7 @@ __all__ = [
     "math",
     "metrics",
     "name_scope",
+    "nest",
     "newaxis",
     "nn",
     "profiler",
@@ -244,6 +247,7 @@ __all__ = [
     "uint32",
     "uint64",
     "variant",
+    "version",
 ]  # fmt: skip
 __all__ += operations.__all__
 

@@ -62,7 +62,6 @@ NAMES: Final[dict[str, list[str]]] = {
         "assert_proper_iterable assert_rank assert_rank_at_least assert_rank_in "
         "assert_same_float_dtype assert_scalar assert_type is_non_decreasing is_numeric_tensor "
         "is_strictly_increasing",
-        "stepscope.ops.arrays.conversion: ensure_shape",
         "stepscope.ops.arrays.conversion: check_numerics",
         "stepscope.ops.flow.ordering: Assert",
         "stepscope.ops.math.unary: is_finite is_inf is_nan",
@@ -151,6 +150,10 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.metadata.wire.profile_messages: AdviceProto GraphNodeProto "
         "MultiGraphNodeProto OpLogProto",
         "stepscope.programs.profiler: ProfileOptionBuilder Profiler advise profile write_op_log",
+    ],
+    "nest": [
+        "stepscope.programs.nest: assert_same_structure flatten is_sequence=is_nested "
+        "map_structure pack_sequence_as",
     ],
     "python_io": [
         "stepscope.programs.record_files: TFRecordCompressionType TFRecordOptions TFRecordWriter "

@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepscope.graph.build import convert_to_tensor
-from stepscope.graph.graph import graph_of, name_scope
+from stepscope.graph.dtypes import int32
+from stepscope.graph.graph import control_dependencies, graph_of, name_scope
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.ops import structures
-from stepscope.ops.arrays.conversion import identity
+from stepscope.ops.arrays.conversion import cast, identity
+from stepscope.ops.arrays.joining import stack
 from stepscope.ops.flow.flow_contexts import BranchContext
-from stepscope.ops.flow.ordering import with_dependencies
+from stepscope.ops.flow.ordering import Assert, with_dependencies
 from stepscope.ops.flow.switches import merge, switch
 from stepscope.ops.flow.tensor_array import TensorArray, as_flow, with_flow
+from stepscope.ops.math.comparison import less_equal
+from stepscope.ops.math.reductions import reduce_sum
 
 __all__ = ["case", "cond"]
 
@@ -105,14 +109,9 @@ def case(
 ) -> Any:
     """What the function of the first true predicate gives, else what `default()` gives.
 
-    Without a default the last function is taken where no predicate is true. `exclusive` is not
-    there: it is a NotImplementedError.
+    Without a default the last function is taken where no predicate is true. With `exclusive` it is
+    an InvalidArgumentError in the run when more than one of the predicates is true.
     """
-    if exclusive:
-        raise NotImplementedError(
-            "tf.case(exclusive=True) is not there on the embedded engine: the first true predicate "
-            "decides. Check the predicates with tf.Assert."
-        )
     pairs = list(pred_fn_pairs.items() if isinstance(pred_fn_pairs, Mapping) else pred_fn_pairs)
     for pair in pairs:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not callable(pair[1]):
@@ -121,8 +120,20 @@ def case(
         if not pairs:
             raise ValueError("'pred_fn_pairs' must not be empty where there is no default.")
         *pairs, (_, default) = pairs
-    with graph_of([p for p, _ in pairs]).name_scope(name):
-        return _chain(pairs, default, strict)
+    predicates = [pred for pred, _ in pairs]
+    with graph_of(predicates).name_scope(name):
+        if not exclusive or not pairs:
+            return _chain(pairs, default, strict)
+        with control_dependencies([_at_most_one(predicates)]):
+            return _chain(pairs, default, strict)
+
+
+def _at_most_one(predicates: Sequence[Any]) -> Operation:
+    listed = stack(predicates, name="preds_c")
+    count = reduce_sum(cast(listed, int32), name="num_true_conds")
+    names = ", ".join(getattr(pred, "name", "?") for pred in predicates)
+    said = f"Input error: exclusive=True: more than 1 conditions ({names}) evaluated as True:"
+    return Assert(less_equal(count, 1), [said, listed], summarize=len(predicates))
 
 
 def _chain(
