@@ -8,7 +8,7 @@
 ...     try:
 ...         session.run(root, {x: [1.0, -4.0]})
 ...     except tf.errors.InvalidArgumentError as error:
-...         print(error.message.splitlines()[0][:58])
+...         print(error.message.splitlines()[0][:57])
 assertion failed: [x is a length.  ] [Condition x > 0 did
 """
 

@@ -8,7 +8,10 @@ What a caller may rely on:
 - Values are kept in one array, so that looking up many keys is one selection of rows. Rows of keys
   that were removed are used again.
 
- = TableCell("t", string, int64, SCALAR, changes=False)
+>>> import numpy as np
+>>> from stepscope.graph.dtypes import int64, string
+>>> from stepscope.graph.shapes import SCALAR
+>>> table = TableCell("t", string, int64, SCALAR, changes=False)
 >>> table.fill(np.array([b"a", b"b"], object), np.array([5, 7]))
 >>> table.find(np.array([[b"b", b"?"]], object), np.array(-1))
 array([[ 7, -1]])
