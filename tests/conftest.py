@@ -36,10 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Signals reach the tests that send them, also when the suite runs in the background.
 
     A shell starts background commands with some ignored, and children inherit that. Runs on
-    TensorFlow are profiled unless a test says otherwise, whatever this machine has compiled.
+    TensorFlow are profiled unless a test says otherwise, whatever this machine has compiled. On one
+    core TensorFlow has one thread for ops: tests of ops that wait for one another need two.
     """
     session_outcome.register(config)
     os.environ["STEPSCOPE_EXECUTOR"] = "off"
+    if len(os.sched_getaffinity(0)) == 1:
+        os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
