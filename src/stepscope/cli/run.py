@@ -351,6 +351,23 @@ def _summed_up(runs: RecordedRuns) -> tuple[AdviceSums, OpProfile, Verdict]:
     return sums, table, sums.limits.verdict(notes_for_verdict(runs.file))
 
 
+def _exported(runs: RecordedRuns) -> tuple[list[Path], int]:
+    """Write the files that were asked for; which they are, and how long it took."""
+    began = time.perf_counter_ns()
+    written = runs.write_exports()
+    return written, time.perf_counter_ns() - began if written else 0
+
+
+def _problems_said(runs: RecordedRuns, engine: ScriptEngine) -> int:
+    """Show what went wrong with the recording; how much that was."""
+    from stepscope.cli.output import terminal, wording
+
+    problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
+    for problem in problems:
+        terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
+    return len(problems)
+
+
 def _finish(
     runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any,
     waiting: Waiting, notes: outside.Notes | None, course: ProgramCourse,
@@ -362,7 +379,7 @@ def _finish(
     begun = time.perf_counter_ns()
     course.report_begins()
     from stepscope.analysis.advice import program_at
-    from stepscope.cli.output import run_report, terminal, wording
+    from stepscope.cli.output import run_report, terminal
 
     stopping = time.perf_counter_ns()
     runs.stop()
@@ -373,9 +390,7 @@ def _finish(
     starting_ns = _starting_ns(waiting, course)
     try:
         timeline = runs.write_timeline()
-        exporting = time.perf_counter_ns()
-        others = runs.write_exports()
-        exporting_ns = time.perf_counter_ns() - exporting if others else 0
+        others, exporting_ns = _exported(runs)
         course.exported(exporting_ns)
         sums, table, found = _summed_up(runs)
         advice = sums.advice(program_at(runs.file))
@@ -416,11 +431,8 @@ def _finish(
         ],
         console,
     )
-    problems = [*([runs.problem] if runs.problem is not None else []), *engine.problems()]
-    for problem in problems:
-        terminal.echo(f"stepscope: error: {wording.plain(problem)}", err=True)
     course.reported((at_last or [costs()])[0].recording_ns)
-    return not problems
+    return not _problems_said(runs, engine)
 
 
 def _starting_ns(waiting: Waiting, course: ProgramCourse) -> int:
