@@ -54,10 +54,15 @@ class Steps:
 
 
 class Recorded(NamedTuple):
-    """The store, and how long the ops of each type took in all steps."""
+    """The store, and how long the ops of each type took in all steps.
+
+    `unseen` of that went into slow steps of which no more than the length was noted: no sample
+    tells by how much they change what ops take.
+    """
 
     store: Path
     truth: dict[str, float]
+    unseen: float
 
 
 def record(directory: Path, steps: int, budget: str = "1%", seed: int = 1) -> Recorded:
@@ -67,7 +72,7 @@ def record(directory: Path, steps: int, budget: str = "1%", seed: int = 1) -> Re
     """
     chance = np.random.default_rng(seed)
     kinds = {kind: Steps(kind, ops, chance) for kind, ops in KINDS.items()}
-    now, of_types = 10**18, np.zeros(len(_TYPES))
+    now, of_types, unseen = 10**18, np.zeros(len(_TYPES)), 0
     store = Store(directory)
     terms = Terms.of(budget)
     runs = KeptRuns(store, terms.controller(seed), clock=lambda: now)
@@ -80,6 +85,7 @@ def record(directory: Path, steps: int, budget: str = "1%", seed: int = 1) -> Re
         # Drawing a hundred lengths for each of a million steps would take minutes.
         took = made.lengths(slow) if noted or slow else None
         length = int(chance.gamma(20, 200_000)) if took is None else int(took.sum())
+        unseen += 0 if noted or not slow else length
         now += length
         of_types += length / len(_TYPES) if took is None else took.reshape(-1, len(_TYPES)).sum(0)
         metadata = None
@@ -91,7 +97,8 @@ def record(directory: Path, steps: int, budget: str = "1%", seed: int = 1) -> Re
     store.close()
     runs.over()
     assert store.problem is None, store.problem
-    return Recorded(store.path, dict(zip(_TYPES, of_types.tolist(), strict=True)))
+    truth = dict(zip(_TYPES, of_types.tolist(), strict=True))
+    return Recorded(store.path, truth, unseen)
 
 
 if __name__ == "__main__":

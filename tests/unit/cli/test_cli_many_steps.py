@@ -80,8 +80,9 @@ def test_top_is_of_all_steps_and_says_on_what_it_rests(recorded, steps, command)
     whole = sum(recorded.truth.values())
     for row in profile["rows"]:
         off = abs(row["share"] - recorded.truth[row["key"]] / whole)
-        # The interval is of 19 in 20 such recordings.
-        assert off <= 2 * row["share_within"]
+        # The interval is of 19 in 20 such recordings. On a busy machine recording costs more, and
+        # a slow step may be left without op times.
+        assert off <= 2 * row["share_within"] + recorded.unseen / whole
     _, shown, _ = command("top", "steps")
     rests_on = f"{STEPS:,} steps, estimated from {profile['runs']:,} runs whose op times were noted"
     assert " ".join(shown.split()).startswith(rests_on)
