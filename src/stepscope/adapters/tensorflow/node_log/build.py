@@ -62,6 +62,8 @@ _SAID: Final = 2000
 """How many characters of a compiler's messages are told."""
 _NICENESS: Final = 10
 """Of what compiles behind a program, whose own may be more already."""
+_BEHIND_S: Final = 3600
+"""How long compiling behind a program may take: it gives way to all else, and nobody waits."""
 _TRIAL: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from stepscope.adapters.tensorflow.node_log import trial; trial.main(*sys.argv[2:])"
@@ -239,7 +241,7 @@ def prepare_behind(failed: str) -> None:
     LibraryCache(place.parent).make_private()
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        problem = prepare()
+        problem = prepare(_BEHIND_S)
     if problem:
         with whole_file(place) as file:
             file.write(problem.encode())
