@@ -351,11 +351,13 @@ def _summed_up(runs: RecordedRuns) -> tuple[AdviceSums, OpProfile, Verdict]:
     return sums, table, sums.limits.verdict(notes_for_verdict(runs.file))
 
 
-def _exported(runs: RecordedRuns) -> tuple[list[Path], int]:
+def _exported(runs: RecordedRuns, course: ProgramCourse) -> tuple[list[Path], int]:
     """Write the files that were asked for; which they are, and how long it took."""
     began = time.perf_counter_ns()
     written = runs.write_exports()
-    return written, time.perf_counter_ns() - began if written else 0
+    took = time.perf_counter_ns() - began if written else 0
+    course.exported(took)
+    return written, took
 
 
 def _problems_said(runs: RecordedRuns, engine: ScriptEngine) -> int:
@@ -390,8 +392,7 @@ def _finish(
     starting_ns = _starting_ns(waiting, course)
     try:
         timeline = runs.write_timeline()
-        others, exporting_ns = _exported(runs)
-        course.exported(exporting_ns)
+        others, exporting_ns = _exported(runs, course)
         sums, table, found = _summed_up(runs)
         advice = sums.advice(program_at(runs.file))
     finally:

@@ -107,6 +107,14 @@ ROWS = [
     Fed("UnsortedSegmentSum", 2, 3,
         lambda tf, c: tf.raw_ops.UnsortedSegmentSum(
             data=x(tf), segment_ids=[0, 1], num_segments=c)),
+    *(Fed(f"SparseSegment{kind}WithNumSegments", 2, 3,
+          lambda tf, c, kind=kind: getattr(tf.raw_ops, f"SparseSegment{kind}WithNumSegments")(
+              data=x(tf), indices=[0, 1], segment_ids=[0, 1], num_segments=c))
+      for kind in ("Sum", "Mean", "SqrtN")),
+    *(Fed(f"SparseSegment{kind}Grad", 2, 3,
+          lambda tf, c, kind=kind: getattr(tf.raw_ops, f"SparseSegment{kind}Grad")(
+              grad=x(tf), indices=[0, 1], segment_ids=[0, 1], output_dim0=c))
+      for kind in ("Sum", "Mean", "SqrtN")),
     Fed("ScatterNd", [4], [3],
         lambda tf, c: tf.raw_ops.ScatterNd(indices=[[1]], updates=[2.0], shape=c)),
     Fed("MatrixDiagV3", 0, 1, lambda tf, c: tf.raw_ops.MatrixDiagV3(
