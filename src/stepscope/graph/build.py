@@ -284,8 +284,9 @@ def _convert_one(
         default = definition.attrs[spec.type_attr].default if spec.type_attr else None
         preferred = default if isinstance(default, DType) and _needs(default, value) else None
         try:
-            tensor = convert_to_tensor(value, None if isinstance(value, Tensor) else wanted, name,
-                                       preferred, graph)  # fmt: skip
+            tensor = convert_to_tensor(
+                value, None if isinstance(value, Tensor) else wanted, name, preferred, graph
+            )
         except TypeError as error:
             if wanted is None:
                 raise

@@ -169,12 +169,19 @@ _BY_ENUM |= {
     for t in BASE_TYPES
 }
 _BY_NAME: Final = {t.name: t for t in _BY_ENUM.values()} | {
-    "float": float32, "double": float64, "half": float16,
-}  # fmt: skip
+    "float": float32,
+    "double": float64,
+    "half": float16,
+}
 _BY_NUMPY: Final = {t._numpy: t for t in BASE_TYPES if t._numpy is not None}
 _BY_PYTHON: Final[dict[type, DType]] = {
-    float: float32, int: int32, bool: bool_, complex: complex128, str: string, bytes: string,
-}  # fmt: skip
+    float: float32,
+    int: int32,
+    bool: bool_,
+    complex: complex128,
+    str: string,
+    bytes: string,
+}
 
 
 def as_dtype(type_value: Any) -> DType:

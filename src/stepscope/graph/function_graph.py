@@ -68,10 +68,15 @@ class FunctionGraph(Graph):
         return op.values()[0]
 
     def create_op(
-        self, op_type: str, inputs: Sequence[Tensor] = (), attrs: Mapping[str, Any] | None = None,
-        name: str | None = None, control_inputs: Sequence[Operation] = (),
-        device: str | None = None, output_shapes: Sequence[TensorShape] | None = None,
-    ) -> Operation:  # fmt: skip
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor] = (),
+        attrs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        control_inputs: Sequence[Operation] = (),
+        device: str | None = None,
+        output_shapes: Sequence[TensorShape] | None = None,
+    ) -> Operation:
         """As of any graph; inputs from outside are captured."""
         base = (name or op_type).strip("/").rpartition("/")[2]
         own = [t if t.graph is self else self._captured(t, base) for t in inputs]
@@ -135,9 +140,12 @@ def copied_into(function: FunctionGraph, tensor: Tensor) -> Tensor:
             _refuse_outer_state(op)
             inputs = [done[t.op].values()[t.value_index] for t in op.inputs]
             done[op] = function.create_op(
-                op.type, inputs, op.attrs, f"{op.name}/",
+                op.type,
+                inputs,
+                op.attrs,
+                f"{op.name}/",
                 output_shapes=[t.shape for t in op.values()],
-            )  # fmt: skip
+            )
             stack.pop()
     return done[tensor.op].values()[tensor.value_index]
 

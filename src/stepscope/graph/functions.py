@@ -131,8 +131,9 @@ class _Call:
             given = [f"{self._name}/switch_{i}{end}" for i in range(len(inputs))]
             function = self._node.attr[key].func.name
             results, controls = self._instantiate(function, f"{place}/", given, [pivot])
-            self._add("Identity", f"done_{place}",
-                      [f"{self._name}/pivot_{place}", *controls], bool_type)  # fmt: skip
+            self._add(
+                "Identity", f"done_{place}", [f"{self._name}/pivot_{place}", *controls], bool_type
+            )
             branches.append(results)
         merged = []
         for i, (pair, dtype) in enumerate(
@@ -140,8 +141,12 @@ class _Call:
         ):
             self._add("Merge", f"merge_{i}", pair, {"T": _type(dtype), "N": AttrValue(i=2)})
             merged.append(f"{self._name}/merge_{i}")
-        self._add("Merge", "done", [f"{self._name}/done_else", f"{self._name}/done_then"],
-                  {**bool_type, "N": AttrValue(i=2)})  # fmt: skip
+        self._add(
+            "Merge",
+            "done",
+            [f"{self._name}/done_else", f"{self._name}/done_then"],
+            {**bool_type, "N": AttrValue(i=2)},
+        )
         self._finish(merged, [f"^{self._name}/done"])
 
     def _loop(self) -> None:
@@ -151,11 +156,18 @@ class _Call:
         at = f"{self._name}/"
         for i, (value, dtype) in enumerate(zip(self._inputs, types, strict=True)):
             kind = {"T": _type(dtype)}
-            self._add("Enter", f"enter_{i}", [value, *self._controls],
-                      {**kind, "frame_name": frame,
-                       "parallel_iterations": AttrValue(i=parallel)})  # fmt: skip
-            self._add("Merge", f"merge_{i}", [f"{at}enter_{i}", f"{at}next_{i}"],
-                      {**kind, "N": AttrValue(i=2)})  # fmt: skip
+            self._add(
+                "Enter",
+                f"enter_{i}",
+                [value, *self._controls],
+                {**kind, "frame_name": frame, "parallel_iterations": AttrValue(i=parallel)},
+            )
+            self._add(
+                "Merge",
+                f"merge_{i}",
+                [f"{at}enter_{i}", f"{at}next_{i}"],
+                {**kind, "N": AttrValue(i=2)},
+            )
         merged = [f"{at}merge_{i}" for i in range(len(types))]
         condition = self._node.attr["cond"].func.name
         (goes_on,), controls = self._instantiate(
@@ -194,8 +206,9 @@ class _Call:
 
     def _finish(self, results: Sequence[str], controls: Sequence[str], attr: str = "Tout") -> None:
         """The node itself: what it gives, when all that it stands for is done."""
-        node = NodeDef(name=self._name, op="IdentityN" if results else "NoOp",
-                       device=self._node.device)  # fmt: skip
+        node = NodeDef(
+            name=self._name, op="IdentityN" if results else "NoOp", device=self._node.device
+        )
         node.input.extend([*results, *controls])
         if results:
             types = self._types(attr)
@@ -206,9 +219,14 @@ class _Call:
         self._made.append(node)
 
     def _instantiate(
-        self, function: str, place: str, given: Sequence[str], waits: Sequence[str],
-        *, eager: bool = False,
-    ) -> tuple[list[str], list[str]]:  # fmt: skip
+        self,
+        function: str,
+        place: str,
+        given: Sequence[str],
+        waits: Sequence[str],
+        *,
+        eager: bool = False,
+    ) -> tuple[list[str], list[str]]:
         """Add a function's nodes: its results, and what has to be waited for.
 
         What has no inputs waits for `waits`; with `eager` so does what uses an argument.

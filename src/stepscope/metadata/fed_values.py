@@ -87,7 +87,8 @@ class FedValues:
 def _print_of(value: np.ndarray[Any, Any]) -> tuple[int, int]:
     """What tells an array from another; of a large one also which object it is."""
     every = max(1, value.size // _LOOKED_AT)
-    some = np.ascontiguousarray(value.reshape(-1)[::every] if value.flags.c_contiguous
-                                else value.flat[::every])  # fmt: skip
+    some = np.ascontiguousarray(
+        value.reshape(-1)[::every] if value.flags.c_contiguous else value.flat[::every]
+    )
     which = id(value) if every > 1 else 0
     return which, zlib.crc32(some.tobytes())

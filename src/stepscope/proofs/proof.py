@@ -140,9 +140,12 @@ def _proof(path: Path, finding: Finding, run: LoadedRun | None, clock: Callable[
 
 
 def _of_times(
-    finding: Finding, sides: _Sides, difference: float | None, made: tuple[str, ...],
+    finding: Finding,
+    sides: _Sides,
+    difference: float | None,
+    made: tuple[str, ...],
     clock: Callable[[], int],
-) -> Proof:  # fmt: skip
+) -> Proof:
     assert finding.unit == STEP
     assert finding.rewrite is not None
     before, after = sides.measured(clock)
@@ -159,9 +162,12 @@ def _of_times(
 
 
 def _of_peaks(
-    finding: Finding, sides: _Sides, difference: float | None, made: tuple[str, ...],
+    finding: Finding,
+    sides: _Sides,
+    difference: float | None,
+    made: tuple[str, ...],
     clock: Callable[[], int],
-) -> Proof:  # fmt: skip
+) -> Proof:
     before, after = sides.peaks()
     gain = float(before - after)
     check = compared(finding, before, after, gain, gain, gain, finding.step)
@@ -205,8 +211,10 @@ class _Sides:
         """The greatest difference between what both return of the same fetches."""
         old, new = self._trials
         self._reset()
-        found = [dict(zip(trial.step.fetches, trial.run(sets[0]), strict=True))
-                 for trial, sets in zip(self._trials, self._sets, strict=True)]  # fmt: skip
+        found = [
+            dict(zip(trial.step.fetches, trial.run(sets[0]), strict=True))
+            for trial, sets in zip(self._trials, self._sets, strict=True)
+        ]
         pairs = list(zip(old.step.fetches, new.step.fetches, strict=False))
         if len(old.step.fetches) != len(new.step.fetches):
             pairs = [(name, name) for name in new.step.fetches if name in found[0]]

@@ -72,10 +72,11 @@ def _unfetched(step: StepGraph, gone: Collection[str]) -> StepGraph:
     if not fetches and not targets:
         raise StepscopeError("nothing would be left to run: the step does nothing else")
     nodes = {
-        name: _with_inputs(node, [text for text in node.input if text[1:] not in gone or
-                                  not text.startswith("^")])
+        name: _with_inputs(
+            node, [text for text in node.input if text[1:] not in gone or not text.startswith("^")]
+        )
         for name, node in step.nodes.items()
-    }  # fmt: skip
+    }
     return replace(step, nodes=nodes, fetches=fetches, targets=targets)
 
 
@@ -101,12 +102,17 @@ def _bypassed(step: StepGraph, gone: Collection[str]) -> StepGraph:
             "without, only its author knows"
         )
     nodes = {
-        name: node if name in gone else _with_inputs(node, [
-            text if text.startswith("^") else instead.get(input_node(text), text)
-            for text in node.input
-        ])
+        name: node
+        if name in gone
+        else _with_inputs(
+            node,
+            [
+                text if text.startswith("^") else instead.get(input_node(text), text)
+                for text in node.input
+            ],
+        )
         for name, node in step.nodes.items()
-    }  # fmt: skip
+    }
     fetches = tuple(_tensor(instead.get(input_node(name), name)) for name in step.fetches)
     return replace(step, nodes=nodes, fetches=fetches)
 
@@ -154,10 +160,13 @@ def _with_constants(step: StepGraph, kept: Collection[str], evaluate: Evaluate) 
     for name, node in step.nodes.items():
         if name in inner or name in {input_node(feed) for feed in fed}:
             continue
-        wanted.update({
-            _tensor(text): None for text in node.input
-            if not text.startswith("^") and (input_node(text) in inner or _tensor(text) in fed)
-        })  # fmt: skip
+        wanted.update(
+            {
+                _tensor(text): None
+                for text in node.input
+                if not text.startswith("^") and (input_node(text) in inner or _tensor(text) in fed)
+            }
+        )
     wanted.update({name: None for name in step.fetches if input_node(name) in inner})
     nodes = dict(step.nodes)
     names: dict[str, str] = {}
@@ -166,10 +175,13 @@ def _with_constants(step: StepGraph, kept: Collection[str], evaluate: Evaluate) 
         nodes[names[tensor]] = _const(names[tensor], np.asarray(value))
     for name, node in step.nodes.items():
         if name not in inner:
-            nodes[name] = _with_inputs(node, [
-                text if text.startswith("^") else names.get(_tensor(text), text)
-                for text in node.input
-            ])  # fmt: skip
+            nodes[name] = _with_inputs(
+                node,
+                [
+                    text if text.startswith("^") else names.get(_tensor(text), text)
+                    for text in node.input
+                ],
+            )
     return replace(
         step,
         nodes=nodes,
@@ -196,12 +208,16 @@ def _const(name: str, value: Any) -> Any:
 
 def _cut(step: StepGraph, pairs: Collection[tuple[str, str]]) -> StepGraph:
     nodes = {
-        name: _with_inputs(node, [
-            text for text in node.input
-            if not text.startswith("^") or (text[1:], name) not in pairs
-        ])
+        name: _with_inputs(
+            node,
+            [
+                text
+                for text in node.input
+                if not text.startswith("^") or (text[1:], name) not in pairs
+            ],
+        )
         for name, node in step.nodes.items()
-    }  # fmt: skip
+    }
     return replace(step, nodes=nodes)
 
 

@@ -321,10 +321,13 @@ class Keeper:
         assert self.held_bytes <= self.memory, "more is held than the bound of memory"
         for name, kind in self._kinds.items():
             for reason, numbers in (
-                ("failed", kind.failed), ("asked", kind.asked),
-                ("trigger", kind.trigger), ("slowest", kind.slowest),
-                ("latest", kind.latest), ("sample", kind.sample),
-            ):  # fmt: skip
+                ("failed", kind.failed),
+                ("asked", kind.asked),
+                ("trigger", kind.trigger),
+                ("slowest", kind.slowest),
+                ("latest", kind.latest),
+                ("sample", kind.sample),
+            ):
                 assert len(numbers) <= getattr(self.keep, reason), f"{name}: too many {reason}"
 
     # -- reasons -------------------------------------------------------------------------------
@@ -336,8 +339,9 @@ class Keeper:
         if run.why and keep.trigger:
             self._add_trigger(run, kind)
         for reason, is_so, numbers in (
-            ("failed", run.failed, kind.failed), ("asked", run.asked, kind.asked),
-        ):  # fmt: skip
+            ("failed", run.failed, kind.failed),
+            ("asked", run.asked, kind.asked),
+        ):
             most = getattr(keep, reason)
             if not is_so or not most:
                 continue

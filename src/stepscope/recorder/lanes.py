@@ -68,9 +68,13 @@ class RunLane:
     )  # fmt: skip
 
     def __init__(
-        self, kind: str, here: ThreadTimes, numbers: Iterator[int],
-        tell: Callable[[Remarkable], None], full: Callable[[RunLane], None],
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        here: ThreadTimes,
+        numbers: Iterator[int],
+        tell: Callable[[Remarkable], None],
+        full: Callable[[RunLane], None],
+    ) -> None:
         """`numbers` are those that runs take; a run that is to be told of is given one there."""
         self._numbers = numbers
         self.kind = kind

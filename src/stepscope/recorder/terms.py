@@ -41,9 +41,12 @@ class Terms:
     ) -> Terms:
         """The terms that text and numbers say; `InvalidArgumentError` for what says none."""
         return cls(
-            parse_share(budget), parse_size(memory), parse_size(disk), as_keep(keep),
+            parse_share(budget),
+            parse_size(memory),
+            parse_size(disk),
+            as_keep(keep),
             parse_triggers(triggers),
-        )  # fmt: skip
+        )
 
     @classmethod
     def of_script(cls, budget: str | float | None) -> Terms:

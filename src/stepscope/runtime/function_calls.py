@@ -53,9 +53,13 @@ class FunctionCalls:
     def _compile(self, function: FunctionGraph) -> CompiledRun:
         resources: Any = InstanceResources(self._resources)
         return CompiledRun(
-            FetchSpec(function, function.outputs), function.inputs, self._placer, resources,
-            function.change_count, self._allocator,
-        )  # fmt: skip
+            FetchSpec(function, function.outputs),
+            function.inputs,
+            self._placer,
+            resources,
+            function.change_count,
+            self._allocator,
+        )
 
 
 class CalledFunction:

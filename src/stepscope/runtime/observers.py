@@ -110,10 +110,14 @@ current: tuple[Observer, ...] = ()
 
 @contextmanager
 def recording(
-    callback: Callback | None, trace_level: int, live: LiveLog | None = None,
-    planned: Planned | None = None, fed: Fed | None = None, choose: Choose | None = None,
+    callback: Callback | None,
+    trace_level: int,
+    live: LiveLog | None = None,
+    planned: Planned | None = None,
+    fed: Fed | None = None,
+    choose: Choose | None = None,
     pipelines: PipelineNotes | None = None,
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """While active, every run is traced at least at this level and handed over: its metadata
     and its session's graph.
 

@@ -141,9 +141,14 @@ class Store:
         self.close()
 
     def add(
-        self, metadata: RunMetadata, what: str = "", graph: SharedPart | None = None, *,
-        kept: float = 0, number: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        metadata: RunMetadata,
+        what: str = "",
+        graph: SharedPart | None = None,
+        *,
+        kept: float = 0,
+        number: int = 0,
+    ) -> None:
         """Take the run that is in `metadata` now; `what` ran, and `graph` is its user's graph.
 
         One of which so many ops outlive the process elsewhere may wait for others. `number` is its

@@ -252,6 +252,7 @@ def _losses(run: _Run, missing: int) -> Iterator[Loss]:
     if run.plan.layout == ROWS:
         yield Loss("earlier iterations of loops", 0, _LOST)
     yield Loss(
-        "memory, shapes of this run, annotations", 0,
+        "memory, shapes of this run, annotations",
+        0,
         f"the process died before the run was in the store: {_LOST}",
-    )  # fmt: skip
+    )

@@ -47,14 +47,16 @@ _CHUNK: Final = struct.Struct("QqqQQiI16si")
 _RUN: Final = struct.Struct("Q4q88s")
 _GRAPH: Final = struct.Struct("2q")
 _CUT: Final = Loss(
-    "op executions", 0,
+    "op executions",
+    0,
     "the process ended while the run was under way: what had begun by then and not ended is in "
     "status.in_flight, and what came after it was not executed",
-)  # fmt: skip
+)
 _NO_OUTPUTS: Final = Loss(
-    "shapes of outputs, source lines, memory", 0,
+    "shapes of outputs, source lines, memory",
+    0,
     "the process that knew them ended before the run was in the store",
-)  # fmt: skip
+)
 _NO_FACTS: Final = "the file with what is known of their graph does not have it"
 
 
@@ -141,12 +143,16 @@ def _chunks(content: bytes, header: _Header) -> Iterator[tuple[int, int, str, ND
             "names": ["scheduled", "start", "end", "graph", "node", "state"],
             "formats": ["i8", "i8", "i8", "u4", "u4", "i4"],
             "offsets": [
-                header.scheduled_at, header.start_at, header.end_at, header.graph_at,
-                header.node_at, header.state_at,
+                header.scheduled_at,
+                header.start_at,
+                header.end_at,
+                header.graph_at,
+                header.node_at,
+                header.state_at,
             ],
             "itemsize": header.record_bytes,
         }
-    )  # fmt: skip
+    )
     for place in range(header.header_bytes, len(content), header.chunk_bytes):
         if place + header.chunk_bytes > len(content):
             return
@@ -210,11 +216,15 @@ def _metadata(run: _Run, process: int, known: dict[int, GraphFacts]) -> RunMetad
         done = ended(rows, failed=run.failed)
         start, scheduled = rows["start"][done], rows["scheduled"][done]
         ops = OpColumns.over(
-            facts, node=nodes_of(numbers, lengths, rows[done]), thread=rows["thread"][done],
+            facts,
+            node=nodes_of(numbers, lengths, rows[done]),
+            thread=rows["thread"][done],
             scheduled_ns=np.where((scheduled == 0) | (scheduled > start), start, scheduled),
-            start_ns=start, end_ns=np.maximum(start, rows["end"][done]), step=run.step_id,
+            start_ns=start,
+            end_ns=np.maximum(start, rows["end"][done]),
+            step=run.step_id,
             thread_names=run.thread_names,
-        )  # fmt: skip
+        )
         going = rows[(rows["state"] == STARTED) | (rows["state"] == ENDED)]
         names = facts.names.values[nodes_of(numbers, lengths, going)]
     losses = [_NO_OUTPUTS] if run.ended_ns else [_CUT, _NO_OUTPUTS]
@@ -223,11 +233,14 @@ def _metadata(run: _Run, process: int, known: dict[int, GraphFacts]) -> RunMetad
     metadata = RunMetadata()
     metadata.record(
         Recording(
-            engine=_ENGINE, recorder="executor", step_id=run.step_id,
+            engine=_ENGINE,
+            recorder="executor",
+            step_id=run.step_id,
             status=_status(run, process, names.tolist()),
-            completeness=Completeness(tuple(losses)), ops=lambda: ops,
+            completeness=Completeness(tuple(losses)),
+            ops=lambda: ops,
         )
-    )  # fmt: skip
+    )
     return metadata
 
 

@@ -176,9 +176,11 @@ class OpSums:
         if places is None:
             facts = ops.facts
             keys = zip(
-                facts.names.values.tolist(), facts.ops.values.tolist(),
-                facts.devices.values.tolist(), strict=True,
-            )  # fmt: skip
+                facts.names.values.tolist(),
+                facts.ops.values.tolist(),
+                facts.devices.values.tolist(),
+                strict=True,
+            )
             places = np.array([self._place_of(*key) for key in keys], np.intp)
             self._places[ops.facts] = places
             self._grow()
@@ -212,11 +214,16 @@ class OpSums:
         """For `from_bytes`."""
         texts = (self.name, self.op, self.device, self.types)
         numbers = (
-            *(getattr(self, column) for column in self._SUMS), self.batch_own_ns.ravel(),
-            self.batch_runs, self.type_covered_ns, np.array([self.covered_ns], np.int64),
-            self.sketches.keys, self.sketches.counts,
-            self.type_sketches.keys, self.type_sketches.counts,
-        )  # fmt: skip
+            *(getattr(self, column) for column in self._SUMS),
+            self.batch_own_ns.ravel(),
+            self.batch_runs,
+            self.type_covered_ns,
+            np.array([self.covered_ns], np.int64),
+            self.sketches.keys,
+            self.sketches.counts,
+            self.type_sketches.keys,
+            self.type_sketches.counts,
+        )
         return pack([*texts, *numbers])
 
     @classmethod

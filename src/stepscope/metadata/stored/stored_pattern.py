@@ -235,9 +235,12 @@ def pack_pattern(
         # Patterns of different graphs are never the same content.
         "facts": facts.key.encode(),
         "order": pack([order]),
-        **{f"{name} {half}": getattr(found, half) for name, found in halves.items()
-           for half in ("shared", "own")},
-    }  # fmt: skip
+        **{
+            f"{name} {half}": getattr(found, half)
+            for name, found in halves.items()
+            for half in ("shared", "own")
+        },
+    }
     head = orjson.dumps({name: len(content) for name, content in contents.items()})
     return _LENGTH.pack(len(head)) + head + b"".join(contents.values())
 

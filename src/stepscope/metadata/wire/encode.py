@@ -76,9 +76,14 @@ class _Pieces:
 
 def _outputs(tensors: TensorColumns, rows: int) -> _Pieces:
     columns = (
-        tensors.slot, tensors.dtype, numbered(tensors.shape), tensors.bytes,
-        tensors.allocated_bytes, tensors.address, tensors.allocators.codes,
-    )  # fmt: skip
+        tensors.slot,
+        tensors.dtype,
+        numbered(tensors.shape),
+        tensors.bytes,
+        tensors.allocated_bytes,
+        tensors.address,
+        tensors.allocators.codes,
+    )
     alike = rows_alike(columns)
     encoded = [_output(tensors, row) for row in alike.examples]
     by_op: dict[int, list[int]] = defaultdict(list)
@@ -98,9 +103,10 @@ def _output(tensors: TensorColumns, row: int) -> bytes:
         ptr=int(tensors.address[row]),
     )
     description = pb.TensorDescription(
-        dtype=int(tensors.dtype[row]), shape=_shape(tensors.shape[row]),
+        dtype=int(tensors.dtype[row]),
+        shape=_shape(tensors.shape[row]),
         allocation_description=allocation,
-    )  # fmt: skip
+    )
     output = pb.NodeOutput(slot=int(tensors.slot[row]), tensor_description=description)
     return bytes_field(_NODE["output"], output.SerializeToString())
 
@@ -181,9 +187,13 @@ def _types_not_in_labels(ops: OpColumns) -> dict[str, str]:
 
 
 def _device(
-    ops: OpColumns, rows: NDArray[np.int64], thread_ids: dict[int, int], outputs: _Pieces,
-    memory: _Pieces, memory_stats: _Pieces,
-) -> bytes:  # fmt: skip
+    ops: OpColumns,
+    rows: NDArray[np.int64],
+    thread_ids: dict[int, int],
+    outputs: _Pieces,
+    memory: _Pieces,
+    memory_stats: _Pieces,
+) -> bytes:
     """The executions of one device and the names of their threads, as fields of its message."""
     threads, of_row = np.unique(ops.thread[rows], return_inverse=True)
     ids = np.array([thread_ids[thread] for thread in threads.tolist()], np.int64)
@@ -191,9 +201,10 @@ def _device(
     start, scheduled = ops.start_ns[rows], ops.scheduled_ns[rows]
     micros = start // 1000
     later = {
-        "op_start": ops.op_start_ns[rows], "op_end": ops.op_end_ns[rows],
+        "op_start": ops.op_start_ns[rows],
+        "op_end": ops.op_end_ns[rows],
         "all_end": ops.end_ns[rows],
-    }  # fmt: skip
+    }
     found = MessageRows(len(rows))
     found.texts(_NODE["node_name"], names.table, names.codes)
     found.numbers(_NODE["all_start_micros"], micros)

@@ -30,8 +30,10 @@ __all__ = [
 _Field = descriptor_pb2.FieldDescriptorProto
 _PACKAGE: Final = "stepscope.example"
 _SCALARS: Final = {
-    "bytes": _Field.TYPE_BYTES, "float": _Field.TYPE_FLOAT, "int64": _Field.TYPE_INT64,
-}  # fmt: skip
+    "bytes": _Field.TYPE_BYTES,
+    "float": _Field.TYPE_FLOAT,
+    "int64": _Field.TYPE_INT64,
+}
 
 # A field is "name number type": "*" stands for repeated, ">" for a map from strings, and "|" for
 # a message of which there is only one.

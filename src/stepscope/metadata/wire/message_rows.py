@@ -145,9 +145,11 @@ def _varint_lengths(values: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _write_varints(
-    data: NDArray[np.uint8], at: NDArray[np.int64], values: NDArray[np.uint64],
+    data: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    values: NDArray[np.uint64],
     lengths: NDArray[np.int64],
-) -> None:  # fmt: skip
+) -> None:
     """Write each value at its place, in so many bytes."""
     seven, low, more = np.uint64(7), np.uint64(0x7F), np.uint8(0x80)
     for place in range(int(lengths.max(initial=0))):

@@ -44,9 +44,12 @@ __all__ = [
 _Field = descriptor_pb2.FieldDescriptorProto
 _PACKAGE: Final = "stepscope.tfprof"
 _TYPES: Final = {
-    "int32": _Field.TYPE_INT32, "int64": _Field.TYPE_INT64, "double": _Field.TYPE_DOUBLE,
-    "string": _Field.TYPE_STRING, "bool": _Field.TYPE_BOOL,
-}  # fmt: skip
+    "int32": _Field.TYPE_INT32,
+    "int64": _Field.TYPE_INT64,
+    "double": _Field.TYPE_DOUBLE,
+    "string": _Field.TYPE_STRING,
+    "bool": _Field.TYPE_BOOL,
+}
 _OTHERS: Final = {
     "TensorShapeProto": tensor_shape_pb2.TensorShapeProto.DESCRIPTOR.full_name,
     "DataType": types_pb2.DataType.DESCRIPTOR.full_name,
@@ -91,9 +94,11 @@ _MESSAGES: Final[dict[str, str]] = {
 
 def _describe() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(
-        name="stepscope/tfprof.proto", package=_PACKAGE, syntax="proto3",
+        name="stepscope/tfprof.proto",
+        package=_PACKAGE,
+        syntax="proto3",
         dependency=[tensor_shape_pb2.DESCRIPTOR.name, types_pb2.DESCRIPTOR.name],
-    )  # fmt: skip
+    )
     made: dict[str, Any] = {}
     for name, fields in _MESSAGES.items():
         outer, _, own = name.rpartition(".")

@@ -37,14 +37,20 @@ _PIPELINE: Final = "InstantiatedCapturedFunction::"
 """What an event is."""
 
 _WHOLE_NAMES: Final = {
-    "ExecutorPropagateOutputs": DONE, PROCESS_EVENT: PROCESS, "SessionRun": STARTS,
-    "FunctionRun": STARTS, "EagerExecute": EAGER_CALL,
+    "ExecutorPropagateOutputs": DONE,
+    PROCESS_EVENT: PROCESS,
+    "SessionRun": STARTS,
+    "FunctionRun": STARTS,
+    "EagerExecute": EAGER_CALL,
     "EagerLocalExecute: IteratorGetModelProto": NOTHING,
-}  # fmt: skip
+}
 _PREFIXES: Final = {
-    MARK: RUN_MARK, PYTHON_OP: PYTHON_CALL, SPAN: USER_SPAN, _EAGER: EAGER_OP,
+    MARK: RUN_MARK,
+    PYTHON_OP: PYTHON_CALL,
+    SPAN: USER_SPAN,
+    _EAGER: EAGER_OP,
     _PIPELINE: PIPELINE_CALL,
-}  # fmt: skip
+}
 
 
 Meaning = tuple[int, str, str]

@@ -20,8 +20,11 @@ _ADDED_NAME: Final = "/_"
 _SCOPE: Final = re.compile(r"^(.*)/(then|else|body|cond|branch\d+)/_\d+/")
 _PIVOT: Final = re.compile(r"^(.*)/(pivot_\w+|loop_body_control|LoopCond)/_\d+$")
 _PIVOT_OF: Final = {
-    "then": "pivot_t", "else": "pivot_f", "body": "loop_body_control", "cond": "LoopCond",
-}  # fmt: skip
+    "then": "pivot_t",
+    "else": "pivot_f",
+    "body": "loop_body_control",
+    "cond": "LoopCond",
+}
 _LOWERED: Final = re.compile(
     r"^(.*)/(?:pivot_\w+|loop_body_control|LoopCond|LoopExecuted|branch_executed)/_\d+$"
 )

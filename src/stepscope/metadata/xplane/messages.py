@@ -15,9 +15,12 @@ from stepscope._messages import message_classes
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES: Final = {
-    "int64": _Field.TYPE_INT64, "uint64": _Field.TYPE_UINT64, "double": _Field.TYPE_DOUBLE,
-    "string": _Field.TYPE_STRING, "bytes": _Field.TYPE_BYTES,
-}  # fmt: skip
+    "int64": _Field.TYPE_INT64,
+    "uint64": _Field.TYPE_UINT64,
+    "double": _Field.TYPE_DOUBLE,
+    "string": _Field.TYPE_STRING,
+    "bytes": _Field.TYPE_BYTES,
+}
 _MESSAGES: Final[dict[str, tuple[str, ...]]] = {
     "XStatMetadata": ("id 1 int64", "name 2 string"),
     "XStat": (

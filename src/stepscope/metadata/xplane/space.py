@@ -58,17 +58,25 @@ _NAME, _LINES, _EVENT_NAMES, _STAT_NAMES, _OWN_STATS = 2, 3, 4, 5, 6
 _LINE_ID, _LINE_STAMP, _LINE_EVENTS, _LINE_DISPLAY_NAME = 1, 3, 4, 11
 _ENTRY: Final = (Field("key", 1, NUMBER), Field("value", 2, BYTES))
 _NAMED: Final = (
-    Field("id", 1, NUMBER), Field("name", 2, BYTES), Field("metadata", 3, BYTES),
-    Field("display_name", 4, BYTES), Field("stats", 5, REPEATED),
-)  # fmt: skip
+    Field("id", 1, NUMBER),
+    Field("name", 2, BYTES),
+    Field("metadata", 3, BYTES),
+    Field("display_name", 4, BYTES),
+    Field("stats", 5, REPEATED),
+)
 _EVENT: Final = (
-    Field("metadata_id", 1, NUMBER), Field("offset_ps", 2, NUMBER),
-    Field("duration_ps", 3, NUMBER), Field("stats", 4, REPEATED),
-)  # fmt: skip
+    Field("metadata_id", 1, NUMBER),
+    Field("offset_ps", 2, NUMBER),
+    Field("duration_ps", 3, NUMBER),
+    Field("stats", 4, REPEATED),
+)
 _STAT: Final = (
-    Field("metadata_id", 1, NUMBER), Field("uint64_value", 3, NUMBER),
-    Field("int64_value", 4, NUMBER), Field("str_value", 5, BYTES), Field("ref_value", 7, NUMBER),
-)  # fmt: skip
+    Field("metadata_id", 1, NUMBER),
+    Field("uint64_value", 3, NUMBER),
+    Field("int64_value", 4, NUMBER),
+    Field("str_value", 5, BYTES),
+    Field("ref_value", 7, NUMBER),
+)
 _TRIES: Final = 3
 _EPOCH_NS: Final = 10**17
 """A time beyond this is one of the day; others count from the profile's start."""

@@ -117,9 +117,14 @@ class ThreadWalk:
         before = np.searchsorted(others, rows) - 1
         kernel_ns = np.where(before >= 0, known[before], 0) if len(known) else np.zeros(len(rows))
         columns = (
-            rows, kernel_ns, events.start_ps[rows], events.end_ps[rows], *events.times_ns(rows),
-            events.step[rows], events.in_function[rows],
-        )  # fmt: skip
+            rows,
+            kernel_ns,
+            events.start_ps[rows],
+            events.end_ps[rows],
+            *events.times_ns(rows),
+            events.step[rows],
+            events.in_function[rows],
+        )
         for row, kernel, *event in zip(*(column.tolist() for column in columns), strict=True):
             if self._kernels:
                 self._leave_pending(kernel)

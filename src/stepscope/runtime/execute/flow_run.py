@@ -57,12 +57,15 @@ class FlowSchedule:
         self.table = FlowTable(plan)
         self.inputs = [
             [
-                (step.reads[position], bool(step.late) and step.late[position],
-                 step.copies(plan, position))
+                (
+                    step.reads[position],
+                    bool(step.late) and step.late[position],
+                    step.copies(plan, position),
+                )
                 for position in range(len(step.node.inputs))
             ]
             for step in plan.steps
-        ]  # fmt: skip
+        ]
         self.plain = [not any(map(any, flags)) for flags in self.inputs]
         """Per step, whether its kernel gets the inputs as they are."""
         self.fed = {node.index: n for n, node in enumerate(plan.graph.args.values())}

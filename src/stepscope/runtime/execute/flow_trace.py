@@ -85,9 +85,7 @@ class FlowTrace(Trace):
         first = sources + len(at_start)
         for n, event in enumerate(order.tolist()):
             self._describe(found, first + n, self.events[event][0], self.events[event][5])
-        row, slot, dtype, shapes, size, fresh = (
-            zip(*found, strict=True) if found else ((),) * 6
-        )  # fmt: skip
+        row, slot, dtype, shapes, size, fresh = zip(*found, strict=True) if found else ((),) * 6
         return TensorColumns.build(
             op_index=row, slot=slot, dtype=dtype, shape=shapes, bytes=size, allocated_bytes=fresh
         )

@@ -135,9 +135,14 @@ class _Frame:
     )  # fmt: skip
 
     def __init__(
-        self, name: bytes, parent: _Frame | None, around: _Iteration | None,
-        pending_enters: int, parallel: int, prefix: tuple[int, ...],
-    ) -> None:  # fmt: skip
+        self,
+        name: bytes,
+        parent: _Frame | None,
+        around: _Iteration | None,
+        pending_enters: int,
+        parallel: int,
+        prefix: tuple[int, ...],
+    ) -> None:
         self.name = name
         self.parent = parent
         self.around = around

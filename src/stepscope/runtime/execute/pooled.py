@@ -47,9 +47,10 @@ class PoolSchedule:
         self.plan = plan
         steps = plan.steps
         self.at_start = [
-            i for i, s in enumerate(steps)
+            i
+            for i, s in enumerate(steps)
             if not s.executes and not any(True for _ in dependencies(s.node))
-        ]  # fmt: skip
+        ]
         started = set(self.at_start)
         self.pending = [0] * len(steps)
         self.followers: list[list[int]] = [[] for _ in steps]
@@ -60,12 +61,17 @@ class PoolSchedule:
         self.roots = [i for i, n in enumerate(self.pending) if n == 0 and i not in started]
         self.inputs = [
             [
-                (s.index, slot, step.reads[position], bool(step.late) and step.late[position],
-                 step.copies(plan, position))
+                (
+                    s.index,
+                    slot,
+                    step.reads[position],
+                    bool(step.late) and step.late[position],
+                    step.copies(plan, position),
+                )
                 for position, (s, slot) in enumerate(step.node.inputs)
             ]
             for step in steps
-        ]  # fmt: skip
+        ]
         self.reads = [step.input_groups(steps) for step in steps]
         self.uses = [m.uses for m in plan.memories]
         self.sources = [list({s.index for s, _ in step.node.inputs}) for step in steps]
@@ -256,10 +262,11 @@ class PooledRun(PoolRun):
         if memory is not None:
             inputs = arguments[kernel.context :]
             memory.seen(
-                i, values[i] or (),
+                i,
+                values[i] or (),
                 source=inputs[kernel.views[0]] if kernel.views else None,
                 cell=inputs[0] if memory.table.specials[i] == "variable" else None,
-            )  # fmt: skip
+            )
         if self.trace is not None and self.trace.level >= 3:
             self._note_shapes(i, values[i] or ())
 

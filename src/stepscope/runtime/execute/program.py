@@ -204,11 +204,14 @@ class GeneratedProgram:
     def _namespace(self) -> dict[str, Any]:
         copied, handed_out = ways_out(self.plan)
         names: dict[str, Any] = {
-            "own": copied, "hand_out": handed_out, "poison": poison, "shape_of": np.shape,
+            "own": copied,
+            "hand_out": handed_out,
+            "poison": poison,
+            "shape_of": np.shape,
             "current": current,
             "this_frame": sys._getframe,
             "__name__": __name__,
-        }  # fmt: skip
+        }
         for i, step in enumerate(self.plan.steps):
             if step.kernel.value is not None:
                 names[f"c{i}"] = step.kernel.value

@@ -52,10 +52,8 @@ class Stood:
         self.buffers = buffers
         self.standing = Standing(
             np.array([h.time_ns for h in held], np.int64),
-            np.array(
-                [*(h.address for h in held), *(h.step for h in held), *buffers], np.uint64
-            ),
-        )  # fmt: skip
+            np.array([*(h.address for h in held), *(h.step for h in held), *buffers], np.uint64),
+        )
         self.packed = Shared(lambda: pack_standing(self.standing))
         self._kinds = (*map(_kind, held), *map(bool, buffers))
         self._hash = hash(self._kinds)

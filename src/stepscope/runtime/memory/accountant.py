@@ -133,9 +133,10 @@ class Accountant:
     def replaced(self, variable: int, size: int, address: int, time: int) -> None:
         """A variable got a new array; whoever still reads the old one has it now."""
         reading = [
-            port for port, left in self._reading.items()
+            port
+            for port, left in self._reading.items()
             if left > 0 and self._table.variable_of[port] == variable
-        ]  # fmt: skip
+        ]
         if not reading:
             return
         output = self._table.outputs[reading[0]]

@@ -88,9 +88,7 @@ class MemoryCurve:
                 accountant.replaced(found.variable, found.bytes, found.address, 2 * n + 1)
             seen = _NOTHING
             if notes and self._table.looks[i]:
-                seen = {
-                    o.slot: notes[o.port] for o in self._table.made[i] if o.port in notes
-                }  # fmt: skip
+                seen = {o.slot: notes[o.port] for o in self._table.made[i] if o.port in notes}
             accountant.end(i, 2 * n + 1, seen)
         if lines is None:
             accountant.finish(2 * last)
@@ -130,11 +128,12 @@ def at_peak(events: Sequence[MemoryEvent], device: str | None = None) -> list[Ow
     sizes = np.array(
         [
             owner.bytes * (1 if event == ALLOCATE else -1)
-            if device in (None, owner.output.device) else 0
+            if device in (None, owner.output.device)
+            else 0
             for _, event, owner in events
         ],
         dtype=np.int64,
-    )  # fmt: skip
+    )
     if not len(sizes):
         return []
     last = int(np.cumsum(sizes).argmax())

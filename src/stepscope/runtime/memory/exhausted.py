@@ -169,9 +169,10 @@ class Scene:
             axes = tensor.shape.axes
             if axes and axes[0] is None and array.shape[0] > 1:
                 scaling = {
-                    op.name for op in self.compiled.graph.placements
+                    op.name
+                    for op in self.compiled.graph.placements
                     if any(t.shape.axes and t.shape.axes[0] is None for t in op.values())
-                }  # fmt: skip
+                }
                 scaling.add(tensor.op.name)
                 size = int(array.shape[0])
                 return BatchHint(

@@ -152,9 +152,13 @@ class FlowMemory(RunMemory):
             return execution
 
     def end(
-        self, task: Task, execution: Execution, arguments: Sequence[Any], outputs: Sequence[Any],
+        self,
+        task: Task,
+        execution: Execution,
+        arguments: Sequence[Any],
+        outputs: Sequence[Any],
         now: int,
-    ) -> list[Any] | None:  # fmt: skip
+    ) -> list[Any] | None:
         """It is done: the owners of its outputs, each held once for whoever called."""
         i = task.step
         with self._lock:
@@ -179,9 +183,14 @@ class FlowMemory(RunMemory):
             return owners
 
     def _owner(
-        self, task: Task, execution: Execution, slot: int, arguments: Sequence[Any], value: Any,
+        self,
+        task: Task,
+        execution: Execution,
+        slot: int,
+        arguments: Sequence[Any],
+        value: Any,
         now: int,
-    ) -> FlowOwner | None:  # fmt: skip
+    ) -> FlowOwner | None:
         made = execution.made.get(slot)
         if made is not None:
             made.begun = False
@@ -243,9 +252,13 @@ class FlowMemory(RunMemory):
     # -- TensorArrays and stacks ---------------------------------------------------------------
 
     def _stack_op(
-        self, kind: str, task: Task, arguments: Sequence[Any], outputs: Sequence[Any],
+        self,
+        kind: str,
+        task: Task,
+        arguments: Sequence[Any],
+        outputs: Sequence[Any],
         owners: list[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         if kind == "StackPushV2" and task.owners and task.owners[1] is not None:
             task.owners[1].remaining += 1
             arguments[0].tags.setdefault(id(arguments[1]), []).append(task.owners[1])
@@ -302,10 +315,13 @@ class FlowMemory(RunMemory):
         source, slot = self.table.plan.nodes[i].inputs[0]
         variable = self.table.variable_of[source.index, slot]
         output = next(
-            (o for port, o in self.table.outputs.items()
-             if self.table.variable_of.get(port) == variable),
+            (
+                o
+                for port, o in self.table.outputs.items()
+                if self.table.variable_of.get(port) == variable
+            ),
             None,
-        )  # fmt: skip
+        )
         if output is None:
             return
         owner = self._flow.make(output, old.nbytes, old.shape, now, -1)

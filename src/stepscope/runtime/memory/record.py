@@ -72,8 +72,9 @@ class AllocationRows:
         for f in fed:
             name, slot, dtype = table.feeds[f.step]
             device = table.plan.nodes[f.step].device
-            self.add(name, slot, device, HELD, "feed", time_ns, f.bytes, f.address, dtype,
-                     f.shape, step)  # fmt: skip
+            self.add(
+                name, slot, device, HELD, "feed", time_ns, f.bytes, f.address, dtype, f.shape, step
+            )
 
     def request(self, r: Request, time_ns: int, step: int) -> None:
         self.add(r.name, r.slot, r.device, FAILED, "temporary", time_ns, r.bytes, 0, r.dtype,
@@ -203,7 +204,7 @@ class MemoryRecord:
         timed = [
             (float(place), MemoryEvent(_at(place, marks), event, owner))
             for place, event, owner in events
-        ]  # fmt: skip
+        ]
         return timed, self._addresses()
 
     def _addresses(self) -> Mapping[Port, int]:

@@ -88,9 +88,12 @@ class ExecGraph:
     """The nodes of one kind of run, in an order in which inputs come first."""
 
     def __init__(
-        self, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation],
+        self,
+        feeds: Sequence[Tensor],
+        fetches: Sequence[Tensor],
+        targets: Sequence[Operation],
         placer: Placer,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.feeds = tuple(feeds)
         self.fetches = tuple(fetches)
         self._placer = placer
@@ -146,8 +149,9 @@ class ExecGraph:
         for i, tensor in enumerate(sorted(self.feeds, key=lambda t: t.name)):
             name = f"_arg_{tensor.op.name}_{tensor.value_index}_{i}"
             dtype = tensor.dtype.base_dtype
-            node = ExecNode(name, "_Arg", self._placer.client, [dtype],
-                            attrs={"T": dtype, "index": i})  # fmt: skip
+            node = ExecNode(
+                name, "_Arg", self._placer.client, [dtype], attrs={"T": dtype, "index": i}
+            )
             args[tensor] = node
         return args
 
@@ -171,8 +175,13 @@ class ExecGraph:
         made: dict[Tensor, ExecNode] = {}
         for tensor, i in numbers.items():
             dtype = tensor.dtype.base_dtype
-            node = ExecNode(f"_retval_{tensor.op.name}_{tensor.value_index}_{i}", "_Retval",
-                            self._placer.client, [], attrs={"T": dtype, "index": i})  # fmt: skip
+            node = ExecNode(
+                f"_retval_{tensor.op.name}_{tensor.value_index}_{i}",
+                "_Retval",
+                self._placer.client,
+                [],
+                attrs={"T": dtype, "index": i},
+            )
             node.inputs = [self._port(tensor)]
             made[tensor] = node
         self.retval_of = made
@@ -215,9 +224,14 @@ class ExecGraph:
         return added
 
     def _transfer(
-        self, port: Port, dtype: DType, target: ExecNode, edge: int, added: list[ExecNode],
+        self,
+        port: Port,
+        dtype: DType,
+        target: ExecNode,
+        edge: int,
+        added: list[ExecNode],
         origin: str = "",
-    ) -> ExecNode:  # fmt: skip
+    ) -> ExecNode:
         source = port[0]
         origin = origin or source.name
         attrs = {
@@ -230,11 +244,17 @@ class ExecGraph:
             "_dst": target.name,
         }
         number = len(added)
-        send = ExecNode(f"{origin}/_{number}", "_Send", source.device, [],
-                        attrs={"T": dtype, **attrs})  # fmt: skip
+        send = ExecNode(
+            f"{origin}/_{number}", "_Send", source.device, [], attrs={"T": dtype, **attrs}
+        )
         send.inputs = [port]
-        recv = ExecNode(f"{origin}/_{number + 1}", "_Recv", target.device, [dtype],
-                        attrs={"tensor_type": dtype, **attrs})  # fmt: skip
+        recv = ExecNode(
+            f"{origin}/_{number + 1}",
+            "_Recv",
+            target.device,
+            [dtype],
+            attrs={"tensor_type": dtype, **attrs},
+        )
         recv.controls = [send]
         self.sends[recv] = send
         added += [send, recv]
@@ -245,14 +265,22 @@ class ExecGraph:
     ) -> ExecNode:
         """A control edge between devices: an empty constant is sent when the source is done."""
         empty = ExecNode(
-            f"{source.name}/ctrl/_{len(added)}", "Const", source.device, [float32],
+            f"{source.name}/ctrl/_{len(added)}",
+            "Const",
+            source.device,
+            [float32],
             attrs={"dtype": float32, "value": np.zeros(0, np.float32)},
-        )  # fmt: skip
+        )
         empty.controls = [source]
         added.append(empty)
         recv = self._transfer((empty, 0), float32, target, edge, added, origin=source.name)
-        done = ExecNode(f"{source.name}/_{len(added)}", "Identity", target.device, [float32],
-                        attrs={"T": float32})  # fmt: skip
+        done = ExecNode(
+            f"{source.name}/_{len(added)}",
+            "Identity",
+            target.device,
+            [float32],
+            attrs={"T": float32},
+        )
         done.inputs = [(recv, 0)]
         added.append(done)
         return done

@@ -125,8 +125,9 @@ class MemoryTable:
             self.outputs[output.port] = output
         self.looks[i] = bool(self.specials[i]) or any(
             o.may_copy or o.bytes < 0 or not writes_to_buffer(self.plan, i)
-            for o in made if o.source is None or o.may_copy
-        )  # fmt: skip
+            for o in made
+            if o.source is None or o.may_copy
+        )
 
     def _output(self, step: PlanStep, slot: int, source: Port | None) -> StepOutput:
         node = step.node

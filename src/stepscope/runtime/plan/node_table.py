@@ -99,12 +99,17 @@ class PlanTable:
 
     def _describe_tensors(self) -> None:
         rows = [
-            (i, slot, dtype, step.shapes[slot].known,
-             step.executes and not step.kernel.views and not step.given)
+            (
+                i,
+                slot,
+                dtype,
+                step.shapes[slot].known,
+                step.executes and not step.kernel.views and not step.given,
+            )
             for i, step in enumerate(self._plan.steps)
             for slot, dtype in enumerate(step.node.output_dtypes)
             if dtype.is_numpy_compatible
-        ]  # fmt: skip
+        ]
         self._tensor_item = np.array([r[2].size for r in rows], dtype=np.int64)
         self._tensor_fresh = np.array([r[4] for r in rows], dtype=np.int64)
         size = np.array(

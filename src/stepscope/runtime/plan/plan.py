@@ -161,8 +161,9 @@ class Plan:
             if s.kernel.threaded and (s.cost_ns is None or s.cost_ns > BLAS_SPREADS_NS)
         ]
         self.has_products = bool(products)
-        self.spreads = any(s.kernel.spreads and s.kernel.threaded and s.expensive
-                           for s in self.steps)  # fmt: skip
+        self.spreads = any(
+            s.kernel.spreads and s.kernel.threaded and s.expensive for s in self.steps
+        )
         """Whether ops spread over the cores by themselves: BLAS should have one thread then."""
         self.small_products = bool(products) and all(
             c is not None and c < BLAS_GAINS_NS for c in products
@@ -185,9 +186,13 @@ class Plan:
         attrs = node.op.attrs if node.op is not None else node.attrs
         constants = tuple(self._known.get((s.index, slot)) for s, slot in node.inputs)
         context = ShapeContext(
-            node.op_type, attrs, inputs, dtypes, lambda i: constants[i],
+            node.op_type,
+            attrs,
+            inputs,
+            dtypes,
+            lambda i: constants[i],
             lambda i: _as_shape(constants[i], inputs[i]),
-        )  # fmt: skip
+        )
         shape_error = ""
         try:
             shapes = infer_shapes(definition, context)
