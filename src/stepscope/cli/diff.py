@@ -73,9 +73,14 @@ def _bounds(_ctx: Any, _option: Any, value: str | None) -> dict[str, float] | No
 )
 @table_options
 def command(
-    base: Path, new: Path, by: Any, bounds: dict[str, float] | None, markdown: bool,
-    level: float, choice: TableChoice,
-) -> int:  # fmt: skip
+    base: Path,
+    new: Path,
+    by: Any,
+    bounds: dict[str, float] | None,
+    markdown: bool,
+    level: float,
+    choice: TableChoice,
+) -> int:
     """Compare the runs in BASE with those in NEW: time per op and in total, and peak memory.
 
     A difference is significant if a distribution-free test says so after correction for the number
@@ -212,9 +217,12 @@ def _unanswered(found: Diff, bounds: dict[str, float]) -> list[str]:
 
 
 def _markdown(
-    found: Diff, worse: tuple[DiffRow, ...], bounds: dict[str, float] | None, choice: TableChoice,
+    found: Diff,
+    worse: tuple[DiffRow, ...],
+    bounds: dict[str, float] | None,
+    choice: TableChoice,
     columns: Any,
-) -> str:  # fmt: skip
+) -> str:
     if bounds is None:
         title = "Stepscope: comparison"
     else:

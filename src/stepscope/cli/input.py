@@ -61,13 +61,14 @@ def _columns() -> list[Column]:
         tables.time_column("waiting_ns", "waiting"),
         tables.Column("waits_for", "for"),
         tables.count_column("calls", "calls"),
-        tables.Column("buffered", "buffered", lambda mean: "-" if mean < 0 else f"{mean:.1f}",
-                      right=True),
+        tables.Column(
+            "buffered", "buffered", lambda mean: "-" if mean < 0 else f"{mean:.1f}", right=True
+        ),
         tables.count_column("buffer", "of", rank=1),
         tables.count_column("elements", "elements", rank=2),
         tables.Column("function", "function", wording.plain, rank=2),
         tables.Column("defined", "written at", wording.place, rank=3),
-    ]  # fmt: skip
+    ]
 
 
 def _show(pipeline: Pipeline, columns: list[Column], choice: TableChoice) -> None:
@@ -86,11 +87,14 @@ def _show(pipeline: Pipeline, columns: list[Column], choice: TableChoice) -> Non
     screen.print("\nwhat would help, per element")
     rows = [
         SimpleNamespace(
-            what=input_words.change(pipeline, change), saves_ns=change.saves_ns,
-            low_ns=change.low_ns, high_ns=change.high_ns, condition=input_words.condition(change),
+            what=input_words.change(pipeline, change),
+            saves_ns=change.saves_ns,
+            low_ns=change.low_ns,
+            high_ns=change.high_ns,
+            condition=input_words.condition(change),
         )
         for change in pipeline.changes
-    ]  # fmt: skip
+    ]
     described = [
         tables.Column("what", "change", style="bold"),
         tables.time_column("saves_ns", "saves"),

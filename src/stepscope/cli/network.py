@@ -26,9 +26,12 @@ _STEPS_SHOWN = 10
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
 @click.option(
-    "--by", type=click.Choice(_GROUPINGS), default="edge", show_default=True,
+    "--by",
+    type=click.Choice(_GROUPINGS),
+    default="edge",
+    show_default=True,
     help="What to sum up by.",
-)  # fmt: skip
+)
 @table_options
 def command(paths: tuple[Path, ...], by: Any, choice: TableChoice) -> None:
     """What moved between the tasks of a cluster, how long it took, and who was late.

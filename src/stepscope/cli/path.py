@@ -109,8 +109,13 @@ def _with_share(found: CriticalPath) -> list[object]:
     whole = found.length_ns or 1
     return [
         SimpleNamespace(
-            name=part.name, op=part.op, kind=part.kind, ns=part.ns, device=part.device,
-            blocked_by=part.blocked_by, share=part.ns / whole,
+            name=part.name,
+            op=part.op,
+            kind=part.kind,
+            ns=part.ns,
+            device=part.device,
+            blocked_by=part.blocked_by,
+            share=part.ns / whole,
         )
         for part in found.rows
-    ]  # fmt: skip
+    ]

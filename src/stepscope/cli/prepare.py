@@ -13,9 +13,14 @@ import click
     epilog="Example: stepscope prepare",
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=300,
-    show_default=True, metavar="SECONDS", help="Give up on the compiler after this long.",
-)  # fmt: skip
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up on the compiler after this long.",
+)
 def command(timeout_s: float) -> None:
     """Have Stepscope's own executor for the TensorFlow that is installed.
 

@@ -34,13 +34,21 @@ def _bytes(_ctx: Any, _option: Any, value: str) -> int:
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=DEFAULT_NAME,
-    show_default=True, help="The file to write.",
-)  # fmt: skip
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_NAME,
+    show_default=True,
+    help="The file to write.",
+)
 @click.option(
-    "--max-size", callback=_bytes, default="20MB", show_default=True, metavar="SIZE",
+    "--max-size",
+    callback=_bytes,
+    default="20MB",
+    show_default=True,
+    metavar="SIZE",
     help="Leave out detail above that; totals stay right, and the page says what was left out.",
-)  # fmt: skip
+)
 def command(paths: tuple[Path, ...], output: Path, max_size: int) -> None:
     """Write the pages of `stepscope view` for PATH as one HTML file.
 

@@ -16,9 +16,12 @@ import click
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N",
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
     help="Listen on this port.  [default: one that is free]",
-)  # fmt: skip
+)
 @click.option("--no-browser", is_flag=True, help="Only print the address to open.")
 def command(paths: tuple[Path, ...], port: int, no_browser: bool) -> None:
     """Show the runs in PATH in the browser, until Control-C.

@@ -36,10 +36,13 @@ _COVERS = {
 @click.argument("what", nargs=-1, required=True, metavar="OP|RUN|BYTE")
 @runs_argument
 @click.option(
-    "--run", "number", type=int, metavar="N",
+    "--run",
+    "number",
+    type=int,
+    metavar="N",
     help="In which of several runs, counted from 0; -1 is the last.  "
     "[default: a typical one; of memory the one with the highest peak]",
-)  # fmt: skip
+)
 @click.option("--device", metavar="NAME", help="Memory of this device only, such as CPU:0.")
 @table_options
 def command(
@@ -161,9 +164,12 @@ def _link_columns() -> list[Column]:
 
 
 def _show_chain(
-    rows: Sequence[Link], origin: str, covered: Sequence[Cover], columns: list[Column],
+    rows: Sequence[Link],
+    origin: str,
+    covered: Sequence[Cover],
+    columns: list[Column],
     choice: TableChoice,
-) -> None:  # fmt: skip
+) -> None:
     from stepscope.cli.output import run_report, tables, terminal, wording
 
     for cover in covered:
@@ -268,11 +274,12 @@ def _holder_columns() -> list[Column]:
         tables.size_column("bytes", "bytes"),
         tables.share_column("share", "share", rank=1),
         tables.time_column("from_ns", "from"),
-        tables.Column("to_ns", "until", lambda ns: "-" if ns < 0 else wording.time(ns), right=True,
-                      least=7),
+        tables.Column(
+            "to_ns", "until", lambda ns: "-" if ns < 0 else wording.time(ns), right=True, least=7
+        ),
         tables.Column("reason", "because it", wording.plain),
         tables.Column("line", "made at", wording.place),
         tables.Column("shape", "shape", rank=2),
         tables.Column("dtype", "dtype", rank=3),
         tables.Column("until", "last taken by", wording.plain, rank=4),
-    ]  # fmt: skip
+    ]

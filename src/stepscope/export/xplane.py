@@ -132,9 +132,14 @@ def _rows(ops: OpColumns) -> list[_Row]:
         np.clip(times, 0, _LATEST_NS).tolist() for times in (ops.start_ns, ops.end_ns)
     )
     columns = (
-        start_ns, end_ns, ops.name.tolist(), ops.op.tolist(),
-        ops.device.tolist(), ops.thread.tolist(), ops.step.tolist(),
-    )  # fmt: skip
+        start_ns,
+        end_ns,
+        ops.name.tolist(),
+        ops.op.tolist(),
+        ops.device.tolist(),
+        ops.thread.tolist(),
+        ops.step.tolist(),
+    )
     rows = map(_Row._make, zip(*columns, strict=True))
     return sorted(rows, key=lambda row: (row.start_ns, -row.end_ns))
 

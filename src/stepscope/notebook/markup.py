@@ -117,9 +117,12 @@ def strip(parts: Sequence[tuple[str, float]]) -> str:
 
 
 def area(
-    times: Sequence[int], series: Sequence[tuple[str, Sequence[int]]], label: str, top: str,
+    times: Sequence[int],
+    series: Sequence[tuple[str, Sequence[int]]],
+    label: str,
+    top: str,
     end: str,
-) -> str:  # fmt: skip
+) -> str:
     """Values over time as stepped areas, one behind the other; the first is the highest.
 
     `top` and `end` say what the highest value and the last time are.

@@ -44,11 +44,16 @@ def _(found: MemoryGrowth) -> str:
 def _(found: MemoryFlame) -> str:
     rows = [
         (
-            _INDENT * row.depth + row.name, size(row.bytes), f"{row.share:.1%}",
-            markup.bar(row.share), row.kind, row.shapes, row.source,
+            _INDENT * row.depth + row.name,
+            size(row.bytes),
+            f"{row.share:.1%}",
+            markup.bar(row.share),
+            row.kind,
+            row.shapes,
+            row.source,
         )
         for row in found.rows
-    ]  # fmt: skip
+    ]
     estimated = ", an estimate" if found.estimated else ""
     title = (
         f"{device(found.device)}: {size(found.bytes)} at {time(found.at_ns)} of {found.run}, of a "

@@ -94,11 +94,14 @@ def _pipeline(pipeline: Pipeline) -> str:
     title, *lines = input_words.heading(pipeline)
     helps = [
         (
-            input_words.change(pipeline, change), time(change.saves_ns), time(change.low_ns),
-            time(change.high_ns), input_words.condition(change),
+            input_words.change(pipeline, change),
+            time(change.saves_ns),
+            time(change.low_ns),
+            time(change.high_ns),
+            input_words.condition(change),
         )
         for change in pipeline.changes
-    ]  # fmt: skip
+    ]
     changes = ("what would help", "saves", "least", "most", "if")
     said = [("", line) for line in (*lines, pipeline.lacking) if line]
     parts = [markup.facts(said)]

@@ -32,6 +32,11 @@ def _cells(row: Proof) -> tuple[str, ...]:
     least, most = said(check.finding.low), said(check.finding.high)
     inside = "yes" if check.inside else "no"
     return (
-        row.finding.id, said(check.before), said(check.after), f"{least} to {most}",
-        said(check.achieved), inside, "",
-    )  # fmt: skip
+        row.finding.id,
+        said(check.before),
+        said(check.after),
+        f"{least} to {most}",
+        said(check.achieved),
+        inside,
+        "",
+    )

@@ -67,9 +67,12 @@ def _(found: MemoryProfile) -> str:
                 series.append(("variables, queues, feeds", memory.persistent_bytes.tolist()))
             length = time(int(memory.time_ns[-1] - memory.time_ns[0]))
             plot = markup.area(
-                memory.time_ns.tolist(), series, f"live bytes of {memory.device}",
-                size(memory.peak_bytes), length,
-            )  # fmt: skip
+                memory.time_ns.tolist(),
+                series,
+                f"live bytes of {memory.device}",
+                size(memory.peak_bytes),
+                length,
+            )
         held = [row for row in found.rows if row.device == memory.device]
         parts.append(
             markup.section(
@@ -106,9 +109,12 @@ def _(found: OutOfMemoryProfile) -> str:
         length = time(int(found.time_ns[-1] - found.time_ns[0]))
         live = found.live_bytes.tolist()
         plot = markup.area(
-            found.time_ns.tolist(), [("live", live)], "live bytes up to the failure",
-            size(max(live)), length,
-        )  # fmt: skip
+            found.time_ns.tolist(),
+            [("live", live)],
+            "live bytes up to the failure",
+            size(max(live)),
+            length,
+        )
     return markup.section(
         f"out of memory: {found.run}", markup.facts(pairs), plot, _holders(found.rows, "op")
     )
@@ -210,8 +216,11 @@ def _(found: Diff) -> str:
         for row in every
     ]  # fmt: skip
     heads = ("", "type", "base", "new", "change", "interval", "p", "")
-    pairs = [(title, ", ".join(names)) for title, names in
-             (("new", found.appeared), ("gone", found.gone)) if names]  # fmt: skip
+    pairs = [
+        (title, ", ".join(names))
+        for title, names in (("new", found.appeared), ("gone", found.gone))
+        if names
+    ]
     pairs += [("note", note) for note in found.notes]
     return markup.section(
         f"{number(found.base_runs, 'run')} against {found.new_runs:,}",

@@ -182,8 +182,13 @@ def _messages(ops: OpColumns, tasks: StringColumn, receives: list[_Receive]) -> 
     groups: dict[tuple[int, str, str, str, int], list[_Receive]] = defaultdict(list)
     for receive in receives:
         row = receive.row
-        key = (int(steps[row]), receive.tensor, receive.source, str(ops.device[row]),
-               receive.number)  # fmt: skip
+        key = (
+            int(steps[row]),
+            receive.tensor,
+            receive.source,
+            str(ops.device[row]),
+            receive.number,
+        )
         groups[key].append(receive)
     sizes = ops.output_bytes
     messages = []

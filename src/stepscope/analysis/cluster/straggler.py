@@ -128,9 +128,7 @@ def stragglers(run: str, ops: OpColumns, waits: list[_Wait]) -> Iterator[Straggl
         )
         cost = max(waited.values())
         if cost > 0:
-            yield Straggler(
-                run, step, kind, name, cost, waited.total(), len(waited), end - begin
-            )  # fmt: skip
+            yield Straggler(run, step, kind, name, cost, waited.total(), len(waited), end - begin)
 
 
 class _Blame:

@@ -133,9 +133,10 @@ def _inputs_of_names(ops: OpColumns) -> list[list[int]]:
         found = [place[node] for node in map(input_node, references) if node in place]
         if not found and kinds[row] in RECEIVES:
             found = [
-                place[node] for node in _producers(table[number], labels[row], sends)
+                place[node]
+                for node in _producers(table[number], labels[row], sends)
                 if node in place
-            ]  # fmt: skip
+            ]
         inputs[number] = list(dict.fromkeys(found))
     return inputs
 

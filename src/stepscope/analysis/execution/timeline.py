@@ -58,11 +58,9 @@ __all__ = [
     "TimelineLane",
     "TimelineRows",
     "TypeSum",
-]  # fmt: skip
+]
 
-CATEGORIES: Final = (
-    "computing", "waiting", "transfer", "input", "python", "overhead", "failure",
-)  # fmt: skip
+CATEGORIES: Final = ("computing", "waiting", "transfer", "input", "python", "overhead", "failure")
 """What a box is, by number."""
 _OF_PARTS: Final = {"computing": 0, "transfers": 2, "input": 3, "python_ops": 4, "": 5}
 _FAILURE: Final = 6
@@ -206,8 +204,9 @@ class TimelineRows:
         lanes, lane, depth = found.placed(keys[order], start, end)
         del keys
         layers = StringColumn.joined([_layers(run) for run in runs])
-        of_type = tuple(_OF_PARTS[category_of(op)] if not COLLECTIVE.match(op) else 2
-                        for op in types.table)  # fmt: skip
+        of_type = tuple(
+            _OF_PARTS[category_of(op)] if not COLLECTIVE.match(op) else 2 for op in types.table
+        )
         category = np.array(of_type, np.uint8)[types.codes] if len(start) else np.zeros(0, np.uint8)
         failed = np.concatenate([_failed(run) for run in runs] or [np.zeros(0, bool)])
         category[failed] = _FAILURE
@@ -448,10 +447,14 @@ class _Lanes:
             kind = "annotations" if is_mark else "ops"
             lanes.append(
                 TimelineLane(
-                    device, thread, kind if is_mark else name, kind,
-                    int(within.max(initial=0)) + 1, int(busy[number]),
+                    device,
+                    thread,
+                    kind if is_mark else name,
+                    kind,
+                    int(within.max(initial=0)) + 1,
+                    int(busy[number]),
                 )
-            )  # fmt: skip
+            )
         return tuple(lanes), lane, depth
 
     def _distinct_names(self, known: Iterable[tuple[str, int, bool]]) -> dict[tuple[str, int], str]:

@@ -133,11 +133,13 @@ def _pipeline(number: int, notes: list[Note], waits: Sequence[InputWait]) -> Pip
     # Nothing can be saved that was not waited for.
     found = [
         replace(
-            one, saves_ns=min(one.saves_ns, wait), low_ns=min(one.low_ns, wait),
+            one,
+            saves_ns=min(one.saves_ns, wait),
+            low_ns=min(one.low_ns, wait),
             high_ns=min(one.high_ns, wait),
         )
         for one in found
-    ]  # fmt: skip
+    ]
     first_stage = counted.first_stage(shown)
     stages = tuple(
         _stage(

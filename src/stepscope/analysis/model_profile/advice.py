@@ -13,9 +13,12 @@ from stepscope.analysis.model_profile.views import view_of
 __all__ = ["CHECKERS", "advice"]
 
 _ALL = ProfileOptions(
-    max_depth=10_000, order_by="micros", account_type_regexes=(".*",), start_name_regexes=(".*",),
+    max_depth=10_000,
+    order_by="micros",
+    account_type_regexes=(".*",),
+    start_name_regexes=(".*",),
     show_name_regexes=(".*",),
-)  # fmt: skip
+)
 _MOST = 3
 _BUSY = 0.5
 

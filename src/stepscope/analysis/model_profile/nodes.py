@@ -187,11 +187,13 @@ class ModelProfile:
             if entry.code_def.traces:
                 node.trace = tuple(
                     Frame(
-                        texts[each.file_id], each.lineno, texts[each.function_id],
+                        texts[each.file_id],
+                        each.lineno,
+                        texts[each.function_id],
                         texts[each.line_id],
                     )
                     for each in entry.code_def.traces
-                )  # fmt: skip
+                )
 
     def add_run(self, step: int, run: Any) -> None:
         """Add a run of the graph, a `RunMetadata`, to a step."""

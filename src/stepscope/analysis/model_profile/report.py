@@ -51,10 +51,12 @@ _TITLES = {
 _SIZES = ("bytes", "peak_bytes", "residual_bytes", "output_bytes")
 _TIMES = ("micros", "accelerator_micros", "cpu_micros")
 _FIELDS = {
-    "bytes": "requested_bytes", "micros": "exec_micros",
-    "accelerator_micros": "accelerator_exec_micros", "cpu_micros": "cpu_exec_micros",
+    "bytes": "requested_bytes",
+    "micros": "exec_micros",
+    "accelerator_micros": "accelerator_exec_micros",
+    "cpu_micros": "cpu_exec_micros",
     "params": "parameters",
-}  # fmt: skip
+}
 _COUNTS = ("params", "float_ops")
 
 
@@ -119,9 +121,13 @@ class _Lines:
     """The lines of a view, to go through once."""
 
     def __init__(
-        self, profile: ModelProfile, view: View, root: ViewPlace, options: ProfileOptions,
+        self,
+        profile: ModelProfile,
+        view: View,
+        root: ViewPlace,
+        options: ProfileOptions,
         chosen: list[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._profile = profile
         self._view = view
         self._root = root

@@ -39,10 +39,13 @@ View: TypeAlias = Literal["scope", "graph", "op", "code"]
 VIEWS: tuple[str, ...] = get_args(View)
 ROOT = "_TFProfRoot"
 _ORDERED_BY = {
-    "bytes": "requested_bytes", "micros": "exec_micros", "cpu_micros": "cpu_exec_micros",
-    "accelerator_micros": "accelerator_exec_micros", "params": "parameters",
+    "bytes": "requested_bytes",
+    "micros": "exec_micros",
+    "cpu_micros": "cpu_exec_micros",
+    "accelerator_micros": "accelerator_exec_micros",
+    "params": "parameters",
     "occurrence": "run_count",
-}  # fmt: skip
+}
 _LONGEST, _CUT = 20, 17
 _NOTHING = Numbers()
 

@@ -112,8 +112,11 @@ class _Table:
         place = np.array([self._keys[key] for key in part.keys(self._by)], np.intp)
         self._of.append((part, place))
         named = {
-            "calls": sums.calls, "total": sums.total_ns, "own": sums.own_ns, "bytes": sums.bytes
-        }  # fmt: skip
+            "calls": sums.calls,
+            "total": sums.total_ns,
+            "own": sums.own_ns,
+            "bytes": sums.bytes,
+        }
         for name, column in named.items():
             self._figures[name] += part.weight * np.bincount(place, column, count)
         if self._by == "type":
@@ -156,11 +159,16 @@ class _Table:
         covered = sum(part.weight * part.sums.covered_ns for part, _ in self._of)
         failed = sum(summary.failed for summary in recording.summaries)
         return SampledProfile(
-            by=self._by, rows=rows, runs=sum(part.sums.runs for part, _ in self._of),
-            calls=round(figures["calls"].sum()), total_ns=round(figures["total"].sum()),
-            self_ns=round(whole) if names else 0, covered_ns=round(covered),
-            not_ok={"failed": failed} if failed else {}, steps=recording.steps,
-        )  # fmt: skip
+            by=self._by,
+            rows=rows,
+            runs=sum(part.sums.runs for part, _ in self._of),
+            calls=round(figures["calls"].sum()),
+            total_ns=round(figures["total"].sum()),
+            self_ns=round(whole) if names else 0,
+            covered_ns=round(covered),
+            not_ok={"failed": failed} if failed else {},
+            steps=recording.steps,
+        )
 
     def _within(self, share: Floats, whole: float, recording: StepsRecording) -> Floats:
         """How far shares may be off, 19 times of 20."""

@@ -330,10 +330,14 @@ def _gru_cell(call: OpCall) -> int:
 _BATCHES = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 _IMAGES_ROWS_FIRST = frozenset(
     {
-        "AvgPool", "AvgPoolGrad", "Conv2DBackpropFilter", "Conv2DBackpropInput", "MaxPool",
+        "AvgPool",
+        "AvgPoolGrad",
+        "Conv2DBackpropFilter",
+        "Conv2DBackpropInput",
+        "MaxPool",
         "MaxPoolGrad",
     }
-)  # fmt: skip
+)
 """Types that TensorFlow counts in NHWC order only."""
 
 _TENSORFLOW: dict[str, _Rule] = {

@@ -62,9 +62,13 @@ class WorkOfRuns:
         tensors = ops.tensors
         at = np.lexsort((tensors.slot, rank[tensors.op_index]))
         key = (
-            ops.facts.key, ops.node[order].tobytes(), rank[tensors.op_index][at].tobytes(),
-            tensors.slot[at].tobytes(), tensors.bytes[at].tobytes(), tuple(tensors.shape[at]),
-        )  # fmt: skip
+            ops.facts.key,
+            ops.node[order].tobytes(),
+            rank[tensors.op_index][at].tobytes(),
+            tensors.slot[at].tobytes(),
+            tensors.bytes[at].tobytes(),
+            tuple(tensors.shape[at]),
+        )
         if key not in self._known:
             found = _work_of(run, ops)
             self._known[key] = RunWork(found.flops[order], found.bytes[order], found.lacking)

@@ -51,13 +51,19 @@ _NAMED = 5
 
 runs_argument = click.argument("path", type=click.Path(path_type=Path), metavar="PATH")
 run_option = click.option(
-    "--run", "number", type=int, metavar="N",
+    "--run",
+    "number",
+    type=int,
+    metavar="N",
     help="Which of several runs, counted from 0; -1 is the last.  [default: a typical one]",
-)  # fmt: skip
+)
 every_run_option = click.option(
-    "--run", "number", type=int, metavar="N",
+    "--run",
+    "number",
+    type=int,
+    metavar="N",
     help="This one of several runs only, counted from 0; -1 is the last.  [default: all]",
-)  # fmt: skip
+)
 
 
 class SavedRun(NamedTuple):

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from stepscope.cli.output.tables import Column, TableChoice
 
 by_option = click.option(
-    "--by", type=click.Choice(["op", "scope", "source"]), default="op", show_default=True,
+    "--by",
+    type=click.Choice(["op", "scope", "source"]),
+    default="op",
+    show_default=True,
     help="Sum up what was held by op, by name scope or by source line.",
-)  # fmt: skip
+)
 
 
 def device_named(wanted: str, devices: Sequence[str]) -> str:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["happened", "info", "shown"]
 
 LEVELS: Final = {
-    Level.COUNT: "nothing", Level.LENGTH: "length", Level.TIMES: "op times", Level.DETAIL: "all",
-}  # fmt: skip
+    Level.COUNT: "nothing",
+    Level.LENGTH: "length",
+    Level.TIMES: "op times",
+    Level.DETAIL: "all",
+}
 """What was recorded of a run, in a word or two."""
 _MOST: Final = 20
 """So many runs are named that something happened in."""
@@ -105,9 +108,11 @@ def _columns() -> list[tables.Column]:
 
 
 def _info(
-    rows: tuple[KeptRow, ...], verdict: Verdict, kept: tuple[KeptRun, ...],
+    rows: tuple[KeptRow, ...],
+    verdict: Verdict,
+    kept: tuple[KeptRun, ...],
     happened: tuple[ExplainedRun, ...],
-) -> object:  # fmt: skip
+) -> object:
     from stepscope.analysis import Result
 
     @dataclass(frozen=True)
@@ -158,10 +163,15 @@ def kinds(recording: StepsRecording) -> Table:
         lengths = summary.lengths
         kept = sum(run.kind == summary.kind for run in recording.kept)
         table.add_row(
-            wording.plain(summary.kind), f"{summary.runs:,}", f"{summary.with_times:,}",
-            wording.count(summary.failed), wording.spent(lengths.quantile(0.5)),
-            wording.spent(lengths.quantile(0.99)), wording.spent(lengths.most), f"{kept:,}",
-        )  # fmt: skip
+            wording.plain(summary.kind),
+            f"{summary.runs:,}",
+            f"{summary.with_times:,}",
+            wording.count(summary.failed),
+            wording.spent(lengths.quantile(0.5)),
+            wording.spent(lengths.quantile(0.99)),
+            wording.spent(lengths.most),
+            f"{kept:,}",
+        )
     return table
 
 

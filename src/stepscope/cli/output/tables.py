@@ -110,17 +110,21 @@ def table_options(command: F | None = None, *, limit: int = ROWS_SHOWN) -> Any:
         click.option("--csv", "as_csv", is_flag=True, help="Write CSV, every column unrounded."),
         click.option("--json", "as_json", is_flag=True, help="Write JSON, everything there is."),
         click.option(
-            "--filter", "pattern", metavar="REGEX",
+            "--filter",
+            "pattern",
+            metavar="REGEX",
             help="Only rows in whose first column this is found.",
         ),
         click.option(
-            "--limit", type=click.IntRange(min=0), metavar="N",
+            "--limit",
+            type=click.IntRange(min=0),
+            metavar="N",
             help=f"So many rows; 0 for all.  [default: {limit}; all in JSON and CSV]",
         ),
         click.option(
             "--sort", metavar="COLUMN", help="Order by this column, the largest number first."
         ),
-    ):  # fmt: skip
+    ):
         gathered = option(gathered)
     return gathered
 
@@ -138,9 +142,10 @@ def arranged(rows: Sequence[Any], columns: Sequence[Column], choice: TableChoice
         first = columns[0]
         # What is shown may be shorter than what is there: a device's name, the path of a file.
         found = [
-            row for row in found
+            row
+            for row in found
             if matches(str(value := getattr(row, first.field))) or matches(first.text(value))
-        ]  # fmt: skip
+        ]
     if choice.sort is not None:
         field = _field(choice.sort, columns)
         values = [getattr(row, field) for row in found]
@@ -244,9 +249,13 @@ def _cut(text: str) -> str:
 
 
 def _line(
-    text: Text, columns: Sequence[Column], widths: dict[str, int], cells: Sequence[Sequence[str]],
-    part: int, style: Callable[[Column], str],
-) -> int:  # fmt: skip
+    text: Text,
+    columns: Sequence[Column],
+    widths: dict[str, int],
+    cells: Sequence[Sequence[str]],
+    part: int,
+    style: Callable[[Column], str],
+) -> int:
     """Append one line of a row; gives how far it reaches."""
     reach = gap = 0
     for column, lines in zip(columns, cells, strict=True):

@@ -45,8 +45,9 @@ def show_work(path: Path, number: int | None, by: str, key: Column, choice: Tabl
     kept = f"; kept in {wording.file(str(file))}" if file is not None else ""
     screen.print(
         f"this machine reaches {reach.flops_per_s / 1e9:.1f} GFLOP/s and "
-        f"{reach.bytes_per_s / 1e9:.1f} GB/s (measured {reach.measured}{kept})", style="dim",
-    )  # fmt: skip
+        f"{reach.bytes_per_s / 1e9:.1f} GB/s (measured {reach.measured}{kept})",
+        style="dim",
+    )
     screen.print()
     tables.show_table(found.rows, columns, choice, bar="share", what=found.by)
     _show_lacking(found)

@@ -193,8 +193,9 @@ class _Trace:
         lanes = layout.place(placed)
         ends = [run.end for run in placed]
         del placed
-        times = [(span.start - base_ns, span.end - base_ns) if span.rows else (0, 0)
-                 for span in group]  # fmt: skip
+        times = [
+            (span.start - base_ns, span.end - base_ns) if span.rows else (0, 0) for span in group
+        ]
         marks = layout.spans(
             _RUNS,
             _RUNS,
