@@ -72,6 +72,27 @@ def test_no_docstring_sends_the_reader_elsewhere():
     assert sent == []
 
 
+def test_no_module_imports_a_private_name_of_another():
+    """A name with an underscore is its module's own; a module with one is its package's."""
+    found = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            package, _, rest = (node.module or "").partition(".")
+            if package != SOURCE.name:
+                continue
+            place = SOURCE.joinpath(*filter(None, rest.split(".")))
+            found += [
+                f"{path.relative_to(SOURCE).as_posix()}:{node.lineno} {alias.name}"
+                for alias in node.names
+                if alias.name.startswith("_")
+                and not alias.name.startswith("__")
+                and not (place / f"{alias.name}.py").exists()
+            ]
+    assert found == []
+
+
 def test_no_test_imports_another():
     """What tests share is in a module beside them: each file of tests can be run alone."""
     found = [

@@ -169,7 +169,7 @@ class Operation:
 
     def run(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> None:
         """Run this op in the given or the default session."""
-        _session_for(self._name, "run()", session).run(self, feed_dict)
+        session_for(self._name, "run()", session).run(self, feed_dict)
 
     def _set_device(self, device: str) -> None:
         self._device = device
@@ -201,7 +201,8 @@ class Operation:
         return str(self.node_def)
 
 
-def _session_for(name: str, method: str, session: Any) -> Any:
+def session_for(name: str, method: str, session: Any) -> Any:
+    """The session that was passed to `method`, or the default one."""
     session = session if session is not None else get_default_session()
     if session is None:
         raise ValueError(
@@ -264,7 +265,7 @@ class Tensor:
 
     def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Any:
         """The value, from the given or the default session."""
-        return _session_for(self.name, "eval()", session).run(self, feed_dict)
+        return session_for(self.name, "eval()", session).run(self, feed_dict)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -312,7 +313,7 @@ class Tensor:
         def __neg__(self) -> Tensor: ...
 
     def __getitem__(self, key: Any) -> Tensor:
-        return _operator("__getitem__")(self, key)  # type: ignore[no-any-return]
+        return operator_named("__getitem__")(self, key)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<stepscope.Tensor {self.name!r} shape={self._shape} dtype={self._dtype.name}>"
@@ -324,7 +325,8 @@ class Tensor:
 _OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
-def _operator(name: str) -> Callable[..., Any]:
+def operator_named(name: str) -> Callable[..., Any]:
+    """What an operator of tensors does, by its method: `operator_named("__add__")`."""
     try:
         return _OPERATORS[name]
     except KeyError:

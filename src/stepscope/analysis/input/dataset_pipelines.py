@@ -27,7 +27,6 @@ _FAR: Final = 5.0
 """A stretch in which elements took so many times as long as usual had something else in it."""
 _HIDDEN: Final = frozenset({"Root", "Model", "Finalize", "MaxIntraOpParallelism"})
 _AHEAD: Final = ("Prefetch",)
-_CALLS_FUNCTION: Final = frozenset({"map", "interleave", "flat_map", "filter", "batch"})
 _MAY_BE_PARALLEL: Final = frozenset({"map", "interleave"})
 _NO_COUNTS: Final = (
     "TensorFlow did not count what its stages did: that takes a dataset whose "

@@ -11,8 +11,12 @@ from stepscope._messages import AllocationDescription, DataType, TensorDescripti
 from stepscope.export.json_rows import escaped
 from stepscope.metadata.row_groups import numbered, rows_alike
 from stepscope.metadata.strings import StringColumn
-from stepscope.metadata.wire.step_stats import StepStatsTable
-from stepscope.metadata.wire.wire_scan import BYTES, NUMBER, Field
+from stepscope.metadata.wire.step_stats import (
+    ALLOCATION_FIELDS,
+    DESCRIPTION_FIELDS,
+    OUTPUT_FIELDS,
+    StepStatsTable,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,20 +27,6 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
 
 _FIRST_PID = 1
-_OUTPUT = (Field("slot", 1, NUMBER), Field("tensor_description", 3, BYTES))
-_DESCRIPTION = (
-    Field("dtype", 1, NUMBER),
-    Field("shape", 2, BYTES),
-    Field("allocation_description", 4, BYTES),
-)
-_ALLOCATION = (
-    Field("requested_bytes", 1, NUMBER),
-    Field("allocated_bytes", 2, NUMBER),
-    Field("allocator_name", 3, BYTES),
-    Field("allocation_id", 4, NUMBER),
-    Field("has_single_reference", 5, NUMBER),
-    Field("ptr", 6, NUMBER),
-)
 _POINTER_TAG = b"\x30"
 _VARINT_LIMITS = np.array([1, *(1 << (7 * n) for n in range(1, 10))], np.uint64)
 
@@ -149,9 +139,9 @@ def _from_bytes(data: bytes) -> list[DeviceColumns]:
 def _tensors(table: StepStatsTable, begin: Ints, end: Ints) -> tuple[tuple[Ints, Ints], Scanned]:
     """Where the description of each output stands in the bytes, and its allocation's fields."""
     wire = table.wire
-    description = wire.scan(begin, end, _OUTPUT).spans["tensor_description"]
-    within = wire.scan(*description, _DESCRIPTION)
-    return description, wire.scan(*within.spans["allocation_description"], _ALLOCATION)
+    description = wire.scan(begin, end, OUTPUT_FIELDS).spans["tensor_description"]
+    within = wire.scan(*description, DESCRIPTION_FIELDS)
+    return description, wire.scan(*within.spans["allocation_description"], ALLOCATION_FIELDS)
 
 
 def _texts_of_bytes(

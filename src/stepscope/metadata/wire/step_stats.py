@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["StepStatsTable"]
+__all__ = ["ALLOCATION_FIELDS", "DESCRIPTION_FIELDS", "OUTPUT_FIELDS", "StepStatsTable"]
 
 _DEV_STATS = 1
 _DEVICE, _NODE_STATS, _THREAD_NAMES = 1, 2, 3
@@ -58,13 +58,13 @@ _NODE = (
     Field("all_end_rel_nanos", 16, NUMBER),
     Field("scheduled_nanos", 17, NUMBER),
 )
-_OUTPUT = (Field("slot", 1, NUMBER), Field("tensor_description", 3, BYTES))
-_DESCRIPTION = (
+OUTPUT_FIELDS = (Field("slot", 1, NUMBER), Field("tensor_description", 3, BYTES))
+DESCRIPTION_FIELDS = (
     Field("dtype", 1, NUMBER),
     Field("shape", 2, BYTES),
     Field("allocation_description", 4, BYTES),
 )
-_ALLOCATION = (
+ALLOCATION_FIELDS = (
     Field("requested_bytes", 1, NUMBER),
     Field("allocated_bytes", 2, NUMBER),
     Field("allocator_name", 3, BYTES),
@@ -168,9 +168,9 @@ class StepStatsTable:
         """The output tensors of all nodes."""
         wire = self.wire
         row, begin, end = self._nodes.entries["output"]
-        output = wire.scan(begin, end, _OUTPUT)
-        description = wire.scan(*output.spans["tensor_description"], _DESCRIPTION)
-        allocation = wire.scan(*description.spans["allocation_description"], _ALLOCATION)
+        output = wire.scan(begin, end, OUTPUT_FIELDS)
+        description = wire.scan(*output.spans["tensor_description"], DESCRIPTION_FIELDS)
+        allocation = wire.scan(*description.spans["allocation_description"], ALLOCATION_FIELDS)
         dtype = description.numbers["dtype"].astype(np.int32)
         shapes = _shapes(wire, description)
         size = allocation.numbers["requested_bytes"]

@@ -34,10 +34,12 @@ class OneElement(DatasetValue):
         self.components: Element = tuple(frozen(c) for c in components)
 
     def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
-        return _Listed(self, pipeline, stage, [self.components])
+        return ListedElements(self, pipeline, stage, [self.components])
 
 
-class _Listed(Elements):
+class ListedElements(Elements):
+    """Elements that are all known before the first is asked for."""
+
     def __init__(
         self,
         dataset: DatasetValue,

@@ -545,9 +545,9 @@ class _Window(DatasetValue):
         self._listed = listed
 
     def elements(self, pipeline: IteratorStages, stage: StageCounts) -> Elements:
-        from stepscope.ops.data.sources import _Listed
+        from stepscope.ops.data.sources import ListedElements
 
-        return _Listed(self, pipeline, stage, self._listed)
+        return ListedElements(self, pipeline, stage, self._listed)
 
 
 class _Sliding(Elements):

@@ -10,7 +10,7 @@ from stepscope.graph.dtypes import Array
 from stepscope.graph.operation import Tensor
 from stepscope.graph.registry import Kernel, KernelNode, register
 from stepscope.graph.shapes import SCALAR
-from stepscope.ops.state.variable import _apply, _reference
+from stepscope.ops.state.variable import applied, reference_of
 from stepscope.ops.state.variable_cells import VariableCell
 
 
@@ -46,9 +46,9 @@ for _name, _input in (("CountUpTo", "ref: Ref(T)"), ("ResourceCountUpTo", "resou
 
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     """The variable's value before it is counted up by one; OutOfRangeError once it is `limit`."""
-    reference = _reference(ref)
+    reference = reference_of(ref)
     if reference is None:
         dtype = ref.dtype.base_dtype
         op = apply_op("ResourceCountUpTo", ref.handle, limit=limit, T=dtype, name=name)
         return op.values()[0]
-    return _apply("CountUpTo", reference, name=name, limit=limit)
+    return applied("CountUpTo", reference, name=name, limit=limit)

@@ -14,7 +14,7 @@ from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import DType, as_dtype
 from stepscope.graph.graph import Graph, GraphKeys, name_scope
-from stepscope.graph.operation import Operation, Tensor, _operator
+from stepscope.graph.operation import Operation, Tensor, operator_named
 from stepscope.graph.shapes import UNKNOWN, TensorShape
 from stepscope.ops.arrays.conversion import identity
 from stepscope.ops.state import variable_ops
@@ -250,9 +250,9 @@ class Variable:
 
     def load(self, value: Any, session: Any = None) -> None:
         """Assign a value in the given or the default session, without a new node."""
-        from stepscope.graph.operation import _session_for
+        from stepscope.graph.operation import session_for
 
-        target = _session_for(self.name, "load()", session)
+        target = session_for(self.name, "load()", session)
         target.run(self._initializer, {self._initializer.inputs[1]: value})
 
     def assign(
@@ -340,7 +340,7 @@ class Variable:
 
 def _forward(operator: str) -> Callable[..., Any]:
     def apply(self: Variable, *args: Any) -> Any:
-        return _operator(operator)(self._as_tensor(), *args)
+        return operator_named(operator)(self._as_tensor(), *args)
 
     apply.__name__ = operator
     return apply
@@ -357,7 +357,7 @@ for _name in (
 # -- assignment as functions -------------------------------------------------------------------
 
 
-def _reference(ref: Any) -> Tensor | None:
+def reference_of(ref: Any) -> Tensor | None:
     """The reference tensor of a variable or of an assignment's result; None for resources."""
     if isinstance(ref, Variable):
         return None if ref._is_resource else ref._as_ref()
@@ -366,7 +366,8 @@ def _reference(ref: Any) -> Tensor | None:
     raise TypeError(f"Expected a variable to change, found {ref!r}.")
 
 
-def _apply(op_type: str, ref: Tensor, *args: Any, name: str | None, **attrs: Any) -> Tensor:
+def applied(op_type: str, ref: Tensor, *args: Any, name: str | None, **attrs: Any) -> Tensor:
+    """A node that changes or reads a reference, where the reference is."""
     groups = ref.op.colocation_groups()
     op = apply_op(op_type, ref, *args, name=name, _class=groups, **attrs)
     if op.device != ref.op.device:
@@ -379,12 +380,12 @@ def assign(
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Give the variable a new value; returns the variable's tensor after that."""
-    reference = _reference(ref)
+    reference = reference_of(ref)
     if reference is None:
         return ref.assign(value, name=name)
     validate = validate_shape is None or validate_shape
     locking = use_locking is None or use_locking
-    return _apply(
+    return applied(
         "Assign", reference, value, name=name, validate_shape=validate, use_locking=locking
     )
 
@@ -393,29 +394,29 @@ def assign_add(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
     """Add to the variable; returns the variable's tensor after that."""
-    reference = _reference(ref)
+    reference = reference_of(ref)
     if reference is None:
         return ref.assign_add(value, name=name)
-    return _apply("AssignAdd", reference, value, name=name, use_locking=bool(use_locking))
+    return applied("AssignAdd", reference, value, name=name, use_locking=bool(use_locking))
 
 
 def assign_sub(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
     """Subtract from the variable; returns the variable's tensor after that."""
-    reference = _reference(ref)
+    reference = reference_of(ref)
     if reference is None:
         return ref.assign_sub(value, name=name)
-    return _apply("AssignSub", reference, value, name=name, use_locking=bool(use_locking))
+    return applied("AssignSub", reference, value, name=name, use_locking=bool(use_locking))
 
 
 def _scatter(
     op_type: str, ref: Any, indices: Any, updates: Any, use_locking: bool, name: str | None
 ) -> Tensor:
-    reference = _reference(ref)
+    reference = reference_of(ref)
     if reference is None:
         raise TypeError(f"{op_type} takes a reference variable, not {ref!r}.")
-    return _apply(op_type, reference, indices, updates, name=name, use_locking=use_locking)
+    return applied(op_type, reference, indices, updates, name=name, use_locking=use_locking)
 
 
 def scatter_update(
@@ -441,7 +442,7 @@ def scatter_sub(
 
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     """Whether the variable has a value in the session that asks."""
-    reference = _reference(variable)
+    reference = reference_of(variable)
     if reference is None:
         return apply_op("VarIsInitializedOp", variable.handle, name=name).values()[0]
-    return _apply("IsVariableInitialized", reference, name=name)
+    return applied("IsVariableInitialized", reference, name=name)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from stepscope._messages import AttrValue, NameAttrList
 from stepscope.graph import convert_to_tensor, get_default_graph
-from stepscope.graph.dtypes import DType
 from stepscope.graph.function_graph import FunctionGraph
 from stepscope.graph.operation import Tensor
-from stepscope.graph.shapes import TensorShape
 from stepscope.programs.data import nested
 
 
@@ -100,13 +98,3 @@ def function_attr(graph: FunctionGraph) -> AttrValue:
     named = NameAttrList(name=graph.name)
     named.attr["_tf_data_function"].b = True
     return AttrValue(func=named)
-
-
-def flat_types(types: Any) -> list[DType]:
-    """As the attribute of an op has them."""
-    return nested.leaves(types)
-
-
-def flat_shapes(shapes: Any) -> Sequence[TensorShape]:
-    """As the attribute of an op has them."""
-    return nested.leaves(shapes)
