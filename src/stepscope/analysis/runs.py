@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.errors import UnreadableFileError
-from stepscope.metadata import Note, RunMetadata, programs
+from stepscope.metadata import (
+    Note,
+    RunMetadata,
+    as_run_metadata,
+    is_run_metadata,
+    programs,
+)
 from stepscope.metadata.readable import writable
 
 Runs: TypeAlias = Any
@@ -32,8 +38,8 @@ def named_runs(runs: Runs) -> list[NamedRun]:
 
 def iter_named_runs(runs: Runs) -> Iterator[NamedRun]:
     """As `named_runs`, one at a time: of an iterator that loads runs only one is in memory."""
-    if _is_metadata(runs):
-        yield NamedRun("run 0", _ours(runs))
+    if is_run_metadata(runs):
+        yield NamedRun("run 0", as_run_metadata(runs))
         return
     if isinstance(runs, Mapping):
         runs = runs.items()
@@ -57,24 +63,11 @@ def notes_at(path: str | os.PathLike[str], *kinds: str) -> list[Note]:
 
 def _named(index: int, item: object) -> NamedRun:
     match item:
-        case (str(name), metadata) if _is_metadata(metadata):
-            return NamedRun(writable(name), _ours(metadata))
-        case _ if _is_metadata(item):
-            return NamedRun(f"run {index}", _ours(item))
+        case (str(name), metadata) if is_run_metadata(metadata):
+            return NamedRun(writable(name), as_run_metadata(metadata))
+        case _ if is_run_metadata(item):
+            return NamedRun(f"run {index}", as_run_metadata(item))
     raise _wrong(item)
-
-
-def _is_metadata(value: object) -> bool:
-    if isinstance(value, RunMetadata):
-        return True
-    is_message = hasattr(value, "SerializeToString") and not isinstance(value, type)
-    return is_message and type(value).__name__ == "RunMetadata"
-
-
-def _ours(value: Any) -> RunMetadata:
-    if isinstance(value, RunMetadata):
-        return value
-    return RunMetadata.FromString(value.SerializeToString())
 
 
 def _wrong(value: object) -> TypeError:

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-
-def is_a(value: object, message: str) -> bool:
-    """Whether `value` is an instance of the message called `message`, from any of the packages."""
-    if isinstance(value, type) or not hasattr(value, "SerializeToString"):
-        return False
-    return any(cls.__name__ == message for cls in type(value).__mro__)
+from stepscope._message_fields import same_name
 
 
 def wire_bytes(value: Any, message: str, asked_by: str) -> bytes:
@@ -21,7 +16,7 @@ def wire_bytes(value: Any, message: str, asked_by: str) -> bytes:
 
     Raises `TypeError` naming the caller, what it takes and what it was given.
     """
-    if not is_a(value, message):
+    if not same_name(value, message):
         raise TypeError(
             f"{asked_by} takes a {message} message (Stepscope's, TensorFlow's or TensorBoard's), "
             f"not {describe(value)}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.readers import LoadedRun, iter_runs, load
     from stepscope.metadata.readers.programs import Program, programs
     from stepscope.metadata.recording import LoggedRecording, Recording, RunNumbers, Shared
-    from stepscope.metadata.run_metadata import RunMetadata
+    from stepscope.metadata.run_metadata import RunMetadata, as_run_metadata, is_run_metadata
     from stepscope.metadata.strings import StringColumn
     from stepscope.metadata.targets import RunMetadataTarget, as_run_metadata_target
 else:
@@ -54,7 +54,7 @@ else:
             "readers": "LoadedRun iter_runs load",
             "readers.programs": "Program programs",
             "recording": "LoggedRecording Recording RunNumbers Shared",
-            "run_metadata": "RunMetadata",
+            "run_metadata": "RunMetadata as_run_metadata is_run_metadata",
             "strings": "StringColumn",
             "targets": "RunMetadataTarget as_run_metadata_target",
         },
@@ -85,8 +85,10 @@ __all__ = [
     "Status",
     "StringColumn",
     "TensorColumns",
+    "as_run_metadata",
     "as_run_metadata_target",
     "extract_allocation_log",
+    "is_run_metadata",
     "iter_runs",
     "load",
     "programs",

@@ -11,6 +11,7 @@ import numpy as np
 
 from stepscope import _messages as pb
 from stepscope._message_backed import MessageBacked
+from stepscope._message_fields import same_name
 from stepscope.errors import InvalidOptionError
 from stepscope.metadata.device_names import named_device
 from stepscope.metadata.state import TENSORFLOW_FIELDS, State
@@ -29,7 +30,28 @@ if TYPE_CHECKING:
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import LoggedRecording, Recording
 
-__all__ = ["RunMetadata"]
+__all__ = ["RunMetadata", "as_run_metadata", "is_run_metadata"]
+
+
+def is_run_metadata(value: object) -> bool:
+    """Whether a value is a `RunMetadata`: ours, TensorFlow's or TensorBoard's."""
+    return same_name(value, "RunMetadata")
+
+
+def as_run_metadata(value: Any) -> RunMetadata:
+    """A `RunMetadata` of ours: the object itself, or a copy of TensorFlow's or TensorBoard's.
+
+    Anything else is a `TypeError`.
+    """
+    if isinstance(value, RunMetadata):
+        return value
+    if not is_run_metadata(value):
+        found = value if isinstance(value, type) else type(value)
+        raise TypeError(
+            "expected a RunMetadata (of Stepscope, TensorFlow or TensorBoard), found "
+            f"{found.__module__}.{found.__qualname__}"
+        )
+    return RunMetadata.FromString(value.SerializeToString())
 
 
 class RunMetadata(MessageBacked):

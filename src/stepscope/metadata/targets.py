@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope._message_fields import same_name
-from stepscope.metadata.run_metadata import RunMetadata
+from stepscope.metadata.run_metadata import RunMetadata, is_run_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +52,7 @@ def as_run_metadata_target(value: object) -> RunMetadataTarget:
         return RunMetadataTarget(None, asked_for=False)
     if isinstance(value, RunMetadata):
         return RunMetadataTarget(value, asked_for=True)
-    if same_name(value, "RunMetadata"):
+    if is_run_metadata(value):
         return RunMetadataTarget(RunMetadata(), asked_for=True, foreign=value)
     found = f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)[:60]
     raise TypeError(

@@ -20,7 +20,12 @@ from stepscope import options as opts
 from stepscope.errors import CancelledError, OpError, ResourceExhaustedError, UnimplementedError
 from stepscope.graph import Graph, Tensor, get_default_graph
 from stepscope.graph.defaults import pop_session, push_session
-from stepscope.metadata import RunMetadata, RunMetadataTarget, as_run_metadata_target
+from stepscope.metadata import (
+    RunMetadata,
+    RunMetadataTarget,
+    as_run_metadata,
+    as_run_metadata_target,
+)
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
 from stepscope.runtime.dispatch import Dispatcher
@@ -226,9 +231,7 @@ class BaseSession:
             seen = error.run_metadata
             raise
         finally:
-            metadata = seen if isinstance(seen, RunMetadata) else RunMetadata()
-            if metadata is not seen:
-                metadata.ParseFromString(seen.SerializeToString())
+            metadata = as_run_metadata(seen)
             for observer in watching:
                 observers.show(observer, metadata, self._graph)
             observers.tell_ended(watching, sys.exception())

@@ -9,7 +9,7 @@ from stepscope.analysis.cluster.workers import WorkerRuns
 from stepscope.analysis.runs import NamedRun
 from stepscope.export.chrome.run_sources import RunTime, Source, sources_of
 from stepscope.export.chrome.trace import write_trace
-from stepscope.export.messages import is_a
+from stepscope.metadata import is_run_metadata
 
 if TYPE_CHECKING:
     import os
@@ -49,7 +49,7 @@ def merge(
         sources = [_of_worker(runs, worker, task, clocks) for task, worker in runs.named()]
     elif isinstance(runs, Mapping):
         for worker, of_worker in runs.items():
-            named = [("run 0", of_worker)] if is_a(of_worker, "RunMetadata") else of_worker
+            named = [("run 0", of_worker)] if is_run_metadata(of_worker) else of_worker
             sources += sources_of(named, str(worker))
     else:
         sources = sources_of(runs)

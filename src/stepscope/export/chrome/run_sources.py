@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from stepscope.analysis.runs import NamedRun, named_runs
 from stepscope.errors import TimesTooFarApartError
-from stepscope.export.messages import is_a
-from stepscope.metadata import RunMetadata, iter_runs
+from stepscope.metadata import RunMetadata, is_run_metadata, iter_runs
 from stepscope.metadata.readable import writable
 from stepscope.metadata.wire.together import decoded_ahead
 
@@ -29,7 +28,6 @@ LONGEST_NS = 1 << 62
 """Longer than any op, and no shorter than any trace."""
 _YEAR_NS = 365.25 * 86_400e9
 _OPEN_SOURCES = 8
-_RUN = "RunMetadata"
 _Change: TypeAlias = Callable[[RunMetadata], RunMetadata]
 
 
@@ -79,7 +77,7 @@ def sources_of(runs: Any, worker: str = "") -> list[Source]:
     """
     if isinstance(runs, str | os.PathLike) or _is_function(runs):
         return [_source(None, runs, worker)]
-    if is_a(runs, _RUN):
+    if is_run_metadata(runs):
         return [_in_memory(named_runs(runs), worker)]
     if isinstance(runs, Mapping):
         runs = runs.items()
@@ -97,9 +95,9 @@ def sources_of(runs: Any, worker: str = "") -> list[Source]:
                 sources.append(_source(None, item, worker))
             case _ if _is_function(item):
                 sources.append(_source(f"run {number}", item, worker))
-            case (str(name), inner) if is_a(inner, _RUN):
+            case (str(name), inner) if is_run_metadata(inner):
                 objects.append((name, inner))
-            case _ if is_a(item, _RUN):
+            case _ if is_run_metadata(item):
                 objects.append((f"run {number}", item))
             case _:
                 raise _wrong(item)
@@ -142,7 +140,7 @@ def _read(name: str | None, path: str | os.PathLike[str]) -> Iterator[NamedRun]:
 def _called(name: str, function: Callable[[], Any]) -> Iterator[NamedRun]:
     found = function()
     runs = named_runs(found)
-    alone = is_a(found, _RUN)
+    alone = is_run_metadata(found)
     for run in runs:
         yield NamedRun(name if alone else f"{name} {run.name}", run.metadata)
 

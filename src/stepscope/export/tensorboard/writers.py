@@ -12,6 +12,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from stepscope._message_fields import same_name
 from stepscope._messages import (
     Event,
     GraphDef,
@@ -21,7 +22,7 @@ from stepscope._messages import (
     TaggedRunMetadata,
 )
 from stepscope.analysis import named_runs
-from stepscope.export.messages import describe, is_a, wire_bytes
+from stepscope.export.messages import describe, wire_bytes
 from stepscope.export.tensorboard.event_file import EventFileWriter
 from stepscope.export.tensorboard.executed_graph import graph_of, shown_run
 from stepscope.export.tensorboard.metadata_summaries import field_values, metadata_text
@@ -258,7 +259,7 @@ def _one_run(metadata: Any) -> RunMetadata:
 
 
 def _graph_bytes(graph: Any) -> bytes:
-    if is_a(graph, "GraphDef"):
+    if same_name(graph, "GraphDef"):
         return wire_bytes(graph, "GraphDef", "add_graph")
     to_graph_def = getattr(graph, "as_graph_def", None)
     if to_graph_def is None or isinstance(graph, type):

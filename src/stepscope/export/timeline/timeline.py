@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
-from stepscope.export.messages import describe, is_a
+from stepscope._message_fields import same_name
+from stepscope.export.messages import describe
 from stepscope.export.timeline.columns import (
     DeviceColumns,
     from_columns,
@@ -39,7 +40,7 @@ from stepscope.export.timeline.memory import (
     memory_ends_and_counters,
     tensor_lives,
 )
-from stepscope.metadata import RunMetadata
+from stepscope.metadata import RunMetadata, is_run_metadata
 
 if TYPE_CHECKING:
     from stepscope.metadata import OpColumns
@@ -97,9 +98,9 @@ class Timeline:
         self._recorded: RunMetadata | None = None
         if isinstance(step_stats, RunMetadata):
             self._recorded = step_stats
-        elif is_a(step_stats, "RunMetadata"):
+        elif is_run_metadata(step_stats):
             step_stats = step_stats.step_stats
-        elif not is_a(step_stats, "StepStats"):
+        elif not same_name(step_stats, "StepStats"):
             raise TypeError(
                 "Timeline takes the step stats of a run (run_metadata.step_stats, a StepStats "
                 f"message), not {describe(step_stats)}"

@@ -203,13 +203,11 @@ def extract_allocation_log(metadata: Any) -> str:
     Takes a `RunMetadata` of Stepscope or of TensorFlow, after a run that went well or one that
     failed. An empty array where the run's options asked for no log.
     """
-    from stepscope.metadata.run_metadata import RunMetadata
+    from stepscope.metadata.run_metadata import as_run_metadata, is_run_metadata
 
-    if not isinstance(metadata, RunMetadata):
-        if isinstance(metadata, type) or not hasattr(metadata, "SerializeToString"):
-            raise TypeError(
-                "extract_allocation_log() takes the RunMetadata that was given to the run; found "
-                f"{type(metadata).__module__}.{type(metadata).__qualname__}"
-            )
-        metadata = RunMetadata.FromString(metadata.SerializeToString())
-    return json_of(metadata.allocation_log)
+    if not is_run_metadata(metadata):
+        raise TypeError(
+            "extract_allocation_log() takes the RunMetadata that was given to the run; found "
+            f"{type(metadata).__module__}.{type(metadata).__qualname__}"
+        )
+    return json_of(as_run_metadata(metadata).allocation_log)

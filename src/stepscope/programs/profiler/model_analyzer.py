@@ -11,7 +11,7 @@ from stepscope.analysis.model_profile import VIEWS, ModelProfile, ProfileOptions
 from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.export import Timeline
 from stepscope.graph import get_default_graph
-from stepscope.metadata import RunMetadata
+from stepscope.metadata import as_run_metadata
 from stepscope.metadata.wire.profile_messages import AdviceProto
 from stepscope.programs.profiler.op_log import graph_def_of, merge_default_with_oplog
 from stepscope.programs.profiler.option_builder import ProfileOptionBuilder
@@ -141,9 +141,7 @@ class Profiler:
         if step not in self._runs:
             known = ", ".join(map(str, sorted(self._runs)))
             raise InvalidArgumentError.without_op(f"there is no step {step}; there are {known}")
-        run = self._runs[step][-1]
-        if not isinstance(run, RunMetadata):
-            run = RunMetadata.FromString(run.SerializeToString())
+        run = as_run_metadata(self._runs[step][-1])
         _write_text(f"{file}_{step}", Timeline(run.step_stats).generate_chrome_trace_format())
         _print(f"wrote {file}_{step} (open it in ui.perfetto.dev or chrome://tracing)")
 
