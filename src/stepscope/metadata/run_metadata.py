@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,21 +15,23 @@ from stepscope._message_backed import MessageBacked
 from stepscope._message_fields import same_name
 from stepscope.errors import InvalidOptionError
 from stepscope.metadata.device_names import named_device
+from stepscope.metadata.memory.allocations import AllocationColumns
+from stepscope.metadata.run_fields import RunField, TensorFlowField
 from stepscope.metadata.state import TENSORFLOW_FIELDS, State
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.tables import table_of
-from stepscope.metadata.wire.extras import OWN_FIELDS
-from stepscope.options import RunOptions
+from stepscope.metadata.wire import allocation_codec, extras
+from stepscope.metadata.wire.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 from stepscope.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepscope.metadata.columns import OpColumns
-    from stepscope.metadata.memory.allocations import AllocationColumns
     from stepscope.metadata.memory.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import LoggedRecording, Recording
+    from stepscope.options import RunOptions
 
 __all__ = ["RunMetadata", "as_run_metadata", "is_run_metadata"]
 
@@ -85,9 +88,19 @@ class RunMetadata(MessageBacked):
     @classmethod
     def of(cls, recording: Recording | Callable[[], Recording]) -> RunMetadata:
         """A run that an engine recorded, see `record`."""
+        return cls.over(State(recording=recording))
+
+    @classmethod
+    def over(cls, state: State) -> RunMetadata:
+        """The run that a state holds."""
         made = cls.__new__(cls)
-        object.__setattr__(made, "_held", State(recording=recording))
+        object.__setattr__(made, "_held", state)
         return made
+
+    @property
+    def state(self) -> State:
+        """What is in this object now; a later run is another state."""
+        return self._held
 
     def record(self, recording: Recording | Callable[[], Recording]) -> None:
         """Replace the content by a run an engine recorded, or by what makes that recording when
@@ -100,9 +113,7 @@ class RunMetadata(MessageBacked):
 
         A later run replaces what is in this one, not that. Nothing is copied.
         """
-        other = RunMetadata.__new__(RunMetadata)
-        object.__setattr__(other, "_held", self._held)
-        return other
+        return RunMetadata.over(self._held)
 
     def logged(self) -> LoggedRecording | None:
         """The run as it was logged, where that is the truth to this day; None otherwise."""
@@ -128,75 +139,68 @@ class RunMetadata(MessageBacked):
         """Allocations and frees in order of time, as far as they were recorded."""
         return self._held.allocations()
 
-    @property
-    def allocation_log(self) -> AllocationColumns:
-        """The last allocations and frees, as many as `allocation_log_buffer_size` asked for."""
-        return self._held.allocation_log()
+    allocation_log: RunField[AllocationColumns] = RunField(
+        lambda message: allocation_codec.decode_allocations(message.allocation_log),
+        lambda log, message: allocation_codec.encode_allocations(log, message.allocation_log),
+        empty=AllocationColumns.empty,
+    )
+    """The last allocations and frees, as many as `allocation_log_buffer_size` asked for."""
 
-    @property
-    def out_of_memory(self) -> OutOfMemory | None:
-        """Who held the memory when a request for more was refused; None where none was."""
-        return self._held.out_of_memory()
+    out_of_memory: RunField[OutOfMemory | None] = RunField(
+        decode_out_of_memory, encode_out_of_memory
+    )
+    """Who held the memory when a request for more was refused; None where none was."""
 
-    @property
-    def status(self) -> Status:
-        """How the run ended; whole bytes that do not say so are of a run that went well."""
-        return self._held.status()
+    status: RunField[Status] = RunField(extras.decode_status, extras.encode_status)
+    """How the run ended; whole bytes that do not say so are of a run that went well."""
 
-    @property
-    def completeness(self) -> Completeness:
-        """What was dropped, sampled out or never measured. Nothing declared means complete."""
-        return self._held.completeness()
+    completeness: RunField[Completeness] = RunField(
+        extras.decode_completeness, extras.encode_completeness
+    )
+    """What was dropped, sampled out or never measured. Nothing declared means complete."""
 
-    @property
-    def overhead(self) -> Overhead:
-        """What recording cost; zero where nobody measured it."""
-        return self._held.overhead()
+    engine: RunField[str] = RunField()
+    """The name of the engine that ran it; empty for bytes that do not say so."""
 
-    @property
-    def engine(self) -> str:
-        """The name of the engine that ran it; empty for bytes that do not say so."""
-        return self._held.engine()
+    recorder: RunField[str] = RunField()
+    """What saw the ops of a run on TensorFlow; empty where the engine itself did.
 
-    @property
-    def recorder(self) -> str:
-        """What saw the ops of a run on TensorFlow; empty where the engine itself did.
+    "executor" (ours, compiled), "profiler" (TensorFlow's), "calls" (of eager ops), "step stats"
+    (TensorFlow's own), or several of them.
+    """
 
-        "executor" (ours, compiled), "profiler" (TensorFlow's), "calls" (of eager ops), "step stats"
-        (TensorFlow's own), or several of them.
-        """
-        return self._held.recorder()
+    step_id: RunField[int] = RunField(in_log=True)
+    """The number the engine gave to the run."""
 
-    @property
-    def step_id(self) -> int:
-        """The number the engine gave to the run."""
-        return self._held.step_id()
+    tag: RunField[str] = RunField(empty=str)
+    """The tag under which an event file holds the run; empty for other runs."""
 
-    @property
-    def tag(self) -> str:
-        """The tag under which an event file holds the run; empty for other runs."""
-        return self._held.tag()
+    global_step: RunField[int] = RunField(empty=int)
+    """The step under which an event file holds the run; 0 for other runs."""
 
-    @property
-    def global_step(self) -> int:
-        """The step under which an event file holds the run; 0 for other runs."""
-        return self._held.global_step()
+    run_options: RunField[RunOptions | None] = RunField(
+        extras.decode_run_options, extras.encode_run_options, own=copy
+    )
+    """A copy of the options of the run, where the engine kept them."""
 
-    @property
-    def run_options(self) -> RunOptions | None:
-        """A copy of the options of the run, where the engine kept them."""
-        data = self._held.run_options()
-        return None if data is None else RunOptions.FromString(data)
+    placements: RunField[tuple[Placement, ...]] = RunField(
+        extras.decode_placements, extras.encode_placements, empty=tuple, own=tuple
+    )
+    """Where each op was placed, and why."""
 
-    @property
-    def placements(self) -> tuple[Placement, ...]:
-        """Where each op was placed, and why."""
-        return self._held.placements()
+    sources: RunField[dict[str, str]] = RunField(
+        extras.decode_sources, extras.encode_sources, empty=dict, own=dict
+    )
+    """The source line ("file:line") that made each node, as far as it is known."""
 
-    @property
-    def sources(self) -> dict[str, str]:
-        """The source line ("file:line") that made each node, as far as it is known."""
-        return dict(self._held.sources())
+    _peaks: RunField[dict[str, int]] = RunField(
+        extras.decode_peaks, extras.encode_peaks, at="peak_bytes", empty=dict, own=dict
+    )
+    """The most bytes live per device, where the engine measured them; "" is all together."""
+
+    overhead: RunField[Overhead] = RunField(extras.decode_overhead, extras.encode_overhead)
+    """What recording cost; zero where nobody measured it."""
+    # The last one: whoever waits for the message waited for all of the above.
 
     def peak_bytes(self, device: str | None = None) -> int:
         """The most bytes that were live at once, on one device or on all of them together.
@@ -209,7 +213,7 @@ class RunMetadata(MessageBacked):
         estimate, which may be too high or too low, where `completeness.memory_is_estimated`.
         """
         device = self._device(device)
-        peaks = self._held.peaks()
+        peaks = self._peaks
         if peaks:
             if device is not None:
                 return peaks.get(device, 0)
@@ -228,7 +232,7 @@ class RunMetadata(MessageBacked):
         """`peak_bytes` of every device on which ops ran or memory was taken, in one pass."""
         ops = self.ops
         known = dict.fromkeys([*ops.devices.present(), *self.allocations.device.tolist()], 0)
-        peaks = self._held.peaks()
+        peaks = self._peaks
         if peaks:
             return {device: peaks.get(device, 0) for device in known}
         if len(self.allocations):
@@ -248,7 +252,7 @@ class RunMetadata(MessageBacked):
         return allocations.alive_at(allocations.peak_row(device), device)
 
     def _device(self, device: str | None) -> str | None:
-        known = [name for name in self._held.peaks() if name]
+        known = [name for name in self._peaks if name]
         known = known or list(self.allocations.devices.table) or list(self.ops.devices.table)
         return named_device(device, known)
 
@@ -284,30 +288,20 @@ class RunMetadata(MessageBacked):
 
     # -- TensorFlow's fields ---------------------------------------------------------------
 
-    @property
-    def step_stats(self) -> Any:
-        """TensorFlow's `StepStats`; what is written to it shows in `ops`."""
-        return self._held.hand_out("step_stats")
+    step_stats = TensorFlowField()
+    """TensorFlow's `StepStats`; what is written to it shows in `ops`."""
 
-    @property
-    def cost_graph(self) -> Any:
-        """TensorFlow's `CostGraphDef`."""
-        return self._held.hand_out("cost_graph")
+    cost_graph = TensorFlowField()
+    """TensorFlow's `CostGraphDef`."""
 
-    @property
-    def partition_graphs(self) -> Any:
-        """The graphs as executed, one `GraphDef` per device."""
-        return self._held.hand_out("partition_graphs")
+    partition_graphs = TensorFlowField()
+    """The graphs as executed, one `GraphDef` per device."""
 
-    @property
-    def function_graphs(self) -> Any:
-        """The graphs of functions, before and after optimisation."""
-        return self._held.hand_out("function_graphs")
+    function_graphs = TensorFlowField()
+    """The graphs of functions, before and after optimisation."""
 
-    @property
-    def session_metadata(self) -> Any:
-        """The name and version a session was given."""
-        return self._held.hand_out("session_metadata")
+    session_metadata = TensorFlowField()
+    """The name and version a session was given."""
 
     # -- the message inside ----------------------------------------------------------------
 
@@ -328,7 +322,7 @@ class RunMetadata(MessageBacked):
         return message
 
     def _refuse_own(self, name: str) -> None:
-        if name in OWN_FIELDS or name == "ops":
+        if name in extras.OWN_FIELDS or name == "ops":
             raise InvalidOptionError(
                 f"RunMetadata.{name} is what a run recorded and cannot be set; "
                 f"TensorFlow's fields can: {', '.join(TENSORFLOW_FIELDS)}"
@@ -342,7 +336,7 @@ class RunMetadata(MessageBacked):
     def _canonical(cls, message: Any) -> bytes:
         bare = cls._message_class()
         bare.CopyFrom(message)
-        for field in OWN_FIELDS:
+        for field in extras.OWN_FIELDS:
             bare.ClearField(field)
         data: bytes = bare.SerializeToString(deterministic=True)
         return data

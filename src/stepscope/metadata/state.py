@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope import _messages as pb
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.memory.allocations import AllocationColumns
 from stepscope.metadata.recording import LoggedRecording, Shared
-from stepscope.metadata.wire import extras
+from stepscope.metadata.run_fields import FIELDS
 from stepscope.metadata.wire.allocation_codec import (
     allocations_of,
     decode_allocations,
@@ -32,16 +33,16 @@ from stepscope.metadata.wire.allocation_codec import (
 )
 from stepscope.metadata.wire.decode import decode_ops
 from stepscope.metadata.wire.encode import encode_ops
-from stepscope.metadata.wire.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepscope.metadata.memory.out_of_memory import OutOfMemory
-    from stepscope.metadata.outcome import Completeness, Overhead, Placement, Status
     from stepscope.metadata.recording import Recording
+    from stepscope.metadata.run_fields import RunField
 
 __all__ = ["TENSORFLOW_FIELDS", "State"]
+
+_T = TypeVar("_T")
 
 TENSORFLOW_FIELDS = tuple(
     field.name for field in pb.RunMetadataMessage.DESCRIPTOR.fields if field.number < 1000
@@ -162,24 +163,11 @@ class State:
                 _copy(getattr(message, field).add(), graph)
 
     def _encode_ours(self, recording: Recording, message: Any) -> None:
-        message.engine = recording.engine
-        message.recorder = recording.recorder
-        message.step_id = recording.step_id
-        extras.encode_status(recording.status, message)
-        extras.encode_completeness(self.completeness(), message)
-        extras.encode_placements(self.placements(), message)
-        extras.encode_sources(self.sources(), message)
-        extras.encode_peaks(self.peaks(), message)
-        if recording.run_options is not None:
-            _copy(message.run_options, recording.run_options)
         if recording.allocations is not None:
             encode_allocations(self.allocations(), message.allocations)
-        if recording.allocation_log is not None:
-            encode_allocations(self.allocation_log(), message.allocation_log)
-        if recording.out_of_memory is not None:
-            encode_out_of_memory(recording.out_of_memory, message)
-        # Last: whoever waits for the message waited for all of the above.
-        extras.encode_overhead(self.overhead(), message)
+        for field in FIELDS:
+            if field.is_in(recording):
+                field.encode(self.value(field), message)
 
     # -- columns ---------------------------------------------------------------------------
 
@@ -233,25 +221,22 @@ class State:
             if run is None:
                 return None
             graphs: dict[str, Any] = {field: self._recorded_graphs(run, field) for field in _GRAPHS}
-            made = replace(
+            fields: dict[str, Any] = {
+                field.at: partial(self.value, field)
+                for field in FIELDS
+                if _made_late(getattr(run, field.at, None))
+            }
+            if "session_metadata" in self._encoded:
+                fields["session_metadata"] = self._set_field("session_metadata")
+            return replace(
                 run,
-                completeness=self.completeness,
-                overhead=self.overhead,
                 ops=self.ops,
-                peak_bytes=None if run.peak_bytes is None else self.peaks,
                 allocations=None if run.allocations is None else self.allocations,
-                allocation_log=None if run.allocation_log is None else self.allocation_log,
                 log=None if self._handed_out else run.log,
                 pattern=None if self._handed_out else run.pattern,
                 **graphs,
+                **fields,
             )
-            if "session_metadata" in self._encoded:
-                made = replace(made, session_metadata=self._set_field("session_metadata"))
-            for field in ("sources", "placements"):
-                produce = getattr(run, field)
-                if produce is not None and not isinstance(produce, Shared):
-                    made = replace(made, **{field: getattr(self, field)})
-            return made
 
     def _recorded_graphs(self, run: Recording, field: str) -> Callable[[], Any] | None:
         if field in self._encoded:
@@ -260,7 +245,7 @@ class State:
                 return None if found is None else lambda: found
             return lambda: list(getattr(self._own_message(), field))
         produce: Callable[[], Any] | None = getattr(run, field)
-        if produce is None or isinstance(produce, Shared):
+        if produce is None or not _made_late(produce):
             return produce
         return lambda: self._once(field, produce)
 
@@ -289,24 +274,6 @@ class State:
         recorded = self._own_message().allocations
         return decode_allocations(recorded) if len(recorded.time_ns) else allocations_of(ops)
 
-    def allocation_log(self) -> AllocationColumns:
-        """What the options asked to keep of the allocations."""
-        log: AllocationColumns = self._ours(
-            "allocation_log",
-            lambda run: (
-                AllocationColumns.empty() if run.allocation_log is None else run.allocation_log()
-            ),
-            lambda message: decode_allocations(message.allocation_log),
-        )
-        return log
-
-    def out_of_memory(self) -> OutOfMemory | None:
-        """The report on the request for memory that was refused, if one was."""
-        report: OutOfMemory | None = self._ours(
-            "out_of_memory", lambda run: run.out_of_memory, decode_out_of_memory
-        )
-        return report
-
     # -- our fields ------------------------------------------------------------------------
 
     def _once(self, part: str, produce: Callable[[], Any]) -> Any:
@@ -315,110 +282,24 @@ class State:
                 self._known[part] = produce()
             return self._known[part]
 
-    def _ours(
-        self, part: str, recorded: Callable[[Recording], Any], decode: Callable[[Any], Any]
-    ) -> Any:
+    def value(self, field: RunField[_T]) -> _T:
+        """One of our fields; what an engine recorded is made once."""
+        logged = self.logged() if field.in_log else None
+        if logged is not None:
+            found: _T = getattr(logged, field.name)
+            return found
         with self._lock:
             recording = self._recording
             if recording is not None:
-                return self._once(part, lambda: recorded(recording))
+                kept: _T = self._once(field.name, lambda: field.of(recording))
+                return kept
             # The message may be written to at any time, and these parts are small.
-            return decode(self._own_message())
+            return field.decode(self._own_message())
 
-    def status(self) -> Status:
-        """How the run ended."""
-        status: Status = self._ours("status", lambda run: run.status, extras.decode_status)
-        return status
 
-    def completeness(self) -> Completeness:
-        """What is missing."""
-        result: Completeness = self._ours(
-            "completeness",
-            lambda run: run.completeness() if callable(run.completeness) else run.completeness,
-            extras.decode_completeness,
-        )
-        return result
-
-    def overhead(self) -> Overhead:
-        """What recording cost."""
-        overhead: Overhead = self._ours(
-            "overhead",
-            lambda run: run.overhead() if callable(run.overhead) else run.overhead,
-            extras.decode_overhead,
-        )
-        return overhead
-
-    def placements(self) -> tuple[Placement, ...]:
-        """Where ops were placed."""
-        placements: tuple[Placement, ...] = self._ours(
-            "placements",
-            lambda run: () if run.placements is None else tuple(run.placements()),
-            extras.decode_placements,
-        )
-        return placements
-
-    def sources(self) -> dict[str, str]:
-        """The source line of each node."""
-        sources: dict[str, str] = self._ours(
-            "sources",
-            lambda run: {} if run.sources is None else dict(run.sources()),
-            extras.decode_sources,
-        )
-        return sources
-
-    def peaks(self) -> dict[str, int]:
-        """The most bytes live per device, where the engine measured them."""
-        peaks: dict[str, int] = self._ours(
-            "peaks",
-            lambda run: {} if run.peak_bytes is None else dict(run.peak_bytes()),
-            extras.decode_peaks,
-        )
-        return peaks
-
-    def run_options(self) -> bytes | None:
-        """The options of the run as bytes, where they were kept."""
-        data: bytes | None = self._ours(
-            "run_options",
-            lambda run: None if run.run_options is None else run.run_options.SerializeToString(),
-            lambda message: (
-                message.run_options.SerializeToString() if message.HasField("run_options") else None
-            ),
-        )
-        return data
-
-    def engine(self) -> str:
-        """The engine that ran it, empty where nobody said."""
-        engine: str = self._ours("engine", lambda run: run.engine, lambda message: message.engine)
-        return engine
-
-    def recorder(self) -> str:
-        """What saw its ops, empty where the engine itself did, or nobody said."""
-        found: str = self._ours(
-            "recorder", lambda run: run.recorder, lambda message: message.recorder
-        )
-        return found
-
-    def tag(self) -> str:
-        """The tag under which an event file holds the run, empty elsewhere."""
-        tag: str = self._ours("tag", lambda run: "", lambda message: message.tag)  # noqa: ARG005
-        return tag
-
-    def global_step(self) -> int:
-        """The step under which an event file holds the run, 0 elsewhere."""
-        step: int = self._ours(
-            "global_step",
-            lambda run: 0,  # noqa: ARG005
-            lambda message: message.global_step,
-        )
-        return step
-
-    def step_id(self) -> int:
-        """The number of the run in its engine."""
-        logged = self.logged()
-        if logged is not None:
-            return logged.step_id
-        step: int = self._ours("step_id", lambda run: run.step_id, lambda message: message.step_id)
-        return step
+def _made_late(found: Any) -> bool:
+    """Whether a part of a recording is made when it is asked for, and for that recording alone."""
+    return callable(found) and not isinstance(found, Shared)
 
 
 def _copy(target: Any, source: Any) -> None:

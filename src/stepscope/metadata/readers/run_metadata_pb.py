@@ -101,9 +101,7 @@ def decode(
         message.tag = tag
         message.global_step = global_step
         message.step_id = message.step_id or global_step
-    metadata = RunMetadata()
-    object.__setattr__(metadata, "_held", State(message, None, unread, len(data)))
-    return metadata
+    return RunMetadata.over(State(message, None, unread, len(data)))
 
 
 def _what_else(data: bytes) -> str:

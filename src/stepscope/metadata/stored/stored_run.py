@@ -30,13 +30,12 @@ from stepscope.metadata.logged_nodes import LoggedNodes, ended
 from stepscope.metadata.outcome import Completeness, Loss, Overhead, Status
 from stepscope.metadata.program_notes import CallTime
 from stepscope.metadata.recording import Recording, Shared
+from stepscope.metadata.run_fields import FIELDS
 from stepscope.metadata.run_metadata import RunMetadata
 from stepscope.metadata.stored import stored_columns as columns
 from stepscope.metadata.stored import stored_log, stored_pattern
 from stepscope.metadata.stored.packing import Packed, pack
 from stepscope.metadata.wire import extras
-from stepscope.metadata.wire.out_of_memory_codec import decode_out_of_memory, encode_out_of_memory
-from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +54,11 @@ _KEPT_SHARED: Final = 64
 _MOST_KEPT: Final = 16_000_000
 _NO_NUMBERS: Final = np.empty(0, np.uint32)
 _CALL: Final = struct.Struct("<3q")
+_ALIKE: Final = frozenset(
+    ("recorder", "status", "completeness", "out_of_memory", "run_options", "peaks")
+)
+_OUTCOME: Final = [run_field for run_field in FIELDS if run_field.name in _ALIKE]
+"""What runs that went alike mostly have in common, kept as one part."""
 
 
 class SharedPart:
@@ -358,10 +362,10 @@ class RunEncoder:
         said = None if options is None else options.SerializeToString()
         odd = (recording.peak_bytes, recording.session_metadata, recording.out_of_memory)
         if not recording.status.ok or any(one is not None for one in odd):
-            return SharedPart(_outcome_bytes(recording, completeness))
+            return SharedPart(_outcome_bytes(recording))
         return self._small.of(
             (recording.recorder, completeness.losses, said),
-            lambda: _outcome_bytes(recording, completeness),
+            lambda: _outcome_bytes(recording),
         )
 
     def _add_made(
@@ -432,23 +436,16 @@ def _placements_bytes(placements: Sequence[Any]) -> list[bytes]:
     return [_bytes_of(message)] if len(message.placements) else []
 
 
-def _outcome_bytes(recording: Recording, completeness: Completeness) -> bytes:
+def _outcome_bytes(recording: Recording) -> bytes:
     """How the run went, for which runs that went well mostly have the same bytes."""
     message = pb.RunMetadataMessage()
-    message.recorder = recording.recorder
-    extras.encode_status(recording.status, message)
-    extras.encode_completeness(completeness, message)
-    if recording.peak_bytes is not None:
-        extras.encode_peaks(recording.peak_bytes(), message)
-    if recording.run_options is not None:
-        message.run_options.ParseFromString(recording.run_options.SerializeToString())
-        message.run_options.SetInParent()
+    for part in _OUTCOME:
+        if part.is_in(recording):
+            part.encode(part.of(recording), message)
     if recording.session_metadata is not None:
         data = recording.session_metadata.SerializeToString()
         message.session_metadata.ParseFromString(data)
         message.session_metadata.SetInParent()
-    if recording.out_of_memory is not None:
-        encode_out_of_memory(recording.out_of_memory, message)
     return _bytes_of(message)
 
 
@@ -479,30 +476,13 @@ def _from_message(run: StoredRun) -> RunMetadata:
     return run_metadata_pb.decode(data, run.name) or RunMetadata.FromString(data)
 
 
-class _Outcome(NamedTuple):
-    recorder: str
-    status: Status
-    completeness: Completeness
-    peaks: dict[str, int]
-    run_options: RunOptions | None
-    session_metadata: Any
-    out_of_memory: Any
-
-
-def _outcome(content: bytes) -> _Outcome:
+def _outcome(content: bytes) -> dict[str, Any]:
+    """How a run went, as a `Recording` has it."""
     message = pb.RunMetadataMessage.FromString(content)
-    options = None
-    if message.HasField("run_options"):
-        options = RunOptions.FromString(message.run_options.SerializeToString())
-    return _Outcome(
-        message.recorder,
-        extras.decode_status(message),
-        extras.decode_completeness(message),
-        extras.decode_peaks(message),
-        options,
-        message.session_metadata if message.HasField("session_metadata") else None,
-        decode_out_of_memory(message),
-    )
+    found: dict[str, Any] = {part.at: part.decode(message) for part in _OUTCOME}
+    if message.HasField("session_metadata"):
+        found["session_metadata"] = message.session_metadata
+    return found
 
 
 class _Content:
@@ -522,7 +502,7 @@ def _recording(run: StoredRun) -> Recording:
     if "outcome" in parts:
         ended = parts["outcome"].decoded(_outcome)
     else:
-        ended = _Outcome("", _status_alone(run), Completeness(), {}, None, None, None)
+        ended = {"status": _status_alone(run), "completeness": Completeness(), "peak_bytes": {}}
 
     whole: _LoggedParts | _PatternParts | None = None
     if "log" in run.columns and parts.keys() >= _LoggedParts.names:
@@ -543,30 +523,29 @@ def _recording(run: StoredRun) -> Recording:
         found = run.parts.get(name)
         return None if found is None else lambda: [_Content(part.content) for part in found]
 
+    told = {
+        **ended,
+        "completeness": Completeness((*ended["completeness"].losses, *run.losses)),
+        "peak_bytes": lambda: ended["peak_bytes"],
+    }
     return Recording(
         engine=run.engine,
-        recorder=ended.recorder,
         step_id=run.step_id,
-        status=ended.status,
-        completeness=Completeness((*ended.completeness.losses, *run.losses)),
         overhead=run.overhead,
         ops=whole.ops if whole is not None else lambda: _ops(run, parts),
-        peak_bytes=lambda: ended.peaks,
         allocations=allocations("allocations"),
         allocation_log=allocations("allocation_log"),
-        out_of_memory=ended.out_of_memory,
         partition_graphs=graphs("partition_graphs"),
         function_graphs=graphs("function_graphs"),
         cost_graph=(
             (lambda: _Content(parts["cost_graph"].content)) if "cost_graph" in parts else None
         ),
-        session_metadata=ended.session_metadata,
         placements=lambda: (
             parts["placements"].decoded(_placements) if "placements" in parts else ()
         ),
         sources=lambda: parts["sources"].decoded(_sources) if "sources" in parts else {},
-        run_options=ended.run_options,
         call=run.call,
+        **told,
     )
 
 

@@ -20,6 +20,7 @@ from stepscope.metadata.outcome import (
 from stepscope.metadata.readable import writable
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.wire.message_rows import MessageRows
+from stepscope.options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +31,14 @@ __all__ = [
     "decode_overhead",
     "decode_peaks",
     "decode_placements",
+    "decode_run_options",
     "decode_sources",
     "decode_status",
     "encode_completeness",
     "encode_overhead",
     "encode_peaks",
     "encode_placements",
+    "encode_run_options",
     "encode_sources",
     "encode_status",
 ]
@@ -156,3 +159,17 @@ def encode_peaks(peaks: Mapping[str, int], message: Any) -> None:
 def decode_peaks(message: Any) -> dict[str, int]:
     """The most bytes live per device, where the engine measured them."""
     return {entry.device: entry.bytes for entry in message.peaks}
+
+
+def encode_run_options(options: RunOptions | None, message: Any) -> None:
+    """Write the options of the run, where they were kept."""
+    if options is not None:
+        message.run_options.ParseFromString(options.SerializeToString())
+        message.run_options.SetInParent()
+
+
+def decode_run_options(message: Any) -> RunOptions | None:
+    """The options of the run, where they were kept."""
+    if not message.HasField("run_options"):
+        return None
+    return RunOptions.FromString(message.run_options.SerializeToString())

@@ -32,7 +32,7 @@ def decoded_ahead(items: Iterable[_T], run_of: Callable[[_T], RunMetadata]) -> I
     ahead: list[_T] = []
     size = 0
     for item in items:
-        found = run_of(item)._held.undecoded()
+        found = run_of(item).state.undecoded()
         own = _MOST_BYTES if found is None else found[1]
         if ahead and (size + own > _MOST_BYTES or len(ahead) >= TOGETHER):
             yield from _given(ahead, run_of)
@@ -59,7 +59,7 @@ def decode_together(runs: Iterable[RunMetadata]) -> None:
     waiting: list[tuple[State, Any]] = []
     size = 0
     for run in runs:
-        state: State = run._held
+        state = run.state
         found = state.undecoded()
         if found is None or found[1] > _MOST_BYTES // 2:
             continue
