@@ -1,13 +1,14 @@
 """The durable model: `RunMetadata`, its columns, its wire form, loading and saving.
 
-A map: `run_metadata` (the object), `state` (which of it is the truth), `graph_facts` (what a
-graph determines) and `columns` (what a run adds), `logged_nodes` (the same as an executor logs
-it), `strings`, `row_groups`, `outcome` (status, losses, overhead, placements), `recording` and
-`targets` (what an engine hands over, and where it goes), `program_notes` and `fed_values` (what a
-program did beside its runs), `device_names`, `dtype_names` and `readable` (for people). In rooms
-of their own: `memory/` (allocations, what ops used, the memory reports), `wire/` (to and from
-messages and bytes), `stored/` (a run as a store keeps it), `readers/` (one file per format that
-`load` reads), `xplane/` (TensorFlow's profiles).
+A map: `run_metadata` (the object), `run_fields` (what a field of it is), `state` (which of it is
+the truth), `combined` (several runs as one), `graph_facts` (what a graph determines) and `columns`
+(what a run adds), `logged_nodes` (the same as an executor logs it), `strings`, `row_groups`,
+`outcome` (status, losses, overhead, placements), `recording` and `targets` (what an engine hands
+over, and where it goes), `program_notes` and `fed_values` (what a program did beside its runs),
+`device_names`, `dtype_names` and `readable` (for people). In rooms of their own: `memory/`
+(allocations, what ops used, the memory reports), `wire/` (to and from messages and bytes),
+`stored/` (a run as a store keeps it), `readers/` (one file per format that `load` reads),
+`xplane/` (TensorFlow's profiles).
 
 Names are imported when they are asked for: who needs one of these modules does not wait for all.
 """

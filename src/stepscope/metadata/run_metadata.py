@@ -25,7 +25,7 @@ from stepscope.metadata.wire.out_of_memory_codec import decode_out_of_memory, en
 from stepscope.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from stepscope.metadata.columns import OpColumns
     from stepscope.metadata.memory.out_of_memory import OutOfMemory
@@ -101,6 +101,49 @@ class RunMetadata(MessageBacked):
     def state(self) -> State:
         """What is in this object now; a later run is another state."""
         return self._held
+
+    @classmethod
+    def combine(cls, runs: Iterable[Any]) -> RunMetadata:
+        """Several runs as one: the steps of a training, or the parts that processes ran of a step.
+
+        Rows of `ops`, `allocations` and `allocation_log` stand one run below the other. `ops.step`
+        tells the runs apart: it is the step each was recorded under, or, where two of them have
+        one in common, the place of the run (0, 1, ...). Threads of one number are taken for the
+        same one.
+
+        Losses and overhead are added up. `status` is that of the first run that did not end as it
+        should. `peak_bytes` is the highest of the runs. Sources, placements and graphs are those
+        of all; `run_options` are kept where they are the same. `cost_graph` and
+        `session_metadata`, of which a run has one, are left out.
+
+        Args:
+            runs: `RunMetadata` of Stepscope, TensorFlow or TensorBoard. They are not changed, and
+                what is recorded into one of them later does not show in the result.
+
+        Returns:
+            A run like any other. Nothing is joined before it is asked for.
+
+        Example:
+            >>> import stepscope
+            >>> from stepscope import tf1 as tf
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     loss = tf.add(1.0, 2.0, name="loss")
+            ...     steps = []
+            ...     for _ in range(3):
+            ...         steps.append(stepscope.RunMetadata())
+            ...         options = stepscope.RunOptions(trace_level="FULL_TRACE")
+            ...         _ = session.run(loss, options=options, run_metadata=steps[-1])
+            >>> whole = stepscope.RunMetadata.combine(steps)
+            >>> whole.ops.name.tolist().count("loss"), len(set(whole.ops.step.tolist()))
+            (3, 3)
+            >>> len(whole.ops) == sum(len(step.ops) for step in steps), whole.status.code
+            (True, 'OK')
+
+        """
+        from stepscope.metadata.combined import combined
+
+        held = [as_run_metadata(run).held_now() for run in runs]
+        return cls.of(lambda: combined(held))
 
     def record(self, recording: Recording | Callable[[], Recording]) -> None:
         """Replace the content by a run an engine recorded, or by what makes that recording when

@@ -18,6 +18,7 @@ from stepscope.metadata import (
     StringColumn,
     TensorColumns,
 )
+from stepscope.metadata.combined import worst_status
 
 if TYPE_CHECKING:
     from stepscope.metadata import Status
@@ -118,7 +119,6 @@ class Joiner:
                 bytes=np.concatenate([part.tensors[1] for part in parts]),
             ),
         )
-        failed = [part.status for part in parts if part.status.code != "OK"]
         losses = [loss for part in parts for loss in part.losses]
         losses += [Loss("worker", 1, f"{task} has no run for this step") for task in absent]
         whole = RunMetadata()
@@ -126,7 +126,7 @@ class Joiner:
             Recording(
                 engine=parts[0].engine,
                 step_id=number,
-                status=failed[0] if failed else parts[0].status,
+                status=worst_status(part.status for part in parts),
                 completeness=Completeness(tuple(losses)),
                 ops=lambda: ops,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -99,6 +99,27 @@ class AllocationColumns:
     def empty(cls) -> Self:
         """No rows."""
         return cls.build(name=[], device=[], time_ns=[], bytes=[])
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """The rows of several, in order of time."""
+        filled = [part for part in parts if len(part)]
+        if len(filled) < 2:
+            return filled[0] if filled else cls.empty()
+
+        def column(name: str) -> Any:
+            found = [getattr(part, name) for part in filled]
+            texts = isinstance(found[0], StringColumn)
+            return StringColumn.joined(found) if texts else np.concatenate(found)
+
+        whole = cls(*(column(field.name) for field in fields(cls)))
+        if bool(np.any(whole.time_ns[1:] < whole.time_ns[:-1])):
+            return whole.select(np.argsort(whole.time_ns, kind="stable"))
+        return whole
+
+    def at_step(self, step: int) -> Self:
+        """The same rows, as those of another step."""
+        return replace(self, step=np.full(len(self), step, np.int64))
 
     @property
     def name(self) -> NDArray[Any]:

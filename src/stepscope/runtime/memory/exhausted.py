@@ -112,7 +112,7 @@ class Scene:
             rows.owner(owner, HELD, now, self.step_id)
         parts = [rows.columns()]
         parts += [a.rows() for a in self.allocator.others(self.account)]
-        return joined(parts)
+        return AllocationColumns.concat(parts)
 
     def _fed(self) -> list[Fed]:
         nodes = self.plan.plan.graph.args.values()
@@ -281,23 +281,6 @@ def _text(cause: BaseException, request: Request) -> str:
     return f"OOM when allocating {what} on {request.device} by allocator cpu"
 
 
-def joined(parts: Sequence[AllocationColumns]) -> AllocationColumns:
-    """All rows of several."""
-    parts = [p for p in parts if len(p)]
-    if len(parts) < 2:
-        return parts[0] if parts else AllocationColumns.empty()
-
-    def all_of(column: str) -> Any:
-        return np.concatenate([getattr(p, column) for p in parts])
-
-    return AllocationColumns.build(
-        name=all_of("name").tolist(), device=all_of("device").tolist(),
-        event=all_of("event").tolist(), kind=all_of("kind").tolist(), time_ns=all_of("time_ns"),
-        bytes=all_of("bytes"), address=all_of("address"), slot=all_of("slot"),
-        dtype=all_of("dtype"), shape=all_of("shape").tolist(), step=all_of("step"),
-    )  # fmt: skip
-
-
 def account_rows(
     account: Callable[[], RunAccount | None],
     owners: Callable[[], Sequence[OwnedMemory]],
@@ -318,8 +301,9 @@ def account_rows(
         for device, size in (found.held if found is not None else {}).items():
             left = size - int(columns.bytes[columns.device == device].sum())
             if left > 0:
-                rest.add(f"run {step_id}", -1, device, HELD, "unattributed", 0, left, 0, 0, None,
-                         step_id)  # fmt: skip
-        return joined([columns, rest.columns()])
+                rest.add(
+                    f"run {step_id}", -1, device, HELD, "unattributed", 0, left, 0, 0, None, step_id
+                )
+        return AllocationColumns.concat([columns, rest.columns()])
 
     return rows
