@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepscope.metadata.memory.out_of_memory import OutOfMemory
     from stepscope.metadata.outcome import (
         MEMORY_OF_KERNELS,
+        MEMORY_OF_THE_SYSTEM,
         Completeness,
         InFlight,
         Loss,
@@ -50,7 +51,10 @@ else:
             "graph_facts": "GraphFacts",
             "memory.memory_columns": "MemoryColumns TensorColumns",
             "memory.out_of_memory": "OutOfMemory",
-            "outcome": "MEMORY_OF_KERNELS Completeness InFlight Loss Overhead Placement Status",
+            "outcome": (
+                "MEMORY_OF_KERNELS MEMORY_OF_THE_SYSTEM Completeness InFlight Loss Overhead "
+                "Placement Status"
+            ),
             "program_notes": "CallTime Note",
             "readers": "LoadedRun iter_runs load",
             "readers.programs": "Program programs",
@@ -63,6 +67,7 @@ else:
 
 __all__ = [
     "MEMORY_OF_KERNELS",
+    "MEMORY_OF_THE_SYSTEM",
     "AllocationColumns",
     "CallTime",
     "Completeness",

@@ -2,13 +2,15 @@
 
 A log has a row per execution: the numbers of graph and node, three times, a thread, how far it came
 (`STARTED` and so on), and the number of what its first output was; further outputs have rows of
-their own. What graphs and outputs are is known by these numbers, once for all runs
-(`LoggedGraphs`, `Descriptions`). Columns are made of it when somebody looks, by NumPy alone; so
-a run can be stored as it was logged (`stored_log`), which costs the program little.
+their own, and so has what it took of memory (`LoggedMemory`). What graphs and outputs are is known
+by these numbers, once for all runs (`LoggedGraphs`, `Descriptions`). Columns are made of it when
+somebody looks, by NumPy alone; so a run can be stored as it was logged (`stored_log`), which costs
+the program little.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,7 +21,13 @@ from stepscope.cached_property import cached_property
 from stepscope.metadata.columns import OpColumns
 from stepscope.metadata.graph_facts import GraphFacts
 from stepscope.metadata.memory.allocations import AllocationColumns
-from stepscope.metadata.memory.memory_columns import TensorColumns
+from stepscope.metadata.memory.logged_memory import (
+    LoggedMemory,
+    changes_in_time,
+    memory_of_ops,
+    outputs_of_changes,
+)
+from stepscope.metadata.memory.memory_columns import MemoryColumns, TensorColumns
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.xplane import FIRST_NODE, Described, Row
 
@@ -29,6 +37,7 @@ __all__ = [
     "FAILED",
     "OUTPUT",
     "ROW",
+    "RUNS_INSIDE",
     "STARTED",
     "TAKES_NONE",
     "Descriptions",
@@ -59,6 +68,13 @@ TAKES_NONE: Final = frozenset(
     }
 )  # fmt: skip
 """Op types whose outputs are the memory of somebody else."""
+RUNS_INSIDE: Final = re.compile(
+    r"(Stateful|TPU)?PartitionedCall|(Stateless)?(While|If|Case)|SymbolicGradient|XlaLaunch(V2)?"
+    r"|_XlaRun|BatchFunction|MapDefun|RemoteCall|(Eager)?PyFunc(Stateless)?"
+)
+"""Op types that run something of their own, with an executor that is not ours or none."""
+_MADE_ELSEWHERE: Final = re.compile(rf"{RUNS_INSIDE.pattern}|Iterator\w*|OptionalGetValue")
+"""Op types whose outputs are made where nobody of ours counts."""
 
 
 class InputRows(NamedTuple):
@@ -122,6 +138,8 @@ class Log(NamedTuple):
     """As `ROW`, in the order in which threads wrote them."""
     outputs: NDArray[Any]
     """As `OUTPUT`: of executions with several, those after the first."""
+    memory: LoggedMemory | None = None
+    """None where it was not counted, or not that of all executions."""
 
 
 class LoggedNodes:
@@ -141,6 +159,13 @@ class LoggedNodes:
     def _order(self) -> NDArray[np.int64]:
         rows = self.log.rows
         return np.lexsort((np.maximum(rows["start"], rows["end"]), rows["start"]))
+
+    @cached_property
+    def _place(self) -> NDArray[np.int64]:
+        """Where in the table each row of the log is."""
+        place = np.empty(len(self._order), np.int64)
+        place[self._order] = np.arange(len(self._order))
+        return place
 
     @cached_property
     def node(self) -> NDArray[np.int32]:
@@ -186,7 +211,14 @@ class LoggedNodes:
             step=step_id,
             thread_names=thread_names,
             tensors=self._tensors(mask) if outputs else None,
+            memory=(lambda: self._memory(mask)) if self.log.memory is not None else None,
         )
+
+    def _memory(self, mask: NDArray[np.bool_]) -> MemoryColumns:
+        """What the rows of the table under the mask took; rows are counted among these."""
+        if self.log.memory is None:
+            return MemoryColumns.empty()
+        return memory_of_ops(self.log.memory, np.where(mask, np.cumsum(mask) - 1, -1)[self._place])
 
     def _tensors(self, mask: NDArray[np.bool_]) -> TensorColumns:
         """What the rows of the table under the mask put out; rows are counted among these."""
@@ -197,9 +229,7 @@ class LoggedNodes:
         row, slot, number = new_row[put_out], np.zeros(len(put_out), np.int32), number[put_out]
         more = self.log.outputs
         if len(more):
-            place = np.empty(len(self._order), np.int64)
-            place[self._order] = np.arange(len(self._order))
-            more_row = new_row[place[more["row"]]]
+            more_row = new_row[self._place[more["row"]]]
             kept = more_row >= 0
             row = np.concatenate([row, more_row[kept]])
             slot = np.concatenate([slot, more["slot"][kept].astype(np.int32)])
@@ -217,43 +247,87 @@ class LoggedNodes:
         """Whether a node was executed more than once."""
         return bool(np.bincount(self.graphs.nodes(self.log.rows)).max(initial=0) > 1)
 
-    def estimated_allocations(self, ops: OpColumns, step_id: int) -> AllocationColumns:
-        """Memory by what ops put out, of a run without loops: alive until the last reader is done.
+    @cached_property
+    def made_elsewhere(self) -> list[str]:
+        """The op types of its graphs that put out what nobody here saw being made."""
+        return sorted(filter(_MADE_ELSEWHERE.fullmatch, self.graphs.facts.ops.table))
+
+    @property
+    def counts_memory(self) -> bool:
+        """Whether the allocations are those that were counted; of `made_elsewhere` by outputs."""
+        return self.log.memory is not None and not (self.has_loops and self.made_elsewhere)
+
+    @property
+    def tells_allocations(self) -> bool:
+        """Whether `allocations` has them: in a loop it is not known which output was read when."""
+        return self.counts_memory or not self.has_loops
+
+    def allocations(self, ops: OpColumns, step_id: int) -> AllocationColumns:
+        """Memory as it was counted, else by what ops put out: alive until the last reader is done.
 
         `ops` is what `columns` gave, with outputs.
         """
-        node, graphs = ops.node, self.graphs
-        row_of = np.full(len(graphs.facts), -1, dtype=np.int64)
-        row_of[node] = np.arange(len(node))
-        takes = np.array([op not in TAKES_NONE for op in graphs.facts.ops.table], dtype=bool)
-        tensors = ops.tensors
-        made = np.flatnonzero(
-            takes[graphs.facts.ops.codes[node[tensors.op_index]]] & (tensors.bytes > 0)
+        if not self.counts_memory:
+            return _allocations(self.graphs.facts, [self._outputs_alive(ops, None)], step_id)
+        parts = [self._counted(ops)]
+        if self.made_elsewhere:
+            parts.append(self._outputs_alive(ops, frozenset(self.made_elsewhere)))
+        return _allocations(self.graphs.facts, parts, step_id)
+
+    def _counted(self, ops: OpColumns) -> _Changes:
+        """What was counted."""
+        assert self.log.memory is not None
+        changes = self.log.memory.changes
+        table, place = self.table, self._place[changes["row"]]
+        tensors = self._tensors(np.ones(len(table), bool))
+        which, taken_at = outputs_of_changes(changes, place, tensors)
+        slot = np.where(which >= 0, tensors.slot[which], -1) if len(tensors) else which
+        node = self.node[place]
+        read = np.zeros(len(changes), np.int64)
+        if not self.has_loops:
+            reads = self._last_reads(ops, int(slot.max(initial=0)))
+            read = np.where(slot >= 0, reads[node, slot], 0)
+        time = changes_in_time(
+            changes, table["start"][place], table["end"][place], taken_at, read
+        )  # fmt: skip
+        dtype, shape = np.zeros(len(changes), np.int32), np.full(len(changes), None, object)
+        known = which >= 0
+        dtype[known], shape[known] = tensors.dtype[which[known]], tensors.shape[which[known]]
+        return _Changes(node, time, changes["bytes"], slot, dtype, shape)
+
+    def _last_reads(self, ops: OpColumns, slots: int) -> NDArray[np.int64]:
+        """By node and output (up to `slots` at least) when the last reader of it was done; or 0."""
+        row_of = np.full(len(self.graphs.facts), -1, dtype=np.int64)
+        row_of[ops.node] = np.arange(len(ops))
+        producer, output, reader = self.graphs.edges
+        width = max(int(output.max(initial=0)), slots) + 1
+        ran = row_of[reader] >= 0
+        read = np.zeros((len(self.graphs.facts), width), dtype=np.int64)
+        np.maximum.at(read, (producer[ran], output[ran]), ops.end_ns[row_of[reader[ran]]])
+        return read
+
+    def _outputs_alive(self, ops: OpColumns, kinds: frozenset[str] | None) -> _Changes:
+        """What ops of these types put out, from each op's start to its last reader's end.
+
+        None for all types that take memory for it.
+        """
+        node, facts, tensors = ops.node, self.graphs.facts, ops.tensors
+        takes = np.array(
+            [op not in TAKES_NONE if kinds is None else op in kinds for op in facts.ops.table], bool
         )
+        made = np.flatnonzero(takes[facts.ops.codes[node[tensors.op_index]]] & (tensors.bytes > 0))
         row, slot, size = tensors.op_index[made], tensors.slot[made], tensors.bytes[made]
         start = ops.start_ns[row]
-        # When the last reader of each output was done, by producer and output.
-        producer, output, reader = graphs.edges
-        slots = int(max(output.max(initial=0), slot.max(initial=0))) + 1
-        ran = row_of[reader] >= 0
-        read = np.zeros(len(graphs.facts) * slots, dtype=np.int64)
-        port = producer[ran].astype(np.int64) * slots + output[ran]
-        np.maximum.at(read, port, ops.end_ns[row_of[reader[ran]]])
-        freed = read[node[row].astype(np.int64) * slots + slot]
+        freed = self._last_reads(ops, int(slot.max(initial=0)))[node[row], slot]
         end = ops.end_ns[-1] if len(ops) else 0
         gone = np.flatnonzero((freed > start) & (freed <= end))
         both = np.concatenate([np.arange(len(made)), gone])
         kept = made[both]
-        return AllocationColumns.build(
-            name=ops.names[row[both]],
-            device=ops.devices[row[both]],
-            time_ns=np.concatenate([start, freed[gone]]),
-            bytes=np.concatenate([size, -size[gone]]),
-            slot=slot[both],
-            dtype=tensors.dtype[kept],
-            shape=tensors.shape[kept],
-            step=step_id,
-        )
+        return _Changes(
+            node[row[both]], np.concatenate([start, freed[gone]]),
+            np.concatenate([size, -size[gone]]), slot[both], tensors.dtype[kept],
+            tensors.shape[kept],
+        )  # fmt: skip
 
     # -- one by one: a loop may have a million, so of no more than is asked for -------------------
 
@@ -317,6 +391,32 @@ class LoggedNodes:
 
     def _names(self, mask: NDArray[np.bool_]) -> set[str]:
         return set(self.graphs.facts.names.values[np.unique(self.node[mask])].tolist())
+
+
+class _Changes(NamedTuple):
+    """Allocations and frees: the columns of `AllocationColumns`, by the node that took it."""
+
+    node: NDArray[np.int32]
+    time_ns: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    slot: NDArray[Any]
+    dtype: NDArray[np.int32]
+    shape: NDArray[Any]
+
+
+def _allocations(facts: GraphFacts, parts: list[_Changes], step_id: int) -> AllocationColumns:
+    """All of these, in order of time."""
+    node, time_ns, size, slot, dtype, shape = map(np.concatenate, zip(*parts, strict=True))
+    return AllocationColumns.build(
+        name=facts.names.look_up(node),
+        device=facts.devices.look_up(node),
+        time_ns=time_ns,
+        bytes=size,
+        slot=slot,
+        dtype=dtype,
+        shape=shape,
+        step=step_id,
+    )
 
 
 def nodes_of(numbers: NDArray[Any], lengths: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.int32]:

@@ -10,6 +10,7 @@ from stepscope.errors import code_from_name
 __all__ = [
     "END_MISSING",
     "MEMORY_OF_KERNELS",
+    "MEMORY_OF_THE_SYSTEM",
     "NOT_KNOWN",
     "OUTCOMES",
     "Completeness",
@@ -99,6 +100,8 @@ class Loss:
 
 MEMORY_OF_KERNELS: Final = "temporaries inside kernels, reused buffers"
 """What a record lacks whose memory is told by what ops put out."""
+MEMORY_OF_THE_SYSTEM: Final = "memory that no allocator of TensorFlow gave"
+"""What a record lacks whose memory was counted at the allocators."""
 
 
 @dataclass(frozen=True, slots=True)

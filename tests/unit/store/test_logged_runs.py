@@ -25,6 +25,7 @@ from stepscope.metadata.logged_nodes import (
     LoggedNodes,
     nodes_of,
 )
+from stepscope.metadata.memory.logged_memory import CHANGE, LoggedMemory
 from stepscope.metadata.stored.packing import PackedDamageError
 from stepscope.metadata.stored.stored_log import StorableLog
 from stepscope.metadata.stored.stored_run import RunEncoder, SharedPart, StoredRun, decoded_run
@@ -89,7 +90,21 @@ def logs(draw, *, loops: bool):
     more = draw(st.lists(st.integers(0, len(ran) - 1), max_size=4)) if ran else []
     outputs = np.zeros(len(more), OUTPUT)
     outputs["row"], outputs["slot"], outputs["output"] = more, np.arange(len(more)) + 1, 3
-    return LoggedNodes(Log(rows, outputs), graphs, Descriptions())
+    memory = memory_of(draw, len(ran)) if draw(st.booleans()) else None
+    return LoggedNodes(Log(rows, outputs, memory), graphs, Descriptions())
+
+
+def memory_of(draw, rows: int) -> LoggedMemory:
+    """What some of them took, and some gave back."""
+    changes = []
+    for row in draw(st.lists(st.integers(0, rows - 1), unique=True)) if rows else ():
+        allocator, time = draw(st.integers(0, 1)), NOW // 1000 + draw(st.integers(0, 1))
+        for size in draw(st.lists(st.sampled_from([4, 24, 1 << 40]), min_size=1, max_size=3)):
+            changes.append((time, size, row, allocator, 0))
+            if draw(st.booleans()):
+                later = draw(st.integers(0, 1))
+                changes.append((time + later, -size, row, allocator, later))
+    return LoggedMemory(np.array(changes, CHANGE), ("cpu", "another"))
 
 
 def run_of(nodes: LoggedNodes, *, failed: bool = False, outputs: bool = True) -> RunMetadata:
@@ -101,7 +116,7 @@ def run_of(nodes: LoggedNodes, *, failed: bool = False, outputs: bool = True) ->
 
     return recorded(
         step_id=STEP, ops=ops, status=Status("UNKNOWN", "no") if failed else Status(),
-        allocations=lambda: nodes.estimated_allocations(ops(), STEP),
+        allocations=lambda: nodes.allocations(ops(), STEP),
         log=StorableLog(nodes, names, outputs=outputs, allocations=outputs),
     )  # fmt: skip
 
@@ -126,7 +141,7 @@ def test_everything_comes_back(nodes, failed, outputs):
 def test_allocations_of_a_run_with_loops_are_those_that_were_recorded(nodes):
     metadata = run_of(nodes)
     stored = RunEncoder().encode(metadata)
-    assert ("allocations" in stored.columns) == nodes.has_loops
+    assert ("allocations" in stored.columns) == (not nodes.tells_allocations)
     again = decoded_run(stored)
     assert of_ops(again.ops) == of_ops(metadata.ops)
     assert content_of(again.allocations) == content_of(metadata.allocations)

@@ -186,7 +186,7 @@ def test_a_later_version_is_refused(stored):
     with pytest.raises(UnreadableFileError) as refused:
         stepscope.load(stored)
     assert str(refused.value) == (
-        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 4: "
+        f"{stored}: is a store of version 7, of a later Stepscope; this one reads version 5: "
         "pip install --upgrade stepscope"
     )
 
@@ -308,7 +308,7 @@ def test_a_damaged_store_beside_good_files(stored):
     assert sorted(run.status.code for run in runs) == ["DATA_LOSS"] + ["OK"] * 10
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_what_an_earlier_stepscope_wrote_is_read(version):
     # Written by `stepscope run program.py` of that time.
     start, step, again, loop, failed = stepscope.load(STORES / f"version_{version}.stepscope")

@@ -300,7 +300,7 @@ def test_the_file_says_what_it_is(tmp_path):
         store.add(RunMetadata(), "nothing")
     file = sqlite3.connect(store.path)
     assert file.execute("PRAGMA application_id").fetchone() == (0x53537470,)
-    assert file.execute("PRAGMA user_version").fetchone() == (4,)
+    assert file.execute("PRAGMA user_version").fetchone() == (5,)
     assert file.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     assert file.execute("SELECT number, what, status FROM runs").fetchall() == [
         (1, "nothing", "OK")

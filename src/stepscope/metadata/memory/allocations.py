@@ -200,12 +200,15 @@ class AllocationColumns:
         codes = self.events.codes.tolist()
         names, slots = self.names.codes.tolist(), self.slot.tolist()
         places, addresses = self.devices.codes.tolist(), self.address.tolist()
+        sizes = np.abs(self.bytes).tolist()
         for row, event in enumerate(codes):
             if failed[event]:
                 continue
-            # Where addresses are known they tell two executions of one op apart (loops).
-            address = addresses[row]
-            own = (places[row], address) if address else (places[row], names[row], slots[row])
+            # Where addresses are known they tell two executions of one op apart (loops); where not,
+            # sizes tell an output from what the op had for itself.
+            own: tuple[int, ...] = places[row], addresses[row]
+            if not addresses[row]:
+                own = places[row], names[row], slots[row], sizes[row]
             if not frees[event]:
                 alive.setdefault(own, deque()).append(row)
             elif waiting := alive.get(own):

@@ -1,6 +1,6 @@
 """`*.stepscope`: a store of runs, an SQLite database that `stepscope.store` writes.
 
-Tables (versions 1 to 4):
+Tables (versions 1 to 5):
 
     parts   id, digest, size, content: what runs share, each once. `content` is compressed with
             zlib where it is shorter than `size`.
@@ -78,7 +78,7 @@ NAME = "a store of Stepscope's"
 SUFFIX: Final = ".stepscope"
 APPLICATION_ID: Final = 0x53537470
 """SQLite's field for whose database a file is: "SStp"."""
-VERSION: Final = 4
+VERSION: Final = 5
 """From 2 on runs may be stored as an executor logged them, from 3 on there are notes, from 4 on
 runs may be stored as readings over a pattern. What reads it reads those before as well."""
 _WITH_NOTES: Final = 3

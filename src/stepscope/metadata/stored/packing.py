@@ -103,6 +103,11 @@ class Packed:
         self._data = data
         self._place = 0
 
+    @property
+    def at_end(self) -> bool:
+        """Whether there is no further column."""
+        return self._place == len(self._data)
+
     def numbers(self, dtype: Any = np.int64) -> NDArray[Any]:
         """The next column, of whole numbers."""
         found = self.optional_numbers(dtype)

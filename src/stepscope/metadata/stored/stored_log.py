@@ -25,7 +25,8 @@ from stepscope.metadata.logged_nodes import (
     LoggedNodes,
     nodes_of,
 )
-from stepscope.metadata.stored.packing import Packed, PackedDamageError, pack
+from stepscope.metadata.memory.logged_memory import CHANGE, LoggedMemory
+from stepscope.metadata.stored.packing import Column, Packed, PackedDamageError, pack
 from stepscope.metadata.stored.stored_columns import (
     pack_facts,
     shape_columns,
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 _LENGTH: Final = struct.Struct("<q")
+_CHANGE: Final = ("row", "allocator", "later", "time_us", "bytes")
+"""The columns of what executions took of memory, in the order in which they are packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class StorableLog:
     outputs: bool
     """Whether the run's columns have them."""
     allocations: bool
-    """Whether the run's allocations are those that its outputs tell."""
+    """Whether the run's allocations are those that its log tells."""
 
 
 # -- graphs ------------------------------------------------------------------------------------
@@ -160,13 +163,17 @@ def unpack_descriptions(data: bytes) -> StoredDescriptions:
 
 def pack_log(log: Log) -> bytes:
     """The rows of a log, as `unpack_log` reads them."""
-    rows, outputs = log
+    rows, outputs, memory = log
     start = rows["start"]
+    counted: list[Column] = [None]
+    if memory is not None:
+        counted = [*(memory.changes[name] for name in _CHANGE), memory.allocators]
     return pack(
         [
             rows["graph"], rows["node"], rows["thread"], rows["state"], rows["output"], start,
             start - rows["scheduled"], rows["end"] - start,
             *(outputs[name] for name in ("row", "slot", "output")),
+            *counted,
         ]
     )  # fmt: skip
 
@@ -187,7 +194,25 @@ def unpack_log(data: bytes) -> Log:
     outputs["row"], outputs["slot"], outputs["output"] = row, slot, output
     if len(row) and not 0 <= row.min() <= row.max() < len(rows):
         raise PackedDamageError("outputs of rows that are not there")
-    return Log(rows, outputs)
+    return Log(rows, outputs, None if packed.at_end else _unpack_memory(packed, len(rows)))
+
+
+def _unpack_memory(packed: Packed, rows: int) -> LoggedMemory | None:
+    """What executions took of memory; None where nobody counted it."""
+    row = packed.optional_numbers()
+    if row is None:
+        return None
+    changes = np.zeros(len(row), CHANGE)
+    for name, column in zip(_CHANGE[1:], _columns(packed, len(_CHANGE) - 1), strict=True):
+        if len(column) != len(row):
+            raise PackedDamageError("columns of different lengths")
+        changes[name] = column
+    changes["row"] = row
+    allocators = packed.strings()
+    for places, count in ((row, rows), (changes["allocator"], len(allocators))):
+        if len(row) and not 0 <= places.min() <= places.max() < count:
+            raise PackedDamageError("memory of rows or allocators that are not there")
+    return LoggedMemory(changes, allocators)
 
 
 def _columns(packed: Packed, count: int, dtype: Any = np.int64) -> Iterator[NDArray[Any]]:

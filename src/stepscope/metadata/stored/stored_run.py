@@ -272,7 +272,7 @@ class RunEncoder:
         log = recording.log
         told = False
         if log is not None:
-            log = replace(log, allocations=log.allocations and not log.nodes.has_loops)
+            log = replace(log, allocations=log.allocations and log.nodes.tells_allocations)
             self._encode_log(log, run)
             told = log.allocations
         elif recording.pattern is not None:
@@ -580,8 +580,8 @@ class _LoggedParts:
         return self._columns
 
     def allocations(self) -> Any:
-        """Its allocations, as far as outputs tell them."""
-        return self._nodes.estimated_allocations(self._columns, self._run.step_id)
+        """Its allocations, as its log tells them."""
+        return self._nodes.allocations(self._columns, self._run.step_id)
 
 
 class _PatternParts:
