@@ -5,7 +5,7 @@
 // Each round is one log: the thread that asked for it starts steps on all writers, reads while they
 // write, and lets go of it before, while or after they end. Half of the ops are handed to another
 // thread in the middle, as asynchronous kernels are. What is read must be a log in which every
-// record says what was written to it: nodes, states and outputs agree.
+// record says what was written to it: nodes, states, outputs and memory agree.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,7 +108,20 @@ std::shared_ptr<stepscope::Graph> TheGraph() {
   return *graph;
 }
 
-void Finish(Record* record, int i) {
+// What the nodes of a step take of an allocator, which half of them give back later.
+struct Taken {
+  std::mutex mutex;
+  std::vector<stepscope::MemoryChange<Record>> changes;
+
+  void Add(const Record* record, int i) {
+    const uint16_t number = stepscope::AllocatorNames::All().Number(i % 3 ? "one" : "another");
+    std::lock_guard<std::mutex> lock(mutex);
+    changes.push_back({record, i, 8 * i, number, 0});
+    if (i % 2) changes.push_back({record, i + 1, -8 * i, number, 1});
+  }
+};
+
+void Finish(Record* record, int i, Taken* taken) {
   record->End();
   if (record->step->log->outputs) {
     for (int slot = 0; slot < OutputsOf(i); ++slot) {
@@ -118,6 +131,7 @@ void Finish(Record* record, int i) {
     }
   }
   record->failed = Fails(i);
+  if (record->step->log->outputs) taken->Add(record, i);
   record->Finish();
 }
 
@@ -126,8 +140,10 @@ void Step(TestLog* log, Pool* pool, int nodes) {
   auto graph = TheGraph();
   auto* step = new stepscope::Step<Record>{log, graph.get()};
   auto left = std::make_shared<std::atomic<int>>(nodes);
-  const auto over = [log, left, step] {
+  auto taken = std::make_shared<Taken>();
+  const auto over = [log, left, step, taken] {
     if (left->fetch_sub(1) != 1) return;
+    log->Took(taken->changes, true);
     delete step;
     log->Unref();
   };
@@ -140,11 +156,11 @@ void Step(TestLog* log, Pool* pool, int nodes) {
     record->scheduled_ns = i;
     record->Begin();
     if (i % 2) {
-      Finish(record, i);
+      Finish(record, i, taken.get());
       over();
     } else {
-      pool->Do([record, i, over] {
-        Finish(record, i);
+      pool->Do([record, i, taken, over] {
+        Finish(record, i, taken.get());
         over();
       });
     }
@@ -160,13 +176,16 @@ int64_t Check(const std::vector<char>& data, bool outputs, bool all_over) {
     at += count * sizeof(example);
     return found;
   };
-  const auto sizes = column(int64_t{}, 7);
+  const auto sizes = column(int64_t{}, 10);
   const auto rows = column(stepscope::Row{}, sizes[0]);
   const auto more = column(stepscope::OutputRow{}, sizes[1]);
   column(int64_t{}, sizes[2]);
   const auto graphs = column(int64_t{}, sizes[3]);
   CHECK(graphs.size() == 1 && graphs[0] == TheGraph()->number);
-  CHECK(at + sizes[4] == data.data() + data.size());
+  const auto memory = column(stepscope::MemoryRow{}, sizes[7]);
+  const std::string allocators(at + sizes[4], sizes[9]);
+  CHECK(at + sizes[4] + sizes[9] == data.data() + data.size());
+  if (all_over) CHECK(sizes[8] == (outputs && sizes[5] == 0));
   CHECK(sizes[6] == 0);
   const std::vector<int64_t> described = stepscope::Descriptions::All().After(0);
   std::vector<std::pair<int64_t, int64_t>> known = {{0, 0}};  // rank and first axis, by number
@@ -181,9 +200,21 @@ int64_t Check(const std::vector<char>& data, bool outputs, bool all_over) {
     CHECK(known[output.output].second == rows[output.row].node);
     ++further[output.row];
   }
+  std::unordered_map<uint32_t, int> changes;
+  for (const auto& change : memory) {
+    CHECK(change.row < rows.size() && change.allocator < 2);
+    const int node = static_cast<int>(rows[change.row].node);
+    const int sign = changes[change.row]++ ? -1 : 1;
+    CHECK(change.bytes == 8 * sign * node && change.time_us == node + change.later);
+    CHECK(change.later == (sign < 0));
+    const std::string name = node % 3 ? "one" : "another";
+    const bool first = allocators.compare(0, name.size() + 1, name + "\n") == 0;
+    CHECK(first == (change.allocator == 0));
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& row = rows[i];
     const int node = static_cast<int>(row.node);
+    if (sizes[8]) CHECK(changes[i] == 1 + node % 2);
     CHECK(row.graph == graphs[0] && row.scheduled_ns == node && row.start_ns != 0);
     const bool over = row.state == stepscope::kDone || row.state == stepscope::kFailed;
     CHECK(over || !all_over);

@@ -29,12 +29,16 @@ from stepscope.adapters.tensorflow.node_log.executed_graph import (
 )
 from stepscope.cached_property import cached_property
 from stepscope.metadata.logged_nodes import OUTPUT, ROW, Log, LoggedNodes
+from stepscope.metadata.memory.logged_memory import CHANGE, LoggedMemory
 from stepscope.metadata.xplane import ANNOTATION, ExecutorStep, Row
 
-_SIZES: Final = struct.Struct("7q")
-_PACKED: Final = struct.Struct("8q")
+_SIZES: Final = struct.Struct("10q")
+_PACKED: Final = struct.Struct("9q")
 RECORD_NS: Final = 90
-"""What noting one node costs the run, about: measured as dilation of warm runs of a thousand."""
+"""What noting one node costs the run, about: measured as dilation of warm runs of a thousand.
+
+A change of memory costs as much, where that is counted.
+"""
 
 
 class NodeLog:
@@ -44,7 +48,7 @@ class NodeLog:
     """Here, as Control-C may end `__init__` at any place: what is left is released all the same."""
 
     def __init__(self, *, outputs: bool) -> None:
-        """With `outputs`, what each node puts out is described as well."""
+        """With `outputs`, what each node puts out is described, and what it takes is counted."""
         self._library: Any = build.library()
         self._outputs = outputs
         self._step_id, self._what = 0, b""
@@ -147,15 +151,26 @@ class LoggedRun(LoggedNodes):
     def __init__(self, data: bytes, handle_of: Any) -> None:
         """`handle_of` gives the library's handle of a graph that the log names."""
         self._data = data
-        rows, more, steps, graphs, _, self.dropped, self.undescribed = _SIZES.unpack_from(data)
+        rows, more, steps, graphs, text, *lost, changes, counted, names = _SIZES.unpack_from(data)
+        self.dropped, self.undescribed = lost
         places = [_SIZES.size]
-        for count, size in ((rows, ROW.itemsize), (more, OUTPUT.itemsize), (steps, 8), (graphs, 8)):
+        for count, size in (
+            (rows, ROW.itemsize), (more, OUTPUT.itemsize), (steps, 8), (graphs, 8),
+            (changes, CHANGE.itemsize), (text, 1), (names, 1),
+        ):  # fmt: skip
             places.append(places[-1] + count * size)
         numbers = struct.unpack_from(f"{graphs}q", data, places[3])
         self._step_numbers = slice(places[2], places[3])
-        self._threads_at = places[4]
+        self._threads_at = slice(places[5], places[6])
+        memory = None
+        if counted:
+            allocators = data[places[6] : places[7]].decode(errors="replace").splitlines()
+            taken = np.frombuffer(data, CHANGE, changes, places[4])
+            memory = LoggedMemory(taken, tuple(allocators))
         log = Log(
-            np.frombuffer(data, ROW, rows, places[0]), np.frombuffer(data, OUTPUT, more, places[1])
+            np.frombuffer(data, ROW, rows, places[0]),
+            np.frombuffer(data, OUTPUT, more, places[1]),
+            memory,
         )
         super().__init__(log, known_graphs.of(numbers, handle_of), descriptions)
 
@@ -167,7 +182,7 @@ class LoggedRun(LoggedNodes):
     @cached_property
     def threads(self) -> dict[int, tuple[int, str]]:
         """By the system's numbers of threads, the profiler's, and their names."""
-        text = self._data[self._threads_at :].decode(errors="replace")
+        text = self._data[self._threads_at].decode(errors="replace")
         known = (line.split(" ", 2) for line in text.splitlines())
         return {int(number): (int(handle), name) for number, handle, name in known}
 

@@ -6,6 +6,7 @@
 // and numbers that the reader takes apart once per graph. What a run adds is a record per execution:
 // the numbers of graph and node, three times, a state. What a node puts out is described once too:
 // each distinct (dtype, shape) of the process has a number (`Descriptions`), and a record names it.
+// What executions took of allocators comes once their step is over (`Took`).
 //
 // Guarantees.
 // - A record is written by one thread at a time: by the one that began the node and, once that has
@@ -20,6 +21,8 @@
 // - It is bounded (`kMostChunks`, 70 MB, a million records), and so are all logs together
 //   (`kMostChunksInAll`, 270 MB) and all descriptions (`kMostDescriptions`): a node that begins when
 //   they are full is counted, not kept. One that began before has room for its outputs.
+// - Memory is told of all executions or of none: not while a step is under way, and not where there
+//   were more changes than `kMostChanges` (50 MB), or `kMostChangesInAll` (200 MB) in all logs.
 // - Where it is told a file to lie in (`MapTo`), records lie there, as long as it has room, and on
 //   the heap when it has not. What the file is to hold is reserved beforehand: a disk that becomes
 //   full later is no harm. Whatever ends the process, the file then has every run whose log lives,
@@ -166,6 +169,33 @@ class Descriptions {
   std::vector<const Description*> list_;
 };
 
+// -- allocators: each name once -------------------------------------------------------------------
+
+// Numbered from 0 in the order in which they were first seen. Never destroyed.
+class AllocatorNames {
+ public:
+  static AllocatorNames& All() {
+    static AllocatorNames* all = new AllocatorNames;
+    return *all;
+  }
+
+  uint16_t Number(const std::string& name) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const size_t place = std::find(names_.begin(), names_.end(), name) - names_.begin();
+    if (place == names_.size()) names_.push_back(name);
+    return static_cast<uint16_t>(place);
+  }
+
+  std::vector<std::string> Names() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return names_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> names_;
+};
+
 // -- what a graph determines ----------------------------------------------------------------------
 
 constexpr uint32_t kNoNode = UINT32_MAX;
@@ -248,6 +278,9 @@ constexpr int64_t kMostChunksInAll = int64_t{1} << 14;
 constexpr int64_t kMostChunksUnread = kMostChunksInAll / 4;
 constexpr size_t kMostFree = 1024;  // 17 MB
 constexpr int64_t kSlab = 32;  // chunks that are taken of the system at once
+constexpr int64_t kMostChanges = int64_t{1} << 21;
+constexpr int64_t kMostChangesInAll = int64_t{1} << 23;
+constexpr int64_t kMostChangesUnread = kMostChangesInAll / 4;
 
 // `kOutput` is no execution: a further output of one.
 enum State : int32_t { kWaiting = 0, kStarted = 1, kEnded = 2, kDone = 3, kFailed = 4, kOutput = 5 };
@@ -255,6 +288,7 @@ enum State : int32_t { kWaiting = 0, kStarted = 1, kEnded = 2, kDone = 3, kFaile
 inline std::atomic<uint64_t> log_numbers{1};
 inline std::atomic<uint64_t> thread_numbers{1};
 inline std::atomic<int64_t> chunks_in_use{0};  // of all logs
+inline std::atomic<int64_t> changes_in_use{0};
 
 template <typename Record>
 class Log;
@@ -303,6 +337,22 @@ struct Row {
 // And of an output that is not output 0: `row` is the execution's place among the rows.
 struct OutputRow {
   uint32_t row, slot, output, unused;
+};
+
+// What an execution took of an allocator, or gave back to it; `Record` is a log's.
+template <typename Record>
+struct MemoryChange {
+  const Record* owner;
+  int64_t time_us, bytes;  // less than 0 bytes where they were given back
+  uint16_t allocator;      // its number among `AllocatorNames`
+  uint16_t later;          // whether the execution was over by then
+};
+
+// And what is read of it: `row` is the execution's place among the rows.
+struct MemoryRow {
+  int64_t time_us, bytes;
+  uint32_t row;
+  uint16_t allocator, later;
 };
 
 // What a file that chunks lie in begins with, before the runs and the chunks. All sizes in bytes.
@@ -358,7 +408,8 @@ class Log {
   // Whether its reader may take its time: as long as logs that nobody has read take little memory, and
   // only where no map shows it as under way.
   bool CanWait() const {
-    return run_ == nullptr && chunks_in_use.load(std::memory_order_relaxed) < kMostChunksUnread;
+    return run_ == nullptr && chunks_in_use.load(std::memory_order_relaxed) < kMostChunksUnread &&
+           changes_in_use.load(std::memory_order_relaxed) < kMostChangesUnread;
   }
 
   // By what it is known to who reads the map that it lies in. Before it is entered.
@@ -385,14 +436,15 @@ class Log {
     run_->log.store(number, std::memory_order_release);
   }
 
-  // The run is over, and its log stays until it is let go of. Gives how many records it has.
+  // The run is over, and its log stays until it is let go of. Gives how many records it has, changes
+  // of memory among them.
   int64_t Over(bool failed) {
     if (run_ != nullptr) {
       run_->failed.store(failed, std::memory_order_relaxed);
       run_->ended_ns.store(stepscope::Read(CLOCK_REALTIME), std::memory_order_release);
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    int64_t records = 0;
+    int64_t records = static_cast<int64_t>(changes_.size());
     for (const Chunk* chunk : chunks_) records += chunk->used.load(std::memory_order_acquire);
     return records;
   }
@@ -425,16 +477,34 @@ class Log {
     return record;
   }
 
-  // Steps of this graph are going to write to it; one `Unref` each when they are over.
+  // Steps of this graph are going to write to it; one `Took` and one `Unref` each when they are over.
   void Started(int64_t step, std::shared_ptr<const Graph> graph) {
     Ref();
     Keep(*graph);
     std::lock_guard<std::mutex> lock(mutex_);
+    ++untold_;
     steps_.push_back(step);
     for (const auto& known : graphs_) {
       if (known == graph) return;
     }
     graphs_.push_back(std::move(graph));
+  }
+
+  // What the executions of a step took, those of each one after the other and in order; `all` unless
+  // that is not known of some of them.
+  void Took(const std::vector<MemoryChange<Record>>& changes, bool all) {
+    const int64_t count = static_cast<int64_t>(changes.size());
+    std::lock_guard<std::mutex> lock(mutex_);
+    --untold_;
+    const int64_t known = static_cast<int64_t>(changes_.size());
+    const bool fits = known + count <= kMostChanges &&
+                      changes_in_use.load(std::memory_order_relaxed) + count <= kMostChangesInAll;
+    if (!all || !fits) {
+      some_unknown_ = true;
+      return;
+    }
+    changes_in_use.fetch_add(count, std::memory_order_relaxed);
+    changes_.insert(changes_.end(), changes.begin(), changes.end());
   }
 
   // A graph that its records name; null where they do not.
@@ -535,6 +605,7 @@ class Log {
  protected:
   virtual ~Log() {
     chunks_in_use.fetch_sub(made_.load(), std::memory_order_relaxed);
+    changes_in_use.fetch_sub(static_cast<int64_t>(changes_.size()), std::memory_order_relaxed);
     Free& free = FreeChunks();
     std::lock_guard<std::mutex> lock(free.mutex);
     if (run_ != nullptr) {
@@ -625,14 +696,19 @@ class Log {
   struct Content {
     std::vector<Row> rows;
     std::vector<OutputRow> more;
+    std::vector<MemoryRow> memory;
+    bool counted = false;  // whether `memory` has that of all executions
     std::map<int32_t, std::string> threads;  // by number: handle and name
     std::vector<int64_t> graphs;
     std::vector<char> told;  // what is made of it for the reader
 
     void Clear() {
-      if (rows.capacity() * sizeof(Row) > kMostKeptBytes) *this = Content();
+      const size_t bytes = rows.capacity() * sizeof(Row) + memory.capacity() * sizeof(MemoryRow);
+      if (bytes > kMostKeptBytes) *this = Content();
       rows.clear();
       more.clear();
+      memory.clear();
+      counted = false;
       threads.clear();
       graphs.clear();
       told.clear();
@@ -806,6 +882,9 @@ class Log {
   std::vector<Chunk*> chunks_;
   std::vector<int64_t> steps_;
   std::vector<std::shared_ptr<const Graph>> graphs_;
+  int untold_ = 0;  // steps that are under way
+  bool some_unknown_ = false;
+  std::vector<MemoryChange<Record>> changes_;
 };
 
 template <typename Record>
@@ -861,35 +940,55 @@ typename Log<Record>::Content& Log<Record>::Collect() const {
     }
     row_of.resize(firsts.back().second + kRecords, -1);
   }
-  // After the states were seen: what had been put out by then is there now.
+  // After the states were seen: what had been put out by then, and taken, is there now.
   if (outputs) {
     std::sort(firsts.begin(), firsts.end());
+    size_t last = 0;  // owners come in the order of their records, mostly
+    const auto over = [&](const Record* owner) -> int32_t {  // its row; -1 where it is not over
+      const auto holds = [&](size_t at) {
+        const Record* first = firsts[at].first->records;
+        return owner >= first && owner < first + kRecords;
+      };
+      if (last >= firsts.size() || !holds(last)) {
+        const auto place = std::upper_bound(
+            firsts.begin(), firsts.end(), owner,
+            [](const Record* at, const auto& first) { return at < first.first->records; });
+        last = place - firsts.begin() - 1;  // none before the first wraps around
+        if (last >= firsts.size() || !holds(last)) return -1;
+      }
+      const auto& [chunk, first] = firsts[last];
+      const int32_t row = row_of[first + (owner - chunk->records)];
+      return row >= 0 && (rows[row].state == kDone || rows[row].state == kFailed) ? row : -1;
+    };
     for (const Chunk* chunk : chunks_) {
       const int used = chunk->used.load(std::memory_order_acquire);
       for (int i = 0; i < used; ++i) {
         const Record& record = chunk->records[i];
         if (record.state.load(std::memory_order_acquire) != kOutput) continue;
-        const auto* owner = static_cast<const Record*>(
-            reinterpret_cast<const Entry<Record>*>(record.scheduled_ns));
-        auto place = std::upper_bound(
-            firsts.begin(), firsts.end(), owner,
-            [](const Record* at, const auto& first) { return at < first.first->records; });
-        if (place == firsts.begin()) continue;
-        --place;
-        const int32_t row = row_of[place->second + (owner - place->first->records)];
-        if (row < 0 || (rows[row].state != kDone && rows[row].state != kFailed)) continue;
+        const int32_t row = over(static_cast<const Record*>(
+            reinterpret_cast<const Entry<Record>*>(record.scheduled_ns)));
+        if (row < 0) continue;
         found.more.push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(record.start),
                               record.output, 0});
       }
+    }
+    found.counted = untold_ == 0 && !some_unknown_ && dropped_.load() == 0;
+    found.memory.reserve(changes_.size());
+    for (const MemoryChange<Record>& change : changes_) {
+      const int32_t row = over(change.owner);
+      if (row < 0) continue;
+      found.memory.push_back({change.time_us, change.bytes, static_cast<uint32_t>(row),
+                              change.allocator, change.later});
     }
   }
   for (const auto& graph : graphs_) found.graphs.push_back(graph->number);
   return found;
 }
 
-// Seven sizes: rows, further outputs, steps, graphs, bytes of text, executions that were dropped,
-// outputs that have no description; the rows; the further outputs; the numbers of the steps and of
-// the graphs (64 bits); and a line for each thread: its number, its handle, its name.
+// Ten sizes: rows, further outputs, steps, graphs, bytes of text, executions that were dropped,
+// outputs that have no description, changes of memory, whether those are all, bytes of the names of
+// allocators; the rows; the further outputs; the numbers of the steps and of the graphs (64 bits);
+// the changes; a line for each thread: its number, its handle, its name; and one for each allocator.
 template <typename Record>
 const std::vector<char>& Log<Record>::Read() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -898,20 +997,26 @@ const std::vector<char>& Log<Record>::Read() {
   for (const auto& known : content.threads) {
     text += std::to_string(known.first) + " " + known.second + "\n";
   }
+  std::string allocators;
+  for (const std::string& name : AllocatorNames::All().Names()) allocators += name + "\n";
   const std::vector<int64_t> sizes = {
       static_cast<int64_t>(content.rows.size()), static_cast<int64_t>(content.more.size()),
       static_cast<int64_t>(steps_.size()),       static_cast<int64_t>(content.graphs.size()),
       static_cast<int64_t>(text.size()),         dropped_.load(),
-      undescribed_.load()};
+      undescribed_.load(),                       static_cast<int64_t>(content.memory.size()),
+      content.counted,                           static_cast<int64_t>(allocators.size())};
   std::vector<char>& found = content.told;
-  found.reserve(64 + content.rows.size() * sizeof(Row) + content.more.size() * sizeof(OutputRow) +
-                text.size() + 8 * (steps_.size() + content.graphs.size()));
+  found.reserve(128 + content.rows.size() * sizeof(Row) + content.more.size() * sizeof(OutputRow) +
+                content.memory.size() * sizeof(MemoryRow) + text.size() + allocators.size() +
+                8 * (steps_.size() + content.graphs.size()));
   Append(found, sizes);
   Append(found, content.rows);
   Append(found, content.more);
   Append(found, steps_);
   Append(found, content.graphs);
+  Append(found, content.memory);
   found.insert(found.end(), text.begin(), text.end());
+  found.insert(found.end(), allocators.begin(), allocators.end());
   return found;
 }
 
@@ -943,6 +1048,22 @@ void PackColumn(std::vector<char>& to, size_t rows, Value value) {
   }
 }
 
+// The head of a column that is not there, and a column of text: their lengths, then all of them.
+inline void PackHead(std::vector<char>& to, char kind, size_t count) {
+  char head[13] = {kind};
+  const uint32_t size = static_cast<uint32_t>(count);
+  memcpy(head + 1, &size, sizeof size);
+  to.insert(to.end(), head, head + sizeof head);
+}
+
+inline void PackTexts(std::vector<char>& to, const std::vector<std::string>& texts) {
+  std::string all;
+  PackColumn(to, texts.size(), [&](size_t i) -> int64_t { return texts[i].size(); });
+  for (const std::string& text : texts) all += text;
+  PackHead(to, 6, all.size());
+  to.insert(to.end(), all.begin(), all.end());
+}
+
 inline uint64_t Mixed(uint64_t a, uint64_t b) {
   uint64_t x = a + 0x9E3779B97F4A7C15u * (b + 1);
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -950,9 +1071,9 @@ inline uint64_t Mixed(uint64_t a, uint64_t b) {
   return x ^ (x >> 31);
 }
 
-// Eight numbers: how many rows came to an end, when the first of these began and the last ended,
-// rows that did not end well, executions that were dropped, outputs without a description, how many
-// graphs there are, and what runs that are alike have in common: which nodes came how far and put
+// Nine numbers: how many rows came to an end, when the first of these began and the last ended,
+// rows that did not end well, executions that were dropped, outputs without a description, whether
+// memory was to be counted and is not, how many graphs there are, and what runs that are alike have in common: which nodes came how far and put
 // out what, how often, and which threads took part. Then the graphs' numbers, and the columns.
 template <typename Record>
 const std::vector<char>& Log<Record>::Pack() {
@@ -976,10 +1097,11 @@ const std::vector<char>& Log<Record>::Pack() {
   }
   for (const auto& thread : content.threads) alike += Mixed(thread.first, ~uint64_t{1});
   const std::vector<int64_t> sizes = {
-      ended, first, last, odd, dropped_.load(), undescribed_.load(),
+      ended, first, last, odd, dropped_.load(), undescribed_.load(), outputs && !content.counted,
       static_cast<int64_t>(content.graphs.size()), static_cast<int64_t>(alike)};
   std::vector<char>& found = content.told;
-  found.reserve(256 + 36 * rows.size() + 12 * more.size());
+  const std::vector<MemoryRow>& memory = content.memory;
+  found.reserve(512 + 36 * rows.size() + 12 * more.size() + 24 * memory.size());
   Append(found, sizes);
   Append(found, content.graphs);
   const size_t n = rows.size();
@@ -994,6 +1116,17 @@ const std::vector<char>& Log<Record>::Pack() {
   PackColumn(found, more.size(), [&](size_t i) -> int64_t { return more[i].row; });
   PackColumn(found, more.size(), [&](size_t i) -> int64_t { return more[i].slot; });
   PackColumn(found, more.size(), [&](size_t i) -> int64_t { return more[i].output; });
+  if (!content.counted) {
+    PackHead(found, 0, 0);
+    return found;
+  }
+  const size_t changes = memory.size();
+  PackColumn(found, changes, [&](size_t i) -> int64_t { return memory[i].row; });
+  PackColumn(found, changes, [&](size_t i) -> int64_t { return memory[i].allocator; });
+  PackColumn(found, changes, [&](size_t i) -> int64_t { return memory[i].later; });
+  PackColumn(found, changes, [&](size_t i) { return memory[i].time_us; });
+  PackColumn(found, changes, [&](size_t i) { return memory[i].bytes; });
+  PackTexts(found, AllocatorNames::All().Names());
   return found;
 }
 

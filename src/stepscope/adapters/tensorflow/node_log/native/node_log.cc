@@ -5,6 +5,8 @@
 // - A step that nobody asked to log is run by the default executor as it is, and so is one that
 //   TensorFlow itself collects statistics of.
 // - A log belongs to one run. What may be relied on when it is written to and read stands in `log.h`.
+// - Where outputs are described, memory is counted: TensorFlow then wraps the allocators of every
+//   kernel. What was counted is taken over once the step is over, before anybody is told so.
 // - A node costs two readings of the clock and what `log.h` says of a record; nothing that its graph
 //   determines is looked at again. That is taken where the executor is made, from the graph as it is
 //   executed: placed, pruned, optimized.
@@ -12,7 +14,9 @@
 #include "log.h"
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,12 +26,14 @@
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
 #include "tensorflow/core/common_runtime/step_stats_collector.h"
+#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor.pb.h"
+#include "tensorflow/core/framework/tracking_allocator.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -45,10 +51,8 @@ class Record final : public tensorflow::NodeExecStatsInterface, public stepscope
   void RecordComputeStarted() override { Begin(); }
   void RecordComputeEnded() override { End(); }
   void RecordExecutorEnded() override {}
-  bool TrackAllocations() const override { return false; }
-  void SetMemory(tensorflow::OpKernelContext* context) override {
-    failed = !context->status().ok();
-  }
+  bool TrackAllocations() const override;
+  void SetMemory(tensorflow::OpKernelContext* context) override;
   void SetOutput(int slot, const tensorflow::Tensor* tensor) override;
   void SetScheduled(int64_t nanos) override { scheduled_ns = nanos; }
 };
@@ -63,11 +67,101 @@ void Record::SetOutput(int slot, const tensorflow::Tensor* tensor) {
   AddOutput(slot, tensor->dtype(), tensor->dims(), [&](int i) { return tensor->dim_size(i); });
 }
 
+// What the kernels of a step take of allocators. TensorFlow wraps each kernel's, and the wrapper
+// keeps account until it is let go of: what an execution puts out may be given back at any time.
+class Memory {
+ public:
+  // Whether there is room to keep account of a kernel that is about to run.
+  bool HasRoom() const { return !full_.load(std::memory_order_relaxed); }
+
+  // An execution is over. It may be on any thread.
+  void Add(const Record* record, tensorflow::OpKernelContext* context) {
+    for (const auto& [allocator, wrapper] : context->ConsumeWrappedAllocators()) {
+      const auto live = static_cast<int64_t>(std::get<2>(wrapper->GetSizes()));
+      std::lock_guard<std::mutex> lock(mutex_);
+      open_.push_back({record, allocator, wrapper, live});
+      if (open_.size() >= sweep_at_) Sweep();
+    }
+  }
+
+  // The step is over, and nothing is added any more.
+  void TellTo(NodeLog* log) {
+    for (const Open& open : open_) Close(open);
+    log->Took(changes_, HasRoom());
+  }
+
+ private:
+  struct Open {
+    const Record* record;
+    tensorflow::Allocator* allocator;
+    tensorflow::TrackingAllocator* wrapper;
+    int64_t live;  // bytes, when the execution was over
+  };
+  static constexpr size_t kMostOpen = 1 << 18;  // some 300 bytes each
+
+  // Let go of the wrappers that nothing of is left of.
+  void Sweep() {
+    size_t kept = 0;
+    for (const Open& open : open_) {
+      if (std::get<2>(open.wrapper->GetSizes()) != 0) {
+        open_[kept++] = open;
+      } else {
+        Close(open);
+      }
+    }
+    open_.resize(kept);
+    sweep_at_ = std::max(sweep_at_, 2 * kept);
+    if (sweep_at_ > kMostOpen || changes_.size() > stepscope::kMostChanges) full_ = true;
+  }
+
+  void Close(const Open& open) {
+    const uint16_t number = Number(open.allocator);
+    const auto records = open.wrapper->GetRecordsAndUnRef();
+    // An execution takes nothing once it is over: what comes after its last request, once as much
+    // is left as was then, is later.
+    size_t taken = 0;
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (records[i].alloc_bytes > 0) taken = i + 1;
+    }
+    int64_t left = 0;
+    size_t i = 0;
+    for (; i < records.size() && (i < taken || left != open.live); ++i) {
+      left += records[i].alloc_bytes;
+      Append(open, records[i], number, 0);
+    }
+    for (; i < records.size(); ++i) Append(open, records[i], number, 1);
+  }
+
+  void Append(const Open& open, const tensorflow::AllocRecord& record, uint16_t number,
+              uint16_t later) {
+    changes_.push_back({open.record, record.alloc_micros, record.alloc_bytes, number, later});
+  }
+
+  uint16_t Number(tensorflow::Allocator* allocator) {
+    for (const auto& known : numbers_) {
+      if (known.first == allocator) return known.second;
+    }
+    numbers_.push_back({allocator, stepscope::AllocatorNames::All().Number(allocator->Name())});
+    return numbers_.back().second;
+  }
+
+  std::mutex mutex_;
+  std::atomic<bool> full_{false};
+  size_t sweep_at_ = 1 << 14;
+  std::vector<Open> open_;
+  std::vector<stepscope::MemoryChange<Record>> changes_;
+  std::vector<std::pair<tensorflow::Allocator*, uint16_t>> numbers_;
+};
+
 // One executor's part in a run, for as long as that lasts.
 class Collector final : public tensorflow::StepStatsCollectorInterface,
                         public stepscope::Step<Record> {
  public:
   Collector(NodeLog* log, const stepscope::Graph* graph) : Step{log, graph} {}
+
+  static Collector* Of(const Record* record) {
+    return const_cast<Collector*>(static_cast<const Collector*>(record->step));
+  }
 
   tensorflow::NodeExecStatsInterface* CreateNodeExecStats(
       const tensorflow::NodeDef* node) override {
@@ -76,7 +170,18 @@ class Collector final : public tensorflow::StepStatsCollectorInterface,
   }
 
   std::string ReportAllocsOnResourceExhausted(absl::string_view) override { return ""; }
+
+  Memory memory;
 };
+
+bool Record::TrackAllocations() const {
+  return step->log->outputs && Collector::Of(this)->memory.HasRoom();
+}
+
+void Record::SetMemory(tensorflow::OpKernelContext* context) {
+  failed = !context->status().ok();
+  if (step->log->outputs) Collector::Of(this)->memory.Add(this, context);
+}
 
 // -- a graph as it is executed --------------------------------------------------------------------
 
@@ -197,6 +302,7 @@ class LoggingExecutor final : public tensorflow::Executor {
     ours.stats_collector = collector;
     log->Started(args.step_id, graph_);
     inner_->RunAsync(ours, [log, collector, done = std::move(done)](const absl::Status& status) {
+      collector->memory.TellTo(log);
       done(status);
       delete collector;
       log->Unref();
