@@ -21,7 +21,7 @@ from contract_cluster import GAPS
 from contract_engines import EmbeddedEngine, Engine, Program, SessionEngine
 
 import stepscope
-from stepscope.metadata import MEMORY_OF_KERNELS, RunMetadata
+from stepscope.metadata import MEMORY_OF_KERNELS, MEMORY_OF_THE_SYSTEM, RunMetadata
 from stepscope.options import ConfigProto
 
 KERNEL_TIMES = "kernel times of eager ops"
@@ -149,6 +149,9 @@ class TensorFlowCluster(TensorFlowSession):
 
 class Prepared(OnTensorFlow):
     """With our own executor, which logs what nodes do, in the place of the profiler."""
+
+    always_lost = frozenset({MEMORY_OF_THE_SYSTEM, "memory from before the run"})
+    may_be_lost = OnTensorFlow.may_be_lost | {MEMORY_OF_KERNELS}  # of Python's outputs, and eager
 
     def __init__(self) -> None:
         from stepscope.adapters.tensorflow import prepare

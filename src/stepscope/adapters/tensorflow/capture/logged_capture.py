@@ -171,7 +171,9 @@ class LoggedCapture(Capture):
             return 0
         rows = logged.log.rows
         instantiating = self._instantiating_ns(rows["start"])
-        noted = self._at_most(len(rows) * RECORD_NS, self.ended - self.started - instantiating)
+        memory = logged.log.memory
+        records = len(rows) + (0 if memory is None else len(memory.changes))
+        noted = self._at_most(records * RECORD_NS, self.ended - self.started - instantiating)
         return instantiating + noted
 
     @staticmethod

@@ -461,4 +461,6 @@ class ProfiledCapture(Capture):
         if logged is None:
             return events * _EVENT_NS
         others = events if self.batch is not None and self.batch.level_raised else 0
-        return others * _EVENT_NS + len(logged.log.rows) * RECORD_NS
+        memory = logged.log.memory
+        records = len(logged.log.rows) + (0 if memory is None else len(memory.changes))
+        return others * _EVENT_NS + records * RECORD_NS

@@ -1,8 +1,8 @@
 """What was recorded of one run's memory, as rows.
 
-From the allocator's events where it leaves one of all it does, else from what ops put out
-(`op_outputs`). Memory that nobody is known to hold is one row per device, so that rows always sum
-to the allocator's own count.
+From the allocator's events where it leaves one of all it does, else as our executor counted it,
+else from what ops put out (`op_outputs`). Memory that nobody is known to hold is one row per
+device, so that rows of events always sum to the allocator's own count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells, 
 from stepscope.adapters.tensorflow.memory.op_outputs import of_calls, of_graph
 from stepscope.adapters.tensorflow.memory.report import HOW_TO_RECORD
 from stepscope.cached_property import cached_property
-from stepscope.metadata import MEMORY_OF_KERNELS, AllocationColumns, Loss
+from stepscope.metadata import (
+    MEMORY_OF_KERNELS,
+    MEMORY_OF_THE_SYSTEM,
+    AllocationColumns,
+    Loss,
+)
 from stepscope.metadata.memory.allocations import ALLOCATE, FAILED, FREE, HELD
 from stepscope.metadata.memory.out_of_memory import MemoryRequest
 
@@ -38,6 +43,12 @@ _FROM_OUTPUTS: Final = Loss(
     "estimate, by what ops put out: what kernels take for themselves is not in it, and a buffer "
     "that an op reuses for its output counts twice meanwhile; to have all of it to the byte: "
     f"{HOW_TO_RECORD}",
+)  # fmt: skip
+_COUNTED: Final = Loss(
+    MEMORY_OF_THE_SYSTEM, 0,
+    "allocations and peak_bytes count what ops took of TensorFlow's allocators; what kernels and "
+    "libraries take of the system itself (their own scratch, the text of string tensors, Python's "
+    "objects) goes past these and is in neither",
 )  # fmt: skip
 _SOME_OF_IT: Final = (
     "the allocator of the oneDNN library leaves events of tensors above 256 KiB only; smaller ones "
@@ -134,9 +145,9 @@ class RecordedMemory:
     def columns(self, program: ProgramMemory, refused: MemoryRequest | None) -> AllocationColumns:
         """All rows of the run: what was alive before it, and its own events."""
         logged = self._capture.logged_alone()
-        if logged is not None and refused is None and not logged.has_loops:
+        if logged is not None and refused is None and logged.tells_allocations:
             ops = self._capture.columns(self._step_id, self._nodes)
-            return logged.estimated_allocations(ops, self._step_id)
+            return logged.allocations(ops, self._step_id)
         rows: list[Row] = []
         if self.from_allocator:
             alive, in_use = self._memory.at(self.start_ns)
@@ -187,10 +198,10 @@ class RecordedMemory:
                 together = max(together, sum(now.values()))
         return {**peaks, "": together}
 
-    def losses(self) -> list[Loss]:
-        """What is not known of the run's memory."""
+    def losses(self, *, refused: bool) -> list[Loss]:
+        """What is not known of the run's memory, which was `refused` more or not."""
         if not self.from_allocator:
-            return [_NO_EVENTS if allocator_tells() else _FROM_OUTPUTS, _NOT_THE_RUN_S]
+            return [*self._without_events(refused=refused), _NOT_THE_RUN_S]
         alive, in_use = self._memory.at(self.start_ns)
         missing = sum(in_use.values()) - sum(held.bytes for held in alive.values() if held.certain)
         losses = [] if allocator_tells() else [_NOT_OF_CPU]
@@ -204,6 +215,21 @@ class RecordedMemory:
             f"{HOW_TO_RECORD}"
         )
         return [*losses, Loss("owners of memory from before recording", 0, reason)]
+
+    def _without_events(self, *, refused: bool) -> list[Loss]:
+        logged = self._capture.logged_alone()
+        if logged is None or refused or not logged.counts_memory:
+            return [_NO_EVENTS if allocator_tells() else _FROM_OUTPUTS]
+        elsewhere = logged.made_elsewhere
+        if not elsewhere:
+            return [_COUNTED]
+        reason = (
+            f"{', '.join(elsewhere)}: of what these ops run inside it is known what they put out, "
+            "and that counts from their start to their last reader's end; what they take for "
+            "themselves does not, so allocations and peak_bytes are an estimate; to have all of "
+            f"it to the byte: {HOW_TO_RECORD}"
+        )
+        return [Loss(MEMORY_OF_KERNELS, 0, reason), _COUNTED]
 
     # -- out of memory ---------------------------------------------------------------------
 

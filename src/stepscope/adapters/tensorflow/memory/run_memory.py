@@ -168,7 +168,9 @@ class CapturedMemory:
 
         def losses() -> list[Loss]:
             found = [*log().losses(self._settings)] if self._settings is not None else []
-            return found + run().losses() if self._full or self._settings is not None else []
+            if not asked_for:
+                return []
+            return found + run().losses(refused=report is not None)
 
         fields: dict[str, Any] = {"out_of_memory": report}
         if self._full:

@@ -27,16 +27,11 @@ from stepscope.adapters.tensorflow.capture.graphs import NodeInfo
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.cached_property import cached_property
 from stepscope.metadata import GraphFacts, Loss, Shared
-from stepscope.metadata.logged_nodes import InputRows, nodes_of
+from stepscope.metadata.logged_nodes import RUNS_INSIDE, InputRows, nodes_of
 from stepscope.metadata.readers.node_log_file import graph_facts
 
 _T = TypeVar("_T")
 _KEPT: Final = 1024
-_INSIDE: Final = re.compile(
-    r"(Stateful|TPU)?PartitionedCall|(Stateless)?(While|If|Case)|SymbolicGradient|XlaLaunch(V2)?"
-    r"|_XlaRun|BatchFunction|MapDefun|RemoteCall|(Eager)?PyFunc(Stateless)?"
-)
-"""The types of ops that run something of their own, with an executor that is not ours or none."""
 _PIPELINE: Final = re.compile(r"Dataset|Iterator")
 _PIPELINES_UNSEEN: Final = (
     "tf.data works on threads of its own, which only TensorFlow's profiler sees, and it was not "
@@ -163,7 +158,7 @@ class ExecutedGraphs:
         """What a log of a run of them lacks that the profiler would have."""
         found = []
         kinds = {op for graph in self.graphs for op in graph.facts.ops.table}
-        inside = sorted(op for op in kinds if _INSIDE.fullmatch(op))
+        inside = sorted(op for op in kinds if RUNS_INSIDE.fullmatch(op))
         if inside:
             what = "annotations, ops inside of ops"
             reason = (
