@@ -45,7 +45,7 @@ def interrupted(step, after):
         finally:
             sys.setprofile(None)
         made.append(bool(ran))
-    assert place > 10, place
+    assert place > 8, place
 
 def runs(x):
     ran.append(True)
@@ -98,6 +98,20 @@ step()
 says("tape")
 """
 
+EAGER = """
+count = tf.Variable(0.0)
+
+def step():
+    with tf.GradientTape():
+        ran.append(True)
+        count.assign_add(1.0)
+
+step()
+interrupted(step, after=True)
+step()
+print("executed", int(count.numpy()))
+"""
+
 
 @pytest.fixture
 def swept(native, stepscope, script):
@@ -143,6 +157,24 @@ def test_gradient_tapes(swept, tmp_path):
     made = swept(TAPE)
     # One is ended by the next one, or by the script's end.
     assert recorded(tmp_path / "out", "Mul") == made["tape"] + 2
+
+
+def test_eager_ops_are_recorded_or_declared(swept, tmp_path):
+    made = swept(EAGER)
+    runs = [run for _, run in iter_runs(tmp_path / "out")]
+    rows = sum(list(run.ops.op).count("AssignAddVariableOp") for run in runs)
+    broken_off = [
+        loss
+        for run in runs
+        for loss in run.completeness.losses
+        if "AssignAddVariableOp" in loss.reason
+    ]
+    assert {loss.what for loss in broken_off} == {"op executions"}
+    # Python cannot tell of some calls whether they had ended: of others it is known.
+    declared = sum(loss.count for loss in broken_off)
+    assert 0 < declared < 5
+    assert made["executed"] > 5
+    assert made["executed"] - declared <= rows <= made["executed"] + declared
 
 
 def test_runs_under_a_budget(swept, tmp_path):

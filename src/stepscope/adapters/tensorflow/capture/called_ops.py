@@ -6,7 +6,9 @@ TensorFlow's own way to the kernel: the profiler would tell the kernel apart, an
 times as much. Values that a call turns into tensors, and variables that it reads, are part of it.
 
 Guarantees. Noting an op keeps none of its tensors alive. All that is not needed at once (lines,
-names, sums) is worked out when somebody looks.
+names, sums) is worked out when somebody looks. Control-C, wherever it comes, loses no op that is
+known to have run, and mixes up none; a call that it broke off is declared, where Python cannot tell
+whether its op had run.
 
 Eager ops have no names of their own. Each line that calls an op of some type is a node of the code:
 the first is named by the type (`Exp`), those after it with a number (`Exp_1`), as graphs have it.
@@ -39,10 +41,11 @@ _WHOLE_CALLS: Final = (
     "values that become tensors and the variables that are read inside; asynchronous ones up to "
     "where they are handed over"
 )
+_BROKEN_OFF: Final = (
+    "a signal ended the calls of these ops from Python, which cannot tell whether they had run: "
+)
 _clock = time.perf_counter_ns
 _getframe = sys._getframe
-_INPUTS: Final = 3
-"""Where inputs begin among what ops are called with."""
 _BUFFER: Final = 3
 """Where the buffer stands among the notes of an output."""
 _FIELDS: Final = 5
@@ -149,6 +152,8 @@ class CalledOps:
         """Outputs, in turns: the call, type, shape, buffer."""
         self._names: dict[int, str] = {}
         self._failed: set[int] = set()
+        self._broken_off: list[int] = []
+        """Calls that a signal's handler ended: whether they had run is not known."""
         self._first = self._first_output = 0
         """Places of the first call and output, which are not 0 inside of another run."""
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -198,6 +203,7 @@ class CalledOps:
         calls, described, spans, freed, functions = map(len, lists)
         inner._first, inner._first_output = calls, described
         inner._names, inner._failed = self._names, self._failed
+        inner._broken_off = self._broken_off
         spent = self.spent_ns
         try:
             yield
@@ -233,16 +239,39 @@ class CalledOps:
         return self._call_op(op, call, args)
 
     def _call_op(self, op: str, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        began = _clock()
+        began, ended, result = _clock(), 0, None
         try:
             result = call(*args)
+            ended = _clock()
+            self.note(op, began, ended, result, args)
         except BaseException as error:
-            if not isinstance(error, versions.fallback_error()):
-                self._failed.add(len(self._calls))
-                self._note(op, began, _clock(), None, args)
+            self.note_ended(op, began, ended, error, result, args)
             raise
-        self._note(op, began, _clock(), result, args)
         return result
+
+    def note_ended(
+        self, op: str, began: int, ended: int, error: BaseException, result: Any,
+        args: tuple[Any, ...],
+    ) -> None:  # fmt: skip
+        """A call ended by an error: its own, or one of a signal that came before it was noted."""
+        if isinstance(error, versions.fallback_error()) or not self._forget_half_noted(began):
+            return
+        if not ended and result is None:
+            place = len(self._calls)
+            self._failed.add(place)
+            if not isinstance(error, Exception):
+                self._broken_off.append(place)
+        self.note(op, began, ended or _clock(), result, args)
+
+    def _forget_half_noted(self, began: int) -> bool:
+        """Whether the call that began then is not noted yet; what there is of it is removed."""
+        calls, described = self._calls, self._described
+        if calls and calls[1 - _FIELDS] == began:
+            return False
+        while described and described[-_BUFFER - 1] == len(calls):
+            self._references.pop(len(described) - _BUFFER - 1, None)
+            del described[-_BUFFER - 1 :]
+        return True
 
     def others_run(self) -> None:
         """Something is to be called that executes more than an op."""
@@ -272,14 +301,15 @@ class CalledOps:
         self._names[place] = name
         if failed:
             self._failed.add(place)
-        self._note("PyFunc", began, _clock(), result, ())
+        self.note("PyFunc", began, _clock(), result, ())
 
     def span(self, name: str, began: int) -> None:
         """A span of the user's own that ends now."""
         self.spans.append((name, began, _clock()))
 
-    def _note(self, op: str, began: int, ended: int, result: Any, args: tuple[Any, ...]) -> None:
-        frame: FrameType | None = _getframe(4)
+    def note(self, op: str, began: int, ended: int, result: Any, args: tuple[Any, ...]) -> None:
+        """The caller called an op, and had the result at once; among `args` are its inputs."""
+        frame: FrameType | None = _getframe(2)
         while frame is not None and not _users[frame.f_code.co_filename]:
             frame = frame.f_back
         if self._outputs and result is not None:
@@ -320,7 +350,7 @@ class CalledOps:
 
     def _buffer_of(self, op: str, tensor: Any, args: tuple[Any, ...]) -> int:
         """The buffer of what an op put out that may be its input's."""
-        source = next(self._tensors(args[_INPUTS:]), None)
+        source = next(self._tensors(args), None)
         if source is None:
             return -1 if op in TAKES_NONE else len(self._described)
         if op in MAY_TAKE_NONE:
@@ -417,6 +447,14 @@ class CalledOps:
         """What is not known of the calls: the kernel's own part of their times."""
         calls = self.calls()
         return [Loss(KERNEL_TIMES, len(calls), _WHOLE_CALLS)] if calls else []
+
+    def broken_off(self) -> list[Loss]:
+        """Calls of which it is not known whether the op had run."""
+        calls = self.calls()
+        first, past = self._first, self._first + _FIELDS * len(calls)
+        places = [place for place in self._broken_off if first <= place < past]
+        names = dict.fromkeys(calls[(place - first) // _FIELDS].name for place in places)
+        return [Loss("op executions", len(places), _BROKEN_OFF + ", ".join(names))] if names else []
 
     @property
     def functions(self) -> list[str]:

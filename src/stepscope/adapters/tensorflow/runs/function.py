@@ -515,10 +515,12 @@ class Observed:
         return versions.function_interface(self.function)
 
     def _of_calls(self) -> list[Loss]:
-        """How eager ops were timed: a full record says what there would be to know beyond that."""
+        """What is not known of eager ops; of their times a full record alone says it."""
         called = self.capture.called
+        if called is None or not self.capture.calls():
+            return []
         full = self._options.trace_level >= opts.RunOptions.FULL_TRACE
-        return called.losses() if full and called is not None and self.capture.calls() else []
+        return [*(called.losses() if full else ()), *called.broken_off()]
 
     def _without_lines(self) -> list[Loss]:
         """Ops whose lines are not known."""
