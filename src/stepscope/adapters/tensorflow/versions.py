@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -570,6 +570,14 @@ def fallback_error() -> Any:
     from tensorflow.python.eager import core
 
     return core._FallbackException
+
+
+def eagerly() -> AbstractContextManager[None]:
+    """While inside, this thread calls ops eagerly, whatever the program has switched off."""
+    from tensorflow.python.eager import context
+
+    found: AbstractContextManager[None] = context.eager_mode()
+    return found
 
 
 @functools.cache

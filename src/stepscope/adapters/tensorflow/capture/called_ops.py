@@ -50,8 +50,6 @@ _BUFFER: Final = 3
 """Where the buffer stands among the notes of an output."""
 _FIELDS: Final = 5
 """How many entries a call has in the list of notes."""
-_CALL_NS: Final = 400
-"""What it costs to be between Python and TensorFlow, beside what is noted: measured."""
 
 
 class _UsersFiles(dict[str, bool]):
@@ -139,9 +137,10 @@ class CalledOps:
         """
         self.sites = CallSites()
         self.spent_ns = 0
-        """How long the run waited for what is done here."""
+        """How long the run waited for what is timed here; all of it: `noting_cost`."""
         self._functions: list[str] = []
-        self._outputs = outputs or held
+        self.outputs = outputs or held
+        self.held = held
         self._before_others = before_others
         self._waiting: list[Callable[[], None]] = []
         """What is still to be done before others run."""
@@ -189,13 +188,12 @@ class CalledOps:
             self._over = True
             # Nothing is to be done before others any more; it would know its way back to this.
             self._waiting, self._before_others = [], None
-            self.spent_ns += len(self._calls) // _FIELDS * _CALL_NS
 
     @contextmanager
     def _sharing(self, inner: CalledOps) -> Iterator[None]:
         """What is noted meanwhile is also that of one inside this one."""
-        before = self._outputs, self._watched
-        self._outputs |= inner._outputs
+        before = self.outputs, self._watched
+        self.outputs |= inner.outputs
         self._watched |= inner._watched
         self._waiting += filter(None, [inner._before_others])
         inner._thread, inner._epoch = self._thread, self._epoch
@@ -213,12 +211,12 @@ class CalledOps:
             inner.spans = self.spans[spans:]
             inner._freed = self._freed[freed:]
             inner._functions = self._functions[functions:]
-            inner.spent_ns = self.spent_ns - spent + len(inner._calls) // _FIELDS * _CALL_NS
+            inner.spent_ns = self.spent_ns - spent
             inner._over = True
             inner._references = {
                 place: ref for place, ref in self._references.items() if place >= described
             }
-            self._outputs, self._watched = before
+            self.outputs, self._watched = before
             if inner._before_others in self._waiting:
                 self._waiting.remove(inner._before_others)
             inner._before_others = None
@@ -312,7 +310,7 @@ class CalledOps:
         frame: FrameType | None = _getframe(2)
         while frame is not None and not _users[frame.f_code.co_filename]:
             frame = frame.f_back
-        if self._outputs and result is not None:
+        if self.outputs and result is not None:
             if type(result) is self._tensor:
                 self._note_output(op, result, args)
             else:
@@ -372,9 +370,9 @@ class CalledOps:
     # -- afterwards ----------------------------------------------------------------------------
 
     @property
-    def has_any(self) -> bool:
-        """Whether there are calls, which need not be decoded for that."""
-        return bool(self._calls or self._decoded)
+    def count(self) -> int:
+        """How many calls there are, which need not be decoded for that."""
+        return len(self._decoded) if self._decoded is not None else len(self._calls) // _FIELDS
 
     def calls(self) -> list[EagerCall]:
         """All calls in the order in which they ended."""

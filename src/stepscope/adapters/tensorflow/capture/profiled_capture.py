@@ -27,6 +27,7 @@ from stepscope.adapters.tensorflow.capture.capture import (
     no_profile,
 )
 from stepscope.adapters.tensorflow.capture.events import MARK, NO_NODES, Marked, Profile, Row
+from stepscope.adapters.tensorflow.capture.noting_cost import noting_ns
 from stepscope.adapters.tensorflow.capture.profiler import (
     ProfiledBatch,
     SharedProfiler,
@@ -391,7 +392,7 @@ class ProfiledCapture(Capture):
     def recorder(self) -> str:
         means = {
             "executor": self.log is not None,
-            "calls": self.called is not None and self.called.has_any,
+            "calls": self.called is not None and self.called.count > 0,
             "profiler": self.batch is not None,
         }
         return " and ".join(word for word, used in means.items() if used)
@@ -446,7 +447,7 @@ class ProfiledCapture(Capture):
         return np.array([row.start_ns for row in self.rows()], dtype=np.int64)
 
     def _noting_ns(self) -> int:
-        return self.called.spent_ns if self.called is not None else 0
+        return noting_ns(self.called) if self.called is not None else 0
 
     def _events_ns(self, executions: int) -> int:
         if self.batch is None and self.log is None:
