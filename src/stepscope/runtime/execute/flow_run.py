@@ -316,11 +316,12 @@ class FlowRun(PoolRun):
                     memory.fetched(task.owners[0])
                 outputs = ()
             ready = self._frames.done(task, outputs, owners)
+            now = self._ready_at(ended)
         if memory is not None:
             memory.let_go(task.owners)
             memory.let_go(owners)
         for other in ready:
-            other.ready = ended
+            other.ready = now
         return ready
 
     def _run_kernel(self, task: Task) -> tuple[list[Any], Sequence[Any], Execution | None]:

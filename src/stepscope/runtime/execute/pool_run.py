@@ -1,7 +1,8 @@
 """What every execution on a pool has in common: who executes what, the first failure, the end.
 
 State, guarded by the run's lock: `_active` (tasks submitted and not ended: the run is finished when
-it falls to zero) and `_failure` (the first; later ones are its consequences).
+it falls to zero), `_failure` (the first; later ones are its consequences) and `_latest` (when the
+last of the steps ended that are known to be over).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class PoolRun:
         self.finished = threading.Event()
         self._lock = threading.Lock()
         self._active = 0
+        self._latest = 0
         self._failure: StepFailed | None = None
         self._executing: dict[int, Executing] = {}
         self._live: tuple[Any, Any, Any] | None = None
@@ -61,6 +63,15 @@ class PoolRun:
         # The text now: an error that the token held would hold the run's values.
         text = f"Another op of the run failed: {error}"
         token.cancel(lambda: CancelledError.without_op(text))
+
+    def _ready_at(self, ended: int) -> int:
+        """With the lock held: when what the end of a step made ready was ready.
+
+        A thread may be held up between a step's end and the lock. Another input of the same
+        followers may have ended meanwhile, and they were not ready before that.
+        """
+        self._latest = max(self._latest, ended)
+        return self._latest
 
     def _failed(self, error: BaseException, step: PlanStep) -> StepFailed:
         failed = StepFailed(error, step)

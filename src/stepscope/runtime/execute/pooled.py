@@ -176,11 +176,12 @@ class PooledRun(PoolRun):
                 self._follow(i, ended, work)
         self._left()
 
-    def _follow(self, i: int, now: int, work: list[tuple[int, int]]) -> None:
+    def _follow(self, i: int, ended: int, work: list[tuple[int, int]]) -> None:
         """Start what step i made ready, let go of what it was the last to read."""
         dead: list[int] = []
         ready: list[int] = []
         with self._lock:
+            now = self._ready_at(ended)
             for follower in self._schedule.followers[i]:
                 self._pending[follower] -= 1
                 if self._pending[follower] == 0:
