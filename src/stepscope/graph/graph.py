@@ -49,6 +49,15 @@ class GraphKeys:
     MOVING_AVERAGE_VARIABLES = "moving_average_variables"
     TABLE_INITIALIZERS = "table_initializer"
     ASSET_FILEPATHS = "asset_filepaths"
+    SAVEABLE_OBJECTS = "saveable_objects"
+    WEIGHTS = "weights"
+    BIASES = "biases"
+    ACTIVATIONS = "activations"
+    RESOURCES = "resources"
+    LOCAL_RESOURCES = "local_resources"
+    CONCATENATED_VARIABLES = "concatenated_variables"
+    COND_CONTEXT = "cond_context"
+    WHILE_CONTEXT = "while_context"
 
 
 class Graph(Scoped):

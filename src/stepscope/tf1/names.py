@@ -25,9 +25,14 @@ NAMES: Final[dict[str, list[str]]] = {
         "get_or_create_global_step",
     ],
     "contrib.layers": [
-        "stepscope.layers.contrib_layers: avg_pool2d batch_norm conv2d conv2d=convolution2d "
-        "dropout flatten fully_connected l1_regularizer l2_regularizer max_pool2d repeat stack "
-        "xavier_initializer xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.contrib.contrib_layers: avg_pool2d batch_norm conv2d "
+        "conv2d=convolution2d dropout flatten fully_connected max_pool2d repeat stack "
+        "variance_scaling_initializer xavier_initializer "
+        "xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.contrib.regularizers: apply_regularization l1_l2_regularizer "
+        "l1_regularizer l2_regularizer sum_regularizer",
+        "stepscope.layers.text.embeddings: safe_embedding_lookup_sparse",
+        "stepscope.ops.nn.layer_parts: bias_add",
     ],
     "contrib.lookup": [
         "stepscope.ops.state.table_initializers: KeyValueTensorInitializer TableInitializerBase "
@@ -40,9 +45,12 @@ NAMES: Final[dict[str, list[str]]] = {
     ],
     "contrib.slim": [
         "stepscope.layers.arg_scopes: add_arg_scope arg_scope arg_scoped_arguments has_arg_scope",
-        "stepscope.layers.contrib_layers: avg_pool2d batch_norm conv2d conv2d=convolution2d "
-        "dropout flatten fully_connected l1_regularizer l2_regularizer max_pool2d repeat stack "
-        "xavier_initializer xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.contrib.contrib_layers: avg_pool2d batch_norm conv2d "
+        "conv2d=convolution2d dropout flatten fully_connected max_pool2d repeat stack "
+        "variance_scaling_initializer xavier_initializer "
+        "xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.contrib.regularizers: apply_regularization l1_l2_regularizer "
+        "l1_regularizer l2_regularizer sum_regularizer",
         "stepscope.layers.global_steps: get_global_step get_or_create_global_step",
         "stepscope.tf1: losses",
     ],
@@ -109,9 +117,9 @@ NAMES: Final[dict[str, list[str]]] = {
         "DeleteRecursively=rmtree Stat=stat Walk=walk",
     ],
     "layers": [
+        "stepscope.layers.convolutions.image_layers: AveragePooling2D Conv2D MaxPooling2D "
+        "average_pooling2d conv2d max_pooling2d",
         "stepscope.layers.dense: Dense Dropout Flatten dense dropout flatten",
-        "stepscope.layers.image_layers: AveragePooling2D Conv2D MaxPooling2D average_pooling2d "
-        "conv2d max_pooling2d",
         "stepscope.layers.layer_base: Layer",
         "stepscope.layers.normalization: BatchNormalization batch_normalization",
     ],

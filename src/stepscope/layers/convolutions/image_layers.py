@@ -12,11 +12,13 @@ from stepscope.layers.layer_base import Layer, applied, channels_first, defined,
 from stepscope.ops.nn import convolution, layer_parts, pooling
 
 
-def _wire(first: bool) -> str:
+def wire_order(first: bool) -> str:
+    """The order of axes as ops have it."""
     return "NCHW" if first else "NHWC"
 
 
-def _four(numbers: tuple[int, int], first: bool) -> list[int]:
+def four(numbers: tuple[int, int], first: bool) -> list[int]:
+    """Height and width among all axes of images."""
     return [1, 1, *numbers] if first else [1, *numbers, 1]
 
 
@@ -51,7 +53,7 @@ class Conv2D(Layer):
         self.kernel_size = pair(kernel_size, "kernel_size")
         self.strides = pair(strides, "strides")
         self.dilation_rate = pair(dilation_rate, "dilation_rate")
-        self.padding = _padding(padding)
+        self.padding = padding_of(padding)
         self._first = channels_first(data_format)
         self.activation, self.use_bias = activation, use_bias
         self._kernel = (kernel_initializer, kernel_regularizer, kernel_constraint)
@@ -59,11 +61,28 @@ class Conv2D(Layer):
 
     def build(self, input_shape: TensorShape) -> None:
         depth = defined(input_shape, 1 if self._first else -1, "Conv2D")
+        self.add_kernel([*self.kernel_size, depth, self.filters])
+        self.add_bias()
+
+    def call(self, inputs: Tensor, **_more: Any) -> Tensor:
+        outputs = convolution.conv2d(
+            inputs, self.kernel, four(self.strides, self._first), self.padding,
+            data_format=wire_order(self._first), name="Conv2D",
+            dilations=four(self.dilation_rate, self._first),
+        )  # fmt: skip
+        return self.finished(outputs)
+
+    # -- what its forms have in common -----------------------------------------------------------
+
+    def add_kernel(self, shape: list[int]) -> None:
+        """Make the variable that filters."""
         start, regularizer, constraint = self._kernel
         self.kernel = self.add_weight(
-            "kernel", [*self.kernel_size, depth, self.filters], self.dtype, start, regularizer,
-            constraint=constraint,
-        )  # fmt: skip
+            "kernel", shape, self.dtype, start, regularizer, constraint=constraint
+        )
+
+    def add_bias(self) -> None:
+        """Make the variable that is added, unless the layer has none."""
         self.bias = None
         if self.use_bias:
             start, regularizer, constraint = self._bias
@@ -71,14 +90,10 @@ class Conv2D(Layer):
                 "bias", [self.filters], self.dtype, start, regularizer, constraint=constraint
             )
 
-    def call(self, inputs: Tensor, **_more: Any) -> Tensor:
-        wire = _wire(self._first)
-        outputs = convolution.conv2d(
-            inputs, self.kernel, _four(self.strides, self._first), self.padding,
-            data_format=wire, dilations=_four(self.dilation_rate, self._first), name="Conv2D",
-        )  # fmt: skip
+    def finished(self, outputs: Tensor) -> Tensor:
+        """What was filtered, with the bias and through the activation."""
         if self.bias is not None:
-            outputs = layer_parts.bias_add(outputs, self.bias, data_format=wire)
+            outputs = layer_parts.bias_add(outputs, self.bias, data_format=wire_order(self._first))
         return outputs if self.activation is None else self.activation(outputs)
 
 
@@ -98,13 +113,13 @@ class _Pool(Layer):
         super().__init__(name=name, **more)
         self.pool_size = pair(pool_size, "pool_size")
         self.strides = pair(strides, "strides")
-        self.padding = _padding(padding)
+        self.padding = padding_of(padding)
         self._first = channels_first(data_format)
 
     def call(self, inputs: Tensor, **_more: Any) -> Tensor:
         outputs: Tensor = type(self).pool(
-            inputs, _four(self.pool_size, self._first), _four(self.strides, self._first),
-            self.padding, data_format=_wire(self._first),
+            inputs, four(self.pool_size, self._first), four(self.strides, self._first),
+            self.padding, data_format=wire_order(self._first),
         )  # fmt: skip
         return outputs
 
@@ -121,7 +136,8 @@ class AveragePooling2D(_Pool):
     pool = staticmethod(pooling.avg_pool)
 
 
-def _padding(padding: str) -> str:
+def padding_of(padding: str) -> str:
+    """The padding as ops have it; ValueError if it is none."""
     wanted = padding.upper()
     if wanted not in ("SAME", "VALID"):
         raise ValueError(f'`padding` must be "valid" or "same". Received: {padding!r}')

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.graph import (
     GraphKeys,
     add_to_collection,
@@ -15,25 +14,27 @@ from stepscope.graph.graph import (
 )
 from stepscope.graph.operation import Tensor
 from stepscope.layers.arg_scopes import add_arg_scope
+from stepscope.layers.contrib.regularizers import Regularizer
+from stepscope.layers.convolutions.image_layers import Conv2D, average_pooling2d, max_pooling2d
 from stepscope.layers.dense import Activation, Dense, Dropout
 from stepscope.layers.dense import flatten as flattened
-from stepscope.layers.image_layers import Conv2D, average_pooling2d, max_pooling2d
 from stepscope.layers.initializers import (
     GlorotNormal,
     GlorotUniform,
     Initializer,
+    VarianceScaling,
     zeros_initializer,
 )
 from stepscope.layers.layer_base import Layer
 from stepscope.layers.normalization import BatchNormalization
 from stepscope.layers.variable_scope import variable_scope
 from stepscope.ops.arrays.conversion import identity
-from stepscope.ops.math import elementwise, reductions, unary
 from stepscope.ops.nn.activations import relu
-from stepscope.ops.state.variable_collections import model_variables
 
-Regularizer = Callable[[Any], Tensor | None]
-_NAMES = {"kernel": "weights", "bias": "biases"}
+_NAMES = {
+    "kernel": "weights", "bias": "biases", "depthwise_kernel": "depthwise_weights",
+    "pointwise_kernel": "pointwise_weights",
+}  # fmt: skip
 
 
 def xavier_initializer(
@@ -43,44 +44,49 @@ def xavier_initializer(
     return GlorotUniform(seed, dtype) if uniform else GlorotNormal(seed, dtype)
 
 
-def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Half the sum of squares, times `scale`; nothing where that is 0."""
-    return _regularizer(scale, scope, "l2_regularizer", reductions.l2_loss)
+def variance_scaling_initializer(
+    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None,
+    dtype: Any = "float32",
+) -> Initializer:  # fmt: skip
+    """Values whose variance is `factor` by the number of inputs, outputs ("FAN_OUT") or their mean.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default(), tf.Session() as session:
+    ...     start = tf.contrib.layers.variance_scaling_initializer(seed=1)
+    ...     values = session.run(start([1000, 50]))
+    >>> print(f"{values.std():.3f}")
+    0.045
+    """
+    if mode not in ("FAN_IN", "FAN_OUT", "FAN_AVG"):
+        raise TypeError(f"Unknown mode {mode} [FAN_IN, FAN_OUT, FAN_AVG]")
+    shape = "uniform" if uniform else "truncated_normal"
+    return VarianceScaling(factor, mode.lower(), shape, seed, dtype)
 
 
-def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """The sum of magnitudes, times `scale`; nothing where that is 0."""
-    return _regularizer(
-        scale, scope, "l1_regularizer", lambda w: reductions.reduce_sum(unary.abs(w))
-    )
+def contrib_getter(collections: Any = None) -> Callable[..., Any]:
+    """Makes a layer's variables under the names that `tf.contrib` gave them.
+
+    They are among the model's variables, and in `collections`: names, or a dict by variable.
+    """
+
+    def get(getter: Callable[..., Any], name: str, **more: Any) -> Any:
+        place, slash, own = name.rpartition("/")
+        public = _NAMES.get(own, own)
+        variable = getter(f"{place}{slash}{public}", **more)
+        wanted = collections.get(public) if isinstance(collections, Mapping) else collections
+        for key in (GraphKeys.MODEL_VARIABLES, *_listed(wanted)):
+            if not any(variable is other for other in get_collection_ref(key)):
+                add_to_collection(key, variable)
+        return variable
+
+    return get
 
 
-def _regularizer(
-    scale: float, scope: str | None, default: str, size: Callable[[Any], Tensor]
-) -> Regularizer:
-    if isinstance(scale, int) or scale < 0:
-        raise ValueError(f"The scale of a regularizer must be a float of 0 or more: {scale!r}")
-
-    def regularize(weights: Any) -> Tensor | None:
-        if scale == 0.0:
-            return None
-        with name_scope(scope, default, [weights]):
-            factor = convert_to_tensor(scale, weights.dtype.base_dtype, "scale")
-            return elementwise.multiply(factor, size(weights))
-
-    return regularize
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
 
 
-def _renamed(getter: Callable[..., Any], name: str, **more: Any) -> Any:
-    """A layer's variable under the name that `tf.contrib` gave it, among the model's variables."""
-    place, slash, own = name.rpartition("/")
-    variable = getter(f"{place}{slash}{_NAMES.get(own, own)}", **more)
-    if not any(variable is other for other in model_variables()):
-        add_to_collection(GraphKeys.MODEL_VARIABLES, variable)
-    return variable
-
-
-def _layer(
+def layer_outputs(
     make: Callable[..., Layer],
     inputs: Any,
     default: str,
@@ -89,18 +95,18 @@ def _layer(
     activation_fn: Activation | None,
     normalizer: tuple[Callable[..., Any] | None, dict[str, Any] | None],
     outputs_collections: Any,
+    variables_collections: Any,
 ) -> Tensor:
-    with variable_scope(scope, default, [inputs], reuse=reuse, custom_getter=_renamed) as inner:
+    """What a layer, its normalizer and its activation give, by the names of contrib."""
+    getter = contrib_getter(variables_collections)
+    with variable_scope(scope, default, [inputs], reuse=reuse, custom_getter=getter) as inner:
         outputs = make(_scope=inner, _reuse=reuse)(inputs)
         function, arguments = normalizer
         if function is not None:
             outputs = function(outputs, **(arguments or {}))
         if activation_fn is not None:
             outputs = activation_fn(outputs)
-        if outputs_collections:
-            add_to_collection(outputs_collections, outputs)
-        result: Tensor = outputs
-        return result
+        return collected(outputs, outputs_collections)
 
 
 @add_arg_scope
@@ -124,19 +130,18 @@ def fully_connected(
 
     `biases_initializer=None` leaves the biases out, and so does a `normalizer_fn`.
     """
-    del variables_collections
     biased = biases_initializer is not None and normalizer_fn is None
 
     def make(**more: Any) -> Layer:
         return Dense(
             num_outputs, None, biased, weights_initializer or xavier_initializer(),
-            _made(biases_initializer), weights_regularizer, biases_regularizer,
+            made_initializer(biases_initializer), weights_regularizer, biases_regularizer,
             trainable=trainable, **more,
         )  # fmt: skip
 
-    return _layer(
+    return layer_outputs(
         make, inputs, "fully_connected", scope, reuse, activation_fn,
-        (normalizer_fn, normalizer_params), outputs_collections,
+        (normalizer_fn, normalizer_params), outputs_collections, variables_collections,
     )  # fmt: skip
 
 
@@ -163,34 +168,36 @@ def conv2d(
     scope: Any = None,
 ) -> Tensor:
     """activation_fn(images filtered by new weights, plus new biases)."""
-    del variables_collections
     biased = biases_initializer is not None and normalizer_fn is None
-    order = "channels_first" if (data_format or "NHWC").startswith("NC") else "channels_last"
+    order = order_of(data_format)
 
     def make(**more: Any) -> Layer:
         return Conv2D(
             num_outputs, kernel_size, stride, padding, order, rate, None, biased,
-            weights_initializer or xavier_initializer(), _made(biases_initializer),
+            weights_initializer or xavier_initializer(), made_initializer(biases_initializer),
             weights_regularizer, biases_regularizer, trainable=trainable, **more,
         )  # fmt: skip
 
-    return _layer(
+    return layer_outputs(
         make, inputs, "Conv", scope, reuse, activation_fn, (normalizer_fn, normalizer_params),
-        outputs_collections,
+        outputs_collections, variables_collections,
     )  # fmt: skip
 
 
-def _made(initializer: Any) -> Any:
+def made_initializer(initializer: Any) -> Any:
+    """An initializer, where it or its class may be given."""
     return initializer() if isinstance(initializer, type) else initializer
 
 
-def _collected(outputs: Tensor, collections: Any) -> Tensor:
-    if collections:
-        add_to_collection(collections, outputs)
+def collected(outputs: Tensor, collections: Any) -> Tensor:
+    """The outputs, which are in the collections from now on."""
+    for key in _listed(collections):
+        add_to_collection(key, outputs)
     return outputs
 
 
-def _order(data_format: str | None) -> str:
+def order_of(data_format: str | None) -> str:
+    """The order of axes as layers have it."""
     return "channels_first" if (data_format or "NHWC").startswith("NC") else "channels_last"
 
 
@@ -227,16 +234,16 @@ def batch_norm(
     ...     print([v.op.name for v in tf.global_variables()])
     ['BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance']
     """
-    del variables_collections
     for what, given in (
         ("batch_weights", batch_weights), ("zero_debias_moving_mean", zero_debias_moving_mean)
     ):  # fmt: skip
         if given:
             raise NotImplementedError(f"contrib.layers.batch_norm: {what} is not supported.")
     starts, costs = dict(param_initializers or {}), dict(param_regularizers or {})
-    with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse, custom_getter=_renamed) as inner:
+    getter = contrib_getter(variables_collections)
+    with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse, custom_getter=getter) as inner:
         layer = BatchNormalization(
-            1 if _order(data_format) == "channels_first" else -1, decay, epsilon, center, scale,
+            1 if order_of(data_format) == "channels_first" else -1, decay, epsilon, center, scale,
             starts.get("beta"), starts.get("gamma"), starts.get("moving_mean"),
             starts.get("moving_variance"), costs.get("beta"), costs.get("gamma"),
             trainable=trainable, fused=fused, _scope=inner, _reuse=reuse,
@@ -253,7 +260,7 @@ def batch_norm(
                 add_to_collection(updates_collections, update)
         if activation_fn is not None:
             outputs = activation_fn(outputs)
-        return _collected(outputs, outputs_collections)
+        return collected(outputs, outputs_collections)
 
 
 @add_arg_scope
@@ -275,7 +282,7 @@ def dropout(
     """
     with variable_scope(scope, "Dropout", [inputs]) as inner:
         layer = Dropout(1 - keep_prob, noise_shape, seed, name=inner.name, _scope=inner)
-        return _collected(layer(inputs, training=is_training), outputs_collections)
+        return collected(layer(inputs, training=is_training), outputs_collections)
 
 
 @add_arg_scope
@@ -296,8 +303,8 @@ def max_pool2d(
     (1, 4, 4, 3)
     """
     with name_scope(scope, "MaxPool2D", [inputs]):
-        pooled = max_pooling2d(inputs, kernel_size, stride, padding, _order(data_format))
-        return _collected(pooled, outputs_collections)
+        pooled = max_pooling2d(inputs, kernel_size, stride, padding, order_of(data_format))
+        return collected(pooled, outputs_collections)
 
 
 @add_arg_scope
@@ -318,8 +325,8 @@ def avg_pool2d(
     (1, 1, 1, 3)
     """
     with name_scope(scope, "AvgPool2D", [inputs]):
-        pooled = average_pooling2d(inputs, kernel_size, stride, padding, _order(data_format))
-        return _collected(pooled, outputs_collections)
+        pooled = average_pooling2d(inputs, kernel_size, stride, padding, order_of(data_format))
+        return collected(pooled, outputs_collections)
 
 
 @add_arg_scope
@@ -332,7 +339,7 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = No
     (2, 12)
     """
     with name_scope(scope, "Flatten", [inputs]):
-        return _collected(flattened(inputs), outputs_collections)
+        return collected(flattened(inputs), outputs_collections)
 
 
 def repeat(

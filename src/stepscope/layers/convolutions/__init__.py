@@ -1,0 +1,1 @@
+"""Convolutions and pools as layers."""
