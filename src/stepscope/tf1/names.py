@@ -1,4 +1,4 @@
-"""Public modules of TensorFlow 1 that only name what is defined elsewhere: one table.
+"""TensorFlow 1's public names, by module: one table. The top module is `""`.
 
 It is read as the one in `paths` is; a module is there once it is imported, its names once they are
 asked for.
@@ -15,6 +15,123 @@ from typing import Final
 __all__ = ["NAMES"]
 
 NAMES: Final[dict[str, list[str]]] = {
+    "": [
+        "stepscope._messages: AttrValue Event GraphDef HistogramProto MetaGraphDef NameAttrList "
+        "NodeDef SessionLog Summary SummaryMetadata",
+        "stepscope.graph: DeviceSpec Dimension Graph GraphKeys Operation Tensor TensorShape "
+        "add_to_collection colocate_with control_dependencies convert_to_tensor device "
+        "get_collection get_collection_ref get_default_graph get_default_session import_graph_def "
+        "name_scope reset_default_graph",
+        "stepscope.graph.constants: constant_value=get_static_value",
+        "stepscope.graph.indexed_slices: IndexedSlices",
+        "stepscope.graph.shapes: dimension_value",
+        "stepscope.graph.sparse_tensor: SparseTensor SparseTensorValue",
+        "stepscope.graph.tensor_proto: make_ndarray",
+        "stepscope.layers.clipping: clip_by_global_norm clip_by_norm clip_by_value global_norm",
+        "stepscope.layers.contrib.regularizers: no_regularizer",
+        "stepscope.layers.initializers: constant_initializer glorot_normal_initializer "
+        "glorot_uniform_initializer ones_initializer "
+        "random_normal_initializer random_uniform_initializer truncated_normal_initializer "
+        "variance_scaling_initializer zeros_initializer",
+        "stepscope.layers.number_checks: add_check_numerics_ops verify_tensor_all_finite",
+        "stepscope.layers.variable_scope: AUTO_REUSE VariableScope get_local_variable "
+        "get_variable get_variable_scope variable_scope",
+        "stepscope.metadata: RunMetadata",
+        "stepscope.ops.arrays.constants: constant fill lin_space linspace ones ones_like "
+        "placeholder placeholder_with_default range zeros zeros_like",
+        "stepscope.ops.arrays.conversion: bitcast cast check_numerics ensure_shape identity "
+        "identity_n stop_gradient to_double to_float to_int32 to_int64",
+        "stepscope.ops.arrays.diagonals: diag diag_part eye matrix_band_part matrix_diag "
+        "matrix_diag_part matrix_set_diag",
+        "stepscope.ops.arrays.indexing: batch_gather gather gather_nd one_hot scatter_nd",
+        "stepscope.ops.arrays.joining: stack unstack",
+        "stepscope.ops.arrays.masks: boolean_mask sequence_mask",
+        "stepscope.ops.arrays.padding: pad reverse reverse_sequence reverse_v2 tile",
+        "stepscope.ops.arrays.partitions: dynamic_partition dynamic_stitch",
+        "stepscope.ops.arrays.shaping: broadcast_to expand_dims invert_permutation rank reshape "
+        "shape shape_n size squeeze transpose",
+        "stepscope.ops.arrays.slicing: slice_=slice strided_slice",
+        "stepscope.ops.arrays.sparse_places: sparse_fill_empty_rows sparse_mask sparse_merge "
+        "sparse_reshape sparse_retain sparse_slice sparse_softmax sparse_to_indicator "
+        "sparse_transpose",
+        "stepscope.ops.arrays.sparse_tensors: sparse_add sparse_concat sparse_placeholder "
+        "sparse_reduce_max sparse_reduce_sum sparse_reorder sparse_split "
+        "sparse_tensor_dense_matmul sparse_tensor_to_dense sparse_to_dense",
+        "stepscope.ops.arrays.strings: as_string reduce_join string_join",
+        "stepscope.ops.flow.assertions: assert_equal assert_greater assert_greater_equal "
+        "assert_integer assert_less assert_less_equal assert_near assert_negative "
+        "assert_non_negative assert_non_positive assert_none_equal assert_positive "
+        "assert_proper_iterable assert_rank assert_rank_at_least assert_rank_in "
+        "assert_same_float_dtype assert_scalar assert_type is_non_decreasing is_numeric_tensor "
+        "is_strictly_increasing",
+        "stepscope.ops.flow.conditionals: case cond",
+        "stepscope.ops.flow.functional_loops: foldl foldr map_fn scan",
+        "stepscope.ops.flow.gradients: gradients",
+        "stepscope.ops.flow.loops: while_loop",
+        "stepscope.ops.flow.ordering: Assert Print group no_op tuple",
+        "stepscope.ops.flow.tensor_array: TensorArray",
+        "stepscope.ops.io.decoding: decode_base64 decode_compressed decode_csv decode_raw "
+        "encode_base64 parse_tensor serialize_tensor",
+        "stepscope.ops.io.feature_configs: FixedLenFeature FixedLenSequenceFeature SparseFeature "
+        "VarLenFeature",
+        "stepscope.ops.io.files: matching_files read_file write_file",
+        "stepscope.ops.io.parsing: parse_example parse_single_example "
+        "parse_single_sequence_example",
+        "stepscope.ops.io.readers: FixedLengthRecordReader IdentityReader ReaderBase "
+        "TextLineReader TFRecordReader WholeFileReader",
+        "stepscope.ops.linalg.composed: cholesky_solve matrix_solve_ls norm trace",
+        "stepscope.ops.linalg.factors: cholesky qr self_adjoint_eig self_adjoint_eigvals svd",
+        "stepscope.ops.linalg.matrices: matrix_transpose",
+        "stepscope.ops.linalg.solving: matrix_determinant matrix_inverse matrix_solve "
+        "matrix_triangular_solve",
+        "stepscope.ops.math.comparison: equal greater greater_equal less less_equal logical_and "
+        "logical_not logical_or logical_xor not_equal where where_v2",
+        "stepscope.ops.math.division: div div_no_nan divide floor_div floordiv floormod mod "
+        "realdiv truediv truncatediv truncatemod",
+        "stepscope.ops.math.einsum: einsum",
+        "stepscope.ops.math.elementwise: add add_n atan2 maximum minimum multiply pow "
+        "squared_difference subtract",
+        "stepscope.ops.math.matmul: matmul tensordot",
+        "stepscope.ops.math.random: get_seed multinomial random_normal random_shuffle "
+        "random_uniform set_random_seed truncated_normal",
+        "stepscope.ops.math.reductions: count_nonzero reduce_all reduce_any reduce_logsumexp "
+        "reduce_max reduce_mean reduce_min reduce_prod reduce_sum",
+        "stepscope.ops.math.scans: arg_max arg_min argmax argmin cumprod cumsum",
+        "stepscope.ops.math.segments: unique unique_with_counts unsorted_segment_sum",
+        "stepscope.ops.math.sorted_segments: segment_max segment_mean segment_min segment_sum "
+        "sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum",
+        "stepscope.ops.math.unary: abs acos asin atan ceil complex conj cos cosh erf erfc exp "
+        "expm1 floor imag is_finite is_inf is_nan log log1p negative real reciprocal rint round "
+        "rsqrt sign sin sinh sqrt square tan tanh",
+        "stepscope.ops.nn.activations: log_sigmoid sigmoid",
+        "stepscope.ops.python_functions: numpy_function py_func",
+        "stepscope.ops.state.counting: count_up_to",
+        "stepscope.ops.state.queues: FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase "
+        "RandomShuffleQueue",
+        "stepscope.ops.state.table_initializers: initialize_all_tables tables_initializer",
+        "stepscope.ops.state.variable: Variable assign assign_add assign_sub "
+        "is_variable_initialized scatter_add scatter_sub scatter_update",
+        "stepscope.ops.state.variable_collections: all_variables global_variables "
+        "global_variables_initializer initialize_all_variables initialize_local_variables "
+        "initialize_variables local_variables local_variables_initializer model_variables "
+        "moving_average_variables report_uninitialized_variables trainable_variables "
+        "variables_initializer",
+        "stepscope.ops.text.characters: string_strip string_to_number substr",
+        "stepscope.ops.text.hash_buckets: string_to_hash_bucket string_to_hash_bucket_fast "
+        "string_to_hash_bucket_strong",
+        "stepscope.ops.text.regular_expressions: regex_replace",
+        "stepscope.ops.text.splitting: string_split",
+        "stepscope.options: ConfigProto GPUOptions GraphOptions OptimizerOptions RunOptions "
+        "ThreadPoolOptionProto",
+        "stepscope.programs.old_names: audio_summary batch_matmul complex_abs concat "
+        "histogram_summary image_summary inv merge_all_summaries merge_summary mul neg pack "
+        "scalar_summary select split sub unpack",
+        "stepscope.runtime: InteractiveSession Session",
+        "stepscope.tf1.modes: disable_eager_execution disable_v2_behavior enable_eager_execution "
+        "enable_v2_behavior executing_eagerly",
+        ".dtypes",
+        "stepscope.errors: OpError",
+    ],
     "app": [
         "stepscope.programs.flags: run",
         "stepscope.tf1: flags",
@@ -81,8 +198,8 @@ NAMES: Final[dict[str, list[str]]] = {
     "image": [
         "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape",
-        "stepscope.ops.images.resizing: ResizeMethod resize_bilinear resize_images "
-        "resize_images=resize resize_nearest_neighbor",
+        "stepscope.ops.images.resizing: ResizeMethod resize_bilinear "
+        "resize_images resize_images=resize resize_nearest_neighbor",
     ],
     "initializers": [
         "stepscope.layers.initializers: constant_initializer=constant "
@@ -199,5 +316,179 @@ NAMES: Final[dict[str, list[str]]] = {
     ],
     "timeline": [
         "stepscope.export: TimeLiner Timeline",
+    ],
+    "compat": [
+        "stepscope.tf1.compat.text: as_bytes as_str as_str_any as_text",
+    ],
+    "contrib.learn": [
+        "stepscope.programs.learn: Estimator ModeKeys ModelFnOps RunConfig",
+        "stepscope.programs.summary_writers: FileWriterCache=SummaryWriterCache",
+    ],
+    "contrib.learn.monitors": [
+        "stepscope.programs.hooks: NanLossDuringTrainingError",
+        "stepscope.programs.learn.monitors: BaseMonitor CaptureVariable EveryN NanLoss "
+        "PrintTensor RunHookAdapterForMonitors StopAtStep SummarySaver ValidationMonitor "
+        "replace_monitors_with_hooks",
+        "stepscope.programs.summary_writers: FileWriterCache=SummaryWriterCache",
+    ],
+    "data": [
+        "stepscope.programs.data: AUTOTUNE Dataset FixedLengthRecordDataset Iterator "
+        "TextLineDataset TFRecordDataset get_output_classes get_output_shapes get_output_types "
+        "make_initializable_iterator make_one_shot_iterator",
+    ],
+    "data.experimental": [
+        "stepscope.programs.data.experimental: AUTOTUNE enumerate_dataset ignore_errors "
+        "map_and_batch parallel_interleave prefetch_to_device shuffle_and_repeat unbatch",
+    ],
+    "dtypes": [
+        "stepscope.graph.dtypes: DType as_dtype complex64 complex128 float16 float32 float64 int8 "
+        "int16 int32 int64 resource string uint8 uint16 uint32 uint64 variant bool_=bool "
+        "float16=half float64=double",
+    ],
+    "errors": [
+        "stepscope.errors: ABORTED ALREADY_EXISTS CANCELLED DATA_LOSS DEADLINE_EXCEEDED "
+        "FAILED_PRECONDITION INTERNAL INVALID_ARGUMENT NOT_FOUND OK OUT_OF_RANGE "
+        "PERMISSION_DENIED RESOURCE_EXHAUSTED UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN "
+        "AbortedError AlreadyExistsError CancelledError DataLossError DeadlineExceededError "
+        "FailedPreconditionError InternalError InvalidArgumentError NotFoundError OpError "
+        "OutOfRangeError PermissionDeniedError ResourceExhaustedError UnauthenticatedError "
+        "UnavailableError UnimplementedError UnknownError",
+    ],
+    "estimator": [
+        "stepscope.programs.checkpoint_hook: CheckpointSaverHook CheckpointSaverListener",
+        "stepscope.programs.estimator: Estimator EstimatorSpec EvalSpec ModeKeys RunConfig "
+        "TrainSpec train_and_evaluate",
+        "stepscope.programs.hooks: FeedFnHook FinalOpsHook LoggingTensorHook "
+        "NanLossDuringTrainingError NanTensorHook SecondOrStepTimer StepCounterHook "
+        "StopAtStepHook SummarySaverHook",
+        "stepscope.programs.profiler_hook: ProfilerHook",
+        "stepscope.programs.run_hooks: SessionRunArgs SessionRunContext SessionRunHook "
+        "SessionRunValues",
+    ],
+    "estimator.inputs": [
+        "stepscope.programs.estimator: numpy_input_fn",
+    ],
+    "flags": [
+        "absl.flags: DuplicateFlagError Error FlagValues IllegalFlagValueError "
+        "UnparsedFlagAccessError UnrecognizedFlagError ValidationError declare_key_flag "
+        "mark_flag_as_required mark_flags_as_mutual_exclusive mark_flags_as_required "
+        "register_validator validator",
+        "stepscope.programs.flags: FLAGS DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum "
+        "DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi_enum DEFINE_multi_float "
+        "DEFINE_multi_integer DEFINE_multi_string DEFINE_spaceseplist DEFINE_string",
+    ],
+    "logging": [
+        "stepscope.programs.log: DEBUG ERROR FATAL INFO WARN debug error fatal flush "
+        "get_verbosity info log log_every_n log_first_n log_if set_verbosity vlog warn warning",
+    ],
+    "math": [
+        "stepscope.ops.math.comparison: equal greater greater_equal less less_equal logical_and "
+        "logical_not logical_or logical_xor not_equal",
+        "stepscope.ops.math.division: div_no_nan=divide_no_nan divide floordiv floormod mod "
+        "truediv",
+        "stepscope.ops.math.elementwise: add add_n atan2 maximum minimum multiply pow "
+        "squared_difference subtract",
+        "stepscope.ops.math.reductions: count_nonzero reduce_all reduce_any reduce_logsumexp "
+        "reduce_max reduce_mean reduce_min reduce_prod reduce_sum",
+        "stepscope.ops.math.scans: argmax argmin cumsum",
+        "stepscope.ops.math.segments: unsorted_segment_sum",
+        "stepscope.ops.math.sorted_segments: segment_max segment_mean segment_min segment_sum",
+        "stepscope.ops.math.unary: abs acos asin atan ceil conj cos cosh erf erfc exp expm1 floor "
+        "imag is_finite is_inf is_nan log log1p negative real reciprocal rint round rsqrt sign "
+        "sin sinh sqrt square tan tanh",
+        "stepscope.ops.nn.activations: log_sigmoid log_softmax sigmoid softmax softplus softsign",
+        "stepscope.ops.nn.layer_parts: in_top_k l2_normalize top_k",
+    ],
+    "nn": [
+        "stepscope.layers.rnn: bidirectional_dynamic_rnn dynamic_rnn raw_rnn "
+        "static_bidirectional_rnn static_rnn",
+        "stepscope.layers.sampled_losses: nce_loss sampled_softmax_loss",
+        "stepscope.layers.text.embeddings: embedding_lookup embedding_lookup_sparse "
+        "safe_embedding_lookup_sparse",
+        "stepscope.ops.math.reductions: l2_loss",
+        "stepscope.ops.math.unary: tanh",
+        "stepscope.ops.nn.activations: elu leaky_relu log_softmax relu relu6 selu sigmoid softmax "
+        "softplus softsign",
+        "stepscope.ops.nn.candidate_sampling: all_candidate_sampler compute_accidental_hits "
+        "fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
+        "log_uniform_candidate_sampler uniform_candidate_sampler",
+        "stepscope.ops.nn.convolution: conv1d conv2d conv2d_backprop_filter conv2d_backprop_input "
+        "conv2d_transpose",
+        "stepscope.ops.nn.cross_entropy: softmax_cross_entropy_with_logits_v2",
+        "stepscope.ops.nn.depthwise: depthwise_conv2d depthwise_conv2d_native "
+        "depthwise_conv2d_native_backprop_filter depthwise_conv2d_native_backprop_input "
+        "separable_conv2d",
+        "stepscope.ops.nn.fused_batch_norm: fused_batch_norm",
+        "stepscope.ops.nn.layer_parts: batch_normalization bias_add dropout in_top_k l2_normalize "
+        "moments relu_layer top_k xw_plus_b",
+        "stepscope.ops.nn.local_response: local_response_normalization lrn",
+        "stepscope.ops.nn.pooling: avg_pool max_pool",
+        "stepscope.programs.old_names: sigmoid_cross_entropy_with_logits "
+        "softmax_cross_entropy_with_logits sparse_softmax_cross_entropy_with_logits",
+    ],
+    "nn.rnn_cell": [
+        "stepscope.layers.rnn_cells: BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple "
+        "MultiRNNCell RNNCell",
+        "stepscope.layers.rnn_wrappers: DeviceWrapper DropoutWrapper ResidualWrapper",
+    ],
+    "random": [
+        "stepscope.ops.math.random: categorical get_seed multinomial set_random_seed "
+        "truncated_normal random_normal=normal random_shuffle=shuffle random_uniform=uniform",
+        "stepscope.ops.nn.candidate_sampling: all_candidate_sampler "
+        "fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
+        "log_uniform_candidate_sampler uniform_candidate_sampler",
+    ],
+    "summary": [
+        "stepscope._messages: Event SessionLog Summary TaggedRunMetadata",
+        "stepscope.export: FileWriter",
+        "stepscope.ops.io.audio_summaries: audio",
+        "stepscope.ops.io.summaries: histogram image merge merge_all scalar tensor_summary text",
+        "stepscope.programs.summary_writers: FileWriterCache",
+    ],
+    "train": [
+        "stepscope._messages: SaverDef",
+        "stepscope.export: FileWriter=SummaryWriter",
+        "stepscope.layers.adaptive_optimizers: AdadeltaOptimizer AdagradDAOptimizer "
+        "AdagradOptimizer",
+        "stepscope.layers.global_steps: create_global_step get_global_step "
+        "get_or_create_global_step global_step",
+        "stepscope.layers.learning_rates: cosine_decay cosine_decay_restarts exponential_decay "
+        "inverse_time_decay linear_cosine_decay natural_exp_decay noisy_linear_cosine_decay "
+        "piecewise_constant polynomial_decay piecewise_constant=piecewise_constant_decay",
+        "stepscope.layers.moving_averages: ExponentialMovingAverage",
+        "stepscope.layers.optimizer_base: Optimizer",
+        "stepscope.layers.optimizers: AdamOptimizer GradientDescentOptimizer MomentumOptimizer "
+        "RMSPropOptimizer",
+        "stepscope.layers.proximal_optimizers: FtrlOptimizer ProximalAdagradOptimizer "
+        "ProximalGradientDescentOptimizer",
+        "stepscope.metadata.wire.example_messages: BytesList Example Feature FeatureList "
+        "FeatureLists Features FloatList Int64List SequenceExample",
+        "stepscope.options: ClusterDef JobDef",
+        "stepscope.programs: queue_runner",
+        "stepscope.programs.checkpoint_hook: CheckpointSaverHook CheckpointSaverListener",
+        "stepscope.programs.coordinator: Coordinator LooperThread",
+        "stepscope.programs.hooks: FeedFnHook FinalOpsHook LoggingTensorHook "
+        "NanLossDuringTrainingError NanTensorHook SecondOrStepTimer StepCounterHook "
+        "StopAtStepHook SummarySaverHook",
+        "stepscope.programs.input_queues: batch batch_join input_producer limit_epochs "
+        "range_input_producer shuffle_batch shuffle_batch_join slice_input_producer "
+        "string_input_producer",
+        "stepscope.programs.monitored_session: MonitoredSession MonitoredTrainingSession "
+        "SingularMonitoredSession",
+        "stepscope.programs.profiler_hook: ProfilerHook",
+        "stepscope.programs.queue_runner: QueueRunner add_queue_runner start_queue_runners",
+        "stepscope.programs.run_hooks: SessionRunArgs SessionRunContext SessionRunHook "
+        "SessionRunValues",
+        "stepscope.programs.saving.checkpoints: NewCheckpointReader checkpoint_exists "
+        "generate_checkpoint_state_proto get_checkpoint_mtimes get_checkpoint_state "
+        "latest_checkpoint list_variables load_checkpoint load_variable remove_checkpoint "
+        "update_checkpoint_state",
+        "stepscope.programs.saving.meta_graph_import: import_meta_graph",
+        "stepscope.programs.saving.meta_graphs: export_meta_graph write_graph",
+        "stepscope.programs.saving.saver: Saver",
+        "stepscope.programs.scaffold: ChiefSessionCreator Scaffold SessionCreator",
+        "stepscope.programs.session_manager: SessionManager",
+        "stepscope.programs.summary_writers: FileWriterCache=SummaryWriterCache",
+        "stepscope.programs.supervisor: Supervisor",
     ],
 }

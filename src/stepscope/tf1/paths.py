@@ -15,7 +15,8 @@ the way to one in the table is there as well.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -25,7 +26,7 @@ from typing import Any, Final
 from stepscope.tf1._absent import ROOT, absent, public_name, public_names
 from stepscope.tf1.names import NAMES
 
-__all__ = ["PATHS", "install", "modules"]
+__all__ = ["PATHS", "install", "modules", "named"]
 
 PATHS: Final[dict[str, list[str]]] = {
     "core.framework.attr_value_pb2": ["stepscope._messages: AttrValue NameAttrList"],
@@ -166,78 +167,69 @@ def modules() -> Iterator[str]:
 
 
 _ALL: Final = PATHS | NAMES
-_KNOWN: Final = frozenset([*modules(), *NAMES])
-
-
-class _PathModule(ModuleType):
-    """A module of the table: its names are looked up where they are."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, f"`{public_name(name)}`.")
-        self._path = name.removeprefix(f"{ROOT}.")
-        self.__dict__["_absent"] = absent(name)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__all__":
-            return self._names()
-        if not name.startswith("__"):
-            for place in _ALL.get(self._path, ()):
-                found = _looked_up(place, name)
-                if found is not _NOTHING:
-                    setattr(self, name, found)
-                    return found
-            if f"{self._path}.{name}" in _KNOWN:
-                return import_module(f"{self.__name__}.{name}")
-        return self.__dict__["_absent"](name)
-
-    def _names(self) -> list[str]:
-        below = f"{self._path}."
-        found = {k.removeprefix(below).partition(".")[0] for k in _KNOWN if k.startswith(below)}
-        for place in _ALL.get(self._path, ()):
-            found.update(_names_of(place))
-        return sorted(found)
-
-    def __dir__(self) -> list[str]:
-        return self._names()
-
-
+_KNOWN: Final = frozenset({*modules(), *NAMES} - {""})
 _NOTHING: Final = object()
 
 
-def _public(place: str) -> ModuleType | None:
-    """The public module that a word with a dot means; None where there is none (yet)."""
-    found: Any = import_module(ROOT)
-    for part in place.strip(".").split(".") if place != "." else ():
-        found = vars(found).get(part)
-        if found is None:
-            return None
-    return found if isinstance(found, ModuleType) else None
+def named(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module of the table; pass its `__name__`.
+
+    What was asked for once is an ordinary attribute of the module from then on.
+    """
+    path = module.removeprefix(ROOT).removeprefix(".")
+    below = f"{path}." if path else ""
+    missing = absent(module)
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name == "__all__":
+            return names()
+        if not name.startswith("__"):
+            for place in _ALL.get(path, ()):
+                found = _looked_up(place, name)
+                if found is not _NOTHING:
+                    setattr(sys.modules[module], name, found)
+                    return found
+            if below + name in _KNOWN:
+                return import_module(f"{module}.{name}")
+        return missing(name)
+
+    def names() -> list[str]:
+        found = {k.removeprefix(below).partition(".")[0] for k in _KNOWN if k.startswith(below)}
+        for place in _ALL.get(path, ()):
+            found.update(_names_of(place))
+        return sorted(found)
+
+    return __getattr__, names
 
 
-def _source(place: str) -> tuple[ModuleType, dict[str, str]]:
+@cache
+def _source(place: str) -> tuple[str, dict[str, str]]:
     """Our module of an entry, and by public name the name in it."""
-    name, _, names = place.partition(": ")
-    module = import_module(name)
+    module, _, names = place.partition(": ")
     if names == "*":
-        return module, {n: n for n in public_names(module)}
+        return module, {name: name for name in public_names(import_module(module))}
     pairs = (word.partition("=") for word in names.split())
     return module, {public or own: own for own, _, public in pairs}
 
 
 def _looked_up(place: str, name: str) -> Any:
     if place.startswith("."):
-        module = _public(place)
-        there = module is not None and name in public_names(module)
-        return getattr(module, name) if there else _NOTHING
+        public = import_module(ROOT + place.rstrip("."))
+        return getattr(public, name) if name in _names_of(place) else _NOTHING
     module, names = _source(place)
-    return getattr(module, names[name]) if name in names else _NOTHING
+    if name not in names:
+        return _NOTHING
+    own = names[name]
+    found = getattr(import_module(module), own, _NOTHING)
+    return import_module(f"{module}.{own}") if found is _NOTHING else found
 
 
-def _names_of(place: str) -> list[str]:
+@cache
+def _names_of(place: str) -> frozenset[str]:
+    """The names that an entry of the table gives."""
     if place.startswith("."):
-        module = _public(place)
-        return public_names(module) if module is not None else []
-    return list(_source(place)[1])
+        return frozenset(public_names(import_module(ROOT + place.rstrip("."))))
+    return frozenset(_source(place)[1])
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -254,10 +246,11 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, origin="a table", is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _PathModule(spec.name)
+        return ModuleType(spec.name, f"`{public_name(spec.name)}`.")
 
     def exec_module(self, module: ModuleType) -> None:
-        pass
+        look_up, names = named(module.__name__)
+        vars(module).update(__getattr__=look_up, __dir__=names)
 
 
 def install() -> None:
