@@ -93,6 +93,22 @@ def test_no_module_imports_a_private_name_of_another():
     assert found == []
 
 
+def test_tensorflow_1_names_are_written_once():
+    """The tables say where each is; no file lists what it imports once more."""
+    twice = {}
+    for path in sorted((SOURCE / "tf1").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported, listed = set(), set()
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                imported.update(alias.asname or alias.name for alias in node.names)
+            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                listed.update(ast.literal_eval(node.value))
+        modules = {found.stem for found in (*path.parent.iterdir(), path)}
+        twice[path.relative_to(SOURCE).as_posix()] = (imported & listed) - modules
+    assert {path: names for path, names in twice.items() if names} == {}
+
+
 def test_no_test_imports_another():
     """What tests share is in a module beside them: each file of tests can be run alone."""
     found = [

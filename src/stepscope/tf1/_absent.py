@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from stepscope.graph.registry import coverage_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 ROOT = "stepscope.tf1"
 _MOST_SHOWN = 5
@@ -19,15 +19,14 @@ _A_SLIP = 0.8
 _SUBMODULES = (
     "nn", "math", "random", "linalg", "queue", "train", "summary", "errors", "layers", "losses",
     "metrics", "initializers", "image", "io", "sparse", "python_io", "strings", "lookup",
-    "contrib.layers", "contrib.lookup",
+    "contrib.layers", "contrib.lookup", "contrib.rnn", "contrib.legacy_seq2seq", "graph_util",
 )  # fmt: skip
 
 
-def absent(module: str, reasons: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+def absent(module: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module of this package; pass its `__name__`.
 
-    The error names the module as TensorFlow does: `tensorflow.nn`, not `stepscope.tf1.nn`. For a
-    name in `reasons` it says what that tells, in place of what is close.
+    The error names the module as TensorFlow does: `tensorflow.nn`, not `stepscope.tf1.nn`.
     """
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
@@ -35,17 +34,18 @@ def absent(module: str, reasons: Mapping[str, str] | None = None) -> Callable[[s
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         raise AttributeError(
             f"module {public_name(module)!r} (Stepscope's embedded engine) has no attribute "
-            f"{name!r}; {what_to_do(module, name, reasons or {})}",
+            f"{name!r}; {what_to_do(module, name)}",
             name=name,
         )
 
     return __getattr__
 
 
-def what_to_do(module: str, name: str, reasons: Mapping[str, str] | None = None) -> str:
+def what_to_do(module: str, name: str) -> str:
     """What to use in place of a name that is not there: what is close, or the real TensorFlow."""
     listed = f"{coverage_page()} lists the names that are there"
-    instead = (reasons or {}).get(name) or _ELSEWHERE.get(name)
+    of_module = _ELSEWHERE.get(module.removeprefix(ROOT).removeprefix("."), {})
+    instead = of_module.get(name) or _ELSEWHERE[""].get(name)
     close = "" if instead else close_to(module, name)
     if close:
         return f"{close}. {listed}"
@@ -58,14 +58,63 @@ def what_to_do(module: str, name: str, reasons: Mapping[str, str] | None = None)
     )
 
 
-_ELSEWHERE = {
-    "function": "a TensorFlow 2 function: build a graph and run it in a tf.Session",
-    "GradientTape": "TensorFlow 2's way to differentiate: use tf.gradients",
-    "Module": "TensorFlow 2's: use tf.layers.Layer or plain functions",
-    "keras": "Keras is no part of this engine: use tf.layers and tf.losses",
-    "distribute": "TensorFlow 2's: place ops with tf.device",
-    "enable_resource_variables": "pass use_resource=True to tf.get_variable or tf.variable_scope",
+def _all(names: str, reason: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), reason)
+
+
+_ELSEWHERE: Final[dict[str, dict[str, str]]] = {
+    "": {
+        "function": "a TensorFlow 2 function: build a graph and run it in a tf.Session",
+        "GradientTape": "TensorFlow 2's way to differentiate: use tf.gradients",
+        "Module": "TensorFlow 2's: use tf.layers.Layer or plain functions",
+        "keras": "Keras is no part of this engine: use tf.layers and tf.losses",
+        "distribute": "TensorFlow 2's: place ops with tf.device",
+        "enable_resource_variables": "pass use_resource=True to tf.get_variable or "
+        "tf.variable_scope",
+    },
+    "contrib.learn": {
+        **_all(
+            "DNNClassifier DNNRegressor DNNLinearCombinedClassifier LinearClassifier "
+            "DNNLinearCombinedRegressor LinearRegressor KMeansClustering SVM",
+            "ready-made models are no part of this engine: write a model_fn for Estimator",
+        ),
+        **_all(
+            "Experiment learn_runner",
+            "use tf.estimator.train_and_evaluate, or a ValidationMonitor",
+        ),
+        "MetricSpec": "pass functions of labels and predictions, by name: evaluate(metrics=...)",
+        "infer_real_valued_columns_from_input": "feature columns are no part of this engine",
+    },
+    "contrib.learn.monitors": _all(
+        "CheckpointSaver ExportMonitor GraphDump LoggingTrainable StepCounter",
+        "use the hook of tf.train for it: fit takes hooks among the monitors",
+    ),
+    "estimator": {
+        **_all(
+            "BaselineClassifier BaselineRegressor BoostedTreesClassifier BoostedTreesRegressor "
+            "DNNClassifier DNNRegressor DNNLinearCombinedClassifier DNNLinearCombinedRegressor "
+            "LinearClassifier LinearRegressor",
+            "ready-made models are no part of this engine: write a model_fn for "
+            "tf.estimator.Estimator",
+        ),
+        **_all(
+            "export Exporter BestExporter FinalExporter LatestExporter",
+            "saved models are not exported by this engine: use the checkpoints of model_dir",
+        ),
+        "WarmStartSettings": "restore what is wanted in tf.train.Scaffold(init_fn=...)",
+    },
+    "estimator.inputs": {
+        "pandas_input_fn": "pass the columns' arrays: numpy_input_fn(dict(frame), ...)",
+    },
+    "train": {
+        **_all("Checkpoint CheckpointManager", "TensorFlow 2's: use tf.train.Saver"),
+        **_all(
+            "Server ClusterSpec WorkerSessionCreator replica_device_setter",
+            "the embedded engine runs in this process; a session with a grpc:// target does not",
+        ),
+    },
 }
+"""By module, what to use in place of names that are not there; those of the top one hold in all."""
 
 
 def public_name(module: str) -> str:

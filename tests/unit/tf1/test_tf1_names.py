@@ -1,11 +1,14 @@
 """TensorFlow 1's names, against the real TensorFlow's `compat.v1`."""
 
 import inspect
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
 
 import stepscope.tf1 as tf1
+from patience import patient
 from stepscope.errors import UnimplementedError
 
 SUBMODULES = [
@@ -120,3 +123,19 @@ def test_top_level_values():
     assert tf1.half is tf1.float16
     assert tf1.newaxis is None
     assert tf1.__version__ == tf1.VERSION
+
+
+IMPORTED_FIRST = """
+import stepscope.tf1 as tf
+graph_def = tf.GraphDef()
+graph_def.node.add(name="nothing", op="NoOp")
+tf.import_graph_def(graph_def, name="")
+print([op.type for op in tf.get_default_graph().get_operations()])
+"""
+
+
+def test_a_graph_can_be_imported_before_any_name_was_used():
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED_FIRST], capture_output=True, text=True, timeout=patient(60)
+    )
+    assert (done.stdout, done.stderr) == ("['NoOp']\n", "")

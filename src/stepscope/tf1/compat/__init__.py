@@ -1,9 +1,8 @@
 """`tf.compat`: `v1` is TensorFlow 1's names again; text and bytes."""
 
-from stepscope.tf1._absent import absent
 from stepscope.tf1.compat import v1
-from stepscope.tf1.compat.text import as_bytes, as_str, as_str_any, as_text
+from stepscope.tf1.paths import named
 
-__all__ = ["as_bytes", "as_str", "as_str_any", "as_text", "v1"]
-
-__getattr__ = absent(__name__)
+__getattr__, __dir__ = named(__name__)
+__all__ = ["v1"]
+__all__ += __dir__()
