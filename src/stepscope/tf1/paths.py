@@ -72,6 +72,14 @@ PATHS: Final[dict[str, list[str]]] = {
         "stepscope.layers.moving_averages: ExponentialMovingAverage assign_moving_average "
         "weighted_moving_average",
     ],
+    "python.training.saveable_object": [
+        "stepscope.ops.state.saveables: SaveSpec SaveableObject",
+    ],
+    "python.training.saver": [
+        "stepscope.programs.saving.saver_nodes: BaseSaverBuilder",
+        ".train",
+        ".",
+    ],
     "python.profiler.model_analyzer": [
         "stepscope.programs.profiler: ALL_ADVICE Profiler advise profile",
     ],
@@ -125,7 +133,7 @@ _OF_PUBLIC: Final[dict[str, str]] = {
     ".train .": "python.training: adadelta adagrad adam basic_session_run_hooks "
     "checkpoint_management checkpoint_utils coordinator evaluation ftrl gradient_descent input "
     "learning_rate_decay momentum monitored_session optimizer queue_runner "
-    "queue_runner_impl rmsprop saver server_lib session_manager session_run_hook slot_creator "
+    "queue_runner_impl rmsprop server_lib session_manager session_run_hook slot_creator "
     "summary_io supervisor training training_ops training_util",
     ".dtypes": "python.framework: dtypes",
     ".errors": "python.framework: errors errors_impl",

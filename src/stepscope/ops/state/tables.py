@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from stepscope.graph.build import apply_op, convert_to_tensor
 from stepscope.graph.defaults import get_default_graph
 from stepscope.graph.dtypes import DType, as_dtype
-from stepscope.graph.graph import colocate_with, name_scope
+from stepscope.graph.graph import GraphKeys, colocate_with, name_scope
 from stepscope.graph.operation import Operation, Tensor
 from stepscope.graph.shapes import SCALAR
 from stepscope.graph.sparse_tensor import SparseTensor
 from stepscope.ops.signatures import output_of
 from stepscope.ops.state import table_ops
+from stepscope.ops.state.saveables import SaveableObject, SaveSpec
 
 __all__ = ["HashTable", "LookupInterface", "MutableHashTable", "StaticHashTable", "table_ops"]
 
@@ -136,7 +138,18 @@ class HashTable(StaticHashTable):
 
 
 class MutableHashTable(LookupInterface):
-    """A table that is filled while the graph runs. It is not part of checkpoints."""
+    """A table that is filled while the graph runs.
+
+    With `checkpoint` a saver saves its entries with the variables, as `name-keys` and
+    `name-values`: of several tables of one name only the last one, which the saver says.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default(), tf.Session() as session:
+    ...     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    ...     session.run(table.insert(["a", "b"], tf.constant([7, 8], tf.int64)))
+    ...     session.run(table.lookup(tf.constant(["b", "c"]))).tolist()
+    [8, -1]
+    """
 
     def __init__(
         self, key_dtype: Any, value_dtype: Any, default_value: Any, shared_name: str | None = None,
@@ -152,6 +165,10 @@ class MutableHashTable(LookupInterface):
             key_dtype=self._key_dtype, value_dtype=self._value_dtype, name=name, **more,
         )  # fmt: skip
         self._name = self._handle.op.name.rpartition("/")[2]
+        if checkpoint:
+            get_default_graph().add_to_collection(
+                GraphKeys.SAVEABLE_OBJECTS, _SavedTable(self, name)
+            )
 
     @property
     def resource_handle(self) -> Tensor:
@@ -203,3 +220,22 @@ class MutableHashTable(LookupInterface):
                 Tvalues=self._value_dtype,
             ).values()  # fmt: skip
         return keys, values
+
+
+class _SavedTable(SaveableObject):
+    """All entries of a table that changes."""
+
+    def __init__(self, table: MutableHashTable, name: str) -> None:
+        keys, values = table.export()
+        super().__init__(
+            table,
+            [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")],
+            name,
+        )
+
+    def restore(self, restored_tensors: Sequence[Tensor], restored_shapes: Any) -> Operation:
+        """Make these the table's entries, in place of all it has."""
+        del restored_shapes
+        handle = self.op.resource_handle
+        with name_scope(f"{self.name}_table_restore"), colocate_with(handle.op):
+            return apply_op("LookupTableImportV2", handle, *restored_tensors)

@@ -1,8 +1,9 @@
 """The nodes of a `Saver`, with TensorFlow's names, under `save/`.
 
 A `SaveV2` takes all variables; a `RestoreV2` gives their values, and one node per variable assigns
-it. Of a sharded saver there is a `SaveV2` per device, and a node that makes one checkpoint of what
-they write. A graph with these nodes runs on TensorFlow, too.
+it. Lookup tables, and whatever else is a `SaveableObject`, have several tensors each. Of a sharded
+saver there is a `SaveV2` per device, and a node that makes one checkpoint of what they write. A
+graph with these nodes runs on TensorFlow, too.
 """
 
 from __future__ import annotations
@@ -23,15 +24,26 @@ from stepscope.ops.arrays.strings import string_join
 from stepscope.ops.flow.ordering import group, with_dependencies
 from stepscope.ops.io.checkpoint_ops import regex_full_match, restore_v2, save_v2
 from stepscope.ops.math.comparison import where
+from stepscope.ops.state.saveables import SaveableObject, SaveSpec
 from stepscope.ops.state.variable import Variable, assign
+from stepscope.programs import log
 
-_SAVEABLE_OBJECTS = "saveable_objects"
-_Named = list[tuple[str, Variable]]
+_Named = list[tuple[str, Variable | SaveableObject]]
+
+
+class BaseSaverBuilder:
+    """Where programs find what to derive from to have an object of theirs in checkpoints."""
+
+    SaveSpec = SaveSpec
+    SaveableObject = SaveableObject
 
 
 def saveable_variables() -> list[Any]:
     """What a saver saves that is not told."""
-    return [*get_collection(GraphKeys.GLOBAL_VARIABLES), *get_collection(_SAVEABLE_OBJECTS)]
+    return [
+        *get_collection(GraphKeys.GLOBAL_VARIABLES),
+        *get_collection(GraphKeys.SAVEABLE_OBJECTS),
+    ]
 
 
 def add_saver_nodes(
@@ -39,7 +51,7 @@ def add_saver_nodes(
 ) -> Any:
     """Add the nodes that save and restore these variables; a `SaverDef` with their names."""
     named = _named(wanted)
-    with name_scope(name, "save", [variable.op for _, variable in named]):
+    with name_scope(name, "save", _saved(named)[2]):
         path = placeholder_with_default(filename, shape=(), name="filename")
         path = placeholder_with_default(path, shape=(), name="Const")
         if sharded:
@@ -59,16 +71,22 @@ def add_saver_nodes(
 
 
 def _named(wanted: Any) -> _Named:
-    """Variables by the names they have in checkpoints, in their order."""
+    """What is saved, by the names it has in checkpoints, in their order."""
     if isinstance(wanted, Mapping):
         found = dict(wanted)
     elif isinstance(wanted, (list, tuple, set)):
         found = {}
         for variable in _flattened(wanted):
             _refuse_others(variable)
-            if variable.op.name in found:
-                raise ValueError(f"At least two variables have the same name: {variable.op.name}")
-            found[variable.op.name] = variable
+            own = variable.name if isinstance(variable, SaveableObject) else variable.op.name
+            if isinstance(found.get(own), SaveableObject):
+                log.warning(
+                    "Checkpoints have two objects of the name %r: only the last one is saved and "
+                    "restored. Give each a name of its own.", own,
+                )  # fmt: skip
+            elif own in found:
+                raise ValueError(f"At least two variables have the same name: {own}")
+            found[own] = variable
     else:
         raise TypeError(f"Variables to save should be passed in a dict or a list. Got {wanted}")
     for name, variable in found.items():
@@ -79,7 +97,7 @@ def _named(wanted: Any) -> _Named:
             )
         _refuse_others(variable)
     named = sorted(found.items(), key=lambda item: item[0])
-    seen: set[Operation] = set()
+    seen: set[Any] = set()
     for name, variable in named:
         if variable.op in seen:
             raise ValueError(f"The same saveable will be restored with two names: {name}")
@@ -96,25 +114,39 @@ def _flattened(items: Any) -> Iterator[Any]:
 
 
 def _refuse_others(variable: Any) -> None:
-    if not isinstance(variable, Variable):
+    if not isinstance(variable, (Variable, SaveableObject)):
         raise TypeError(f"Variable to save is not a Variable: {variable}")
 
 
+def _saved(named: _Named) -> tuple[list[str], list[str], list[Tensor]]:
+    """What is in the file: names, slices and tensors of all of them."""
+    found: list[tuple[str, str, Tensor]] = []
+    for name, item in named:
+        if isinstance(item, SaveableObject):
+            found += [(spec.name, spec.slice_spec, spec.tensor) for spec in item.specs]
+        else:
+            found.append((name, "", item._as_graph_element()))
+    names, slices, tensors = zip(*found, strict=True)
+    return list(names), list(slices), list(tensors)
+
+
 def _save(path: Tensor, named: _Named) -> Tensor:
-    names = [name for name, _ in named]
-    tensors = [variable._as_graph_element() for _, variable in named]
-    return with_dependencies([save_v2(path, names, [""] * len(names), tensors)], path)
+    return with_dependencies([save_v2(path, *_saved(named))], path)
 
 
 def _restore(path: Tensor, named: _Named, reshaped: bool, name: str) -> Operation:
-    names = [name for name, _ in named]
-    dtypes = [variable.dtype.base_dtype for _, variable in named]
+    names, slices, tensors = _saved(named)
     with device("cpu:0"):
-        values = restore_v2(path, names, [""] * len(names), dtypes)
-    assigned = [
-        _assign(variable, value, reshaped)
-        for (_, variable), value in zip(named, values, strict=True)
-    ]
+        dtypes = [tensor.dtype.base_dtype for tensor in tensors]
+        values = iter(restore_v2(path, names, slices, dtypes))
+    assigned = []
+    for _, item in named:
+        if isinstance(item, SaveableObject):
+            found = [next(values) for _ in item.specs]
+            shapes = [spec.tensor.shape for spec in item.specs] if reshaped else None
+            assigned.append(item.restore(found, shapes))
+        else:
+            assigned.append(_assign(item, next(values), reshaped))
     return group(*assigned, name=name)
 
 
