@@ -195,6 +195,11 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.programs.files: Copy DeleteRecursively Exists FastGFile GFile Glob "
         "IsDirectory ListDirectory MakeDirs MkDir GFile=Open Remove Rename Stat Walk",
     ],
+    "graph_util": [
+        "stepscope.graph.graph_def: import_graph_def",
+        "stepscope.programs.saving.frozen_graphs: convert_variables_to_constants "
+        "extract_sub_graph must_run_on_cpu remove_training_nodes tensor_shape_from_node_def_name",
+    ],
     "image": [
         "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape",

@@ -137,7 +137,7 @@ _OF_PUBLIC: Final[dict[str, str]] = {
     "summary_io supervisor training training_ops training_util",
     ".dtypes": "python.framework: dtypes",
     ".errors": "python.framework: errors errors_impl",
-    ". ": "python.framework: common_shapes constant_op device function graph_util importer "
+    ". ": "python.framework: common_shapes constant_op device function importer "
     "meta_graph sparse_tensor tensor_util random_seed versions "
     "python.client: client_lib",
     ".layers": "python.layers: base convolutional core layers normalization pooling",
@@ -146,6 +146,7 @@ _OF_PUBLIC: Final[dict[str, str]] = {
     ".data": "python.data.ops: dataset_ops iterator_ops readers python.data: dataset",
     ".data.experimental": "python.data.experimental.ops: batching interleave_ops shuffle_ops",
     ".python_io": "python.lib.io: tf_record python.lib.io: python_io",
+    ".graph_util": "python.framework: graph_util graph_util_impl",
     ".image": "python.ops: image_ops image_ops_impl",
 }
 """Paths whose names are those of public modules, the first of them first."""
