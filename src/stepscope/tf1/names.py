@@ -203,7 +203,7 @@ NAMES: Final[dict[str, list[str]]] = {
     "image": [
         "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape",
-        "stepscope.ops.images.resizing: ResizeMethod resize_bilinear "
+        "stepscope.ops.images.resizing: ResizeMethod resize_area resize_bicubic resize_bilinear "
         "resize_images resize_images=resize resize_nearest_neighbor",
     ],
     "initializers": [

@@ -1,4 +1,7 @@
-"""Images of another size: ResizeBilinear and ResizeNearestNeighbor, with their gradients."""
+"""Images of another size: bilinear, nearest, bicubic and by areas, with gradients.
+
+TensorFlow has none for ResizeArea.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.errors import InvalidArgumentError, UnimplementedError
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.constants import constant_as_shape
@@ -23,11 +26,16 @@ from stepscope.graph.registry import (
     register,
 )
 from stepscope.graph.shapes import TensorShape
+from stepscope.ops.arrays.conversion import cast
 from stepscope.ops.arrays.shaping import expand_dims, shape, squeeze
+from stepscope.ops.math.reductions import reduce_min
+from stepscope.ops.math.unary import round
 from stepscope.ops.signatures import FLOATS, SIGNED, exactly_rank, limited, output_of
 
 __all__ = [
     "ResizeMethod",
+    "resize_area",
+    "resize_bicubic",
     "resize_bilinear",
     "resize_images",
     "resize_nearest_neighbor",
@@ -195,6 +203,108 @@ register(
 )
 
 
+# -- by lines: what a new line has of each old one -------------------------------------------
+
+
+def _by_lines(images: Array, down: Array, along: Array) -> Array:
+    """Images whose new lines and columns are sums of old ones: matrices (new, old)."""
+    rows = np.tensordot(images.astype(np.float32, copy=False), down, (1, 1))
+    whole = np.tensordot(rows, along, (1, 1))  # (image, channel, line, column)
+    return np.ascontiguousarray(whole.transpose(0, 2, 3, 1))
+
+
+_STEPS = 1024
+"""Cubic weights are those of the nearest of so many places between two pixels."""
+
+
+def _cubic_table(a: float) -> Array:
+    """Keys' function at 0 to 1 in the first row, at 1 to 2 in the second."""
+    near = np.arange(_STEPS + 1, dtype=np.float32) / np.float32(_STEPS)
+    far = near + 1
+    return np.stack(
+        [
+            ((a + 2) * near - (a + 3)) * near * near + 1,
+            ((a * far - 5 * a) * far + 8 * a) * far - 4 * a,
+        ]
+    ).astype(np.float32)
+
+
+_SHARP, _SMOOTH = _cubic_table(-0.75), _cubic_table(-0.5)
+
+
+def _cubic_shares(node: KernelNode, given: int, made: int) -> Array:
+    """What each new line has of each old one, as a matrix (new, old)."""
+    scale, half = _scale(node, given, made), np.float32(0.5)
+    centred = node.attr("half_pixel_centers")
+    at = np.arange(made, dtype=np.float32)
+    at = (at + half) * scale - half if centred else at * scale
+    first = np.floor(at)
+    step = np.rint((at - first) * np.float32(_STEPS)).astype(np.intp)
+    near, far = _SMOOTH if centred else _SHARP
+    weights = np.stack([far[step], near[step], near[_STEPS - step], far[_STEPS - step]], 1)
+    places = first.astype(np.intp)[:, None] + np.arange(-1, 3)
+    bounded = np.clip(places, 0, given - 1)
+    if centred:
+        weights = np.where(places == bounded, weights, np.float32(0))
+        weights = weights / weights.sum(1, keepdims=True)
+    result = np.zeros((made, given), np.float32)
+    np.add.at(result, (np.arange(made)[:, None], bounded), weights)
+    return result
+
+
+def _area_shares(node: KernelNode, given: int, made: int) -> Array:
+    """As `_cubic_shares`, for the mean of what lies below a new pixel."""
+    scale = _scale(node, given, made)
+    result = np.zeros((made, given), np.float32)
+    for line in range(made):
+        start, end = np.float32(line) * scale, np.float32(line + 1) * scale
+        for old in range(int(np.floor(start)), int(np.ceil(end))):
+            share = min(np.float32(old + 1), end) - max(np.float32(old), start)
+            result[line, min(max(old, 0), given - 1)] += share / scale
+    return result
+
+
+def _lines_kernel(node: KernelNode) -> Kernel:
+    shares = _cubic_shares if node.op.type == "ResizeBicubic" else _area_shares
+
+    def call(images: Array, size: Array) -> Array:
+        height, width = _wanted(size)
+        down, along = (
+            shares(node, images.shape[1], height), shares(node, images.shape[2], width)
+        )  # fmt: skip
+        return _by_lines(images, down, along)
+
+    return Kernel(call)
+
+
+def _bicubic_grad_kernel(node: KernelNode) -> Kernel:
+    def call(grads: Array, original: Array) -> Array:
+        down = _cubic_shares(node, original.shape[1], grads.shape[1])
+        along = _cubic_shares(node, original.shape[2], grads.shape[2])
+        return _by_lines(grads, down.T, along.T).astype(original.dtype, copy=False)
+
+    return Kernel(call)
+
+
+for _name, _attrs in (("ResizeBicubic", _ATTRS), ("ResizeArea", _ATTRS[:2])):
+    register(
+        _name,
+        inputs=("images: T", "size: int32"),
+        outputs=("resized_images: float32",),
+        attrs=_attrs,
+        shape=limited(_shape, _PIXELS),
+        kernel=_lines_kernel,
+    )
+register(
+    "ResizeBicubicGrad",
+    inputs=("grads: float32", "original_image: T"),
+    outputs=("output: T",),
+    attrs=_ATTRS,
+    shape=lambda ctx: ctx.input(1),
+    kernel=_bicubic_grad_kernel,
+)
+
+
 def _like(op: Operation) -> dict[str, Any]:
     return {name: op.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
 
@@ -202,6 +312,14 @@ def _like(op: Operation) -> dict[str, Any]:
 @gradient("ResizeBilinear")
 def _bilinear_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [output_of("ResizeBilinearGrad", grad, op.inputs[0], **_like(op)), None]
+
+
+@gradient("ResizeBicubic")
+def _bicubic_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    image = op.inputs[0]
+    if image.dtype not in (dt.float32, dt.float64):
+        return [None, None]
+    return [output_of("ResizeBicubicGrad", grad, image, **_like(op)), None]
 
 
 @gradient("ResizeNearestNeighbor")
@@ -235,12 +353,55 @@ def resize_nearest_neighbor(
     )  # fmt: skip
 
 
+def resize_bicubic(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None,
+    half_pixel_centers: bool = False,
+) -> Tensor:  # fmt: skip
+    """Images (batch, height, width, channels) of that (height, width), as float32; cubic.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default(), tf.Session() as session:
+    ...     image = tf.constant([[[[0.0]], [[8.0]]]])
+    ...     session.run(tf.image.resize_bicubic(image, [4, 1]))[0, :, 0, 0].tolist()
+    [0.0, 4.0, 8.0, 8.75]
+    """
+    return output_of(
+        "ResizeBicubic", images, size, align_corners=align_corners,
+        half_pixel_centers=half_pixel_centers, name=name,
+    )  # fmt: skip
+
+
+def resize_area(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None
+) -> Tensor:
+    """Images of that (height, width), as float32: means of the pixels each new one covers.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default(), tf.Session() as session:
+    ...     image = tf.constant([[[[0.0]], [[8.0]], [[4.0]]]])
+    ...     session.run(tf.image.resize_area(image, [1, 1])).tolist()
+    [[[[4.0]]]]
+    """
+    return output_of("ResizeArea", images, size, align_corners=align_corners, name=name)
+
+
 _METHODS: dict[Any, Callable[..., Tensor]] = {
     ResizeMethod.BILINEAR: resize_bilinear,
     "bilinear": resize_bilinear,
     ResizeMethod.NEAREST_NEIGHBOR: resize_nearest_neighbor,
     "nearest": resize_nearest_neighbor,
+    ResizeMethod.BICUBIC: resize_bicubic,
+    "bicubic": resize_bicubic,
+    ResizeMethod.AREA: resize_area,
+    "area": resize_area,
 }
+
+
+def _fitting(size: Tensor, images: Tensor) -> Tensor:
+    """The largest height and width within `size` that have the images' ratio."""
+    now = cast(shape(images)[1:3], dt.float32)
+    factor = reduce_min(cast(size, dt.float32) / now)
+    return cast(round(factor * now), dt.int32)
 
 
 def resize_images(
@@ -248,11 +409,10 @@ def resize_images(
     preserve_aspect_ratio: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """An image, or a batch of them, of that (height, width); as it is where it has that size."""
-    if method not in _METHODS or preserve_aspect_ratio:
-        raise UnimplementedError.without_op(
-            f"resize_images was asked for method {method!r}"
-            f"{' with preserve_aspect_ratio' if preserve_aspect_ratio else ''}; here are BILINEAR "
-            "and NEAREST_NEIGHBOR, to a given height and width."
+    if method not in _METHODS:
+        raise ValueError(
+            f"Resize method is not implemented: {method}. There are BILINEAR, NEAREST_NEIGHBOR, "
+            "BICUBIC and AREA of tf.image.ResizeMethod."
         )
     with name_scope(name, "resize", [images, size]):
         images = convert_to_tensor(images, None, "images")
@@ -263,6 +423,8 @@ def resize_images(
         size = convert_to_tensor(size, dt.int32, "size")
         if not size.shape.is_compatible_with([2]):
             raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
+        if preserve_aspect_ratio:
+            size = _fitting(size, batch)
         axes = constant_as_shape(size).axes or (None, None)
         if None in axes or exactly_rank(batch.shape, 4)[1:3].axes != axes:
             batch = _METHODS[method](batch, size, align_corners)
