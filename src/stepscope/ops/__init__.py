@@ -32,6 +32,8 @@ from stepscope.ops.flow import (
     tensor_array_ops,
 )
 from stepscope.ops.images import (
+    cropping,
+    flipping,
     image_files,
     resizing,
 )
@@ -111,6 +113,7 @@ __all__ = [
     "conversion",
     "convolution",
     "counting",
+    "cropping",
     "cross_entropy",
     "custom",
     "data",
@@ -123,6 +126,7 @@ __all__ = [
     "factors",
     "feature_configs",
     "files",
+    "flipping",
     "functional_loops",
     "fused_batch_norm",
     "gradients",

@@ -70,6 +70,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.flow.loops: while_loop",
         "stepscope.ops.flow.ordering: Assert Print group no_op tuple",
         "stepscope.ops.flow.tensor_array: TensorArray",
+        "stepscope.ops.images.cropping: random_crop",
         "stepscope.ops.io.decoding: decode_base64 decode_compressed decode_csv decode_raw "
         "encode_base64 parse_tensor serialize_tensor",
         "stepscope.ops.io.feature_configs: FixedLenFeature FixedLenSequenceFeature SparseFeature "
@@ -203,6 +204,11 @@ NAMES: Final[dict[str, list[str]]] = {
     "image": [
         "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape",
+        "stepscope.ops.images.cropping: central_crop crop_to_bounding_box pad_to_bounding_box "
+        "random_crop resize_image_with_crop_or_pad "
+        "resize_image_with_crop_or_pad=resize_with_crop_or_pad",
+        "stepscope.ops.images.flipping: flip_left_right flip_up_down random_flip_left_right "
+        "random_flip_up_down rot90 transpose_image transpose_image=transpose",
         "stepscope.ops.images.resizing: ResizeMethod resize_area resize_bicubic resize_bilinear "
         "resize_images resize_images=resize resize_nearest_neighbor",
     ],
