@@ -32,6 +32,7 @@ from stepscope.ops.flow import (
     tensor_array_ops,
 )
 from stepscope.ops.images import (
+    colours,
     cropping,
     flipping,
     image_files,
@@ -106,6 +107,7 @@ __all__ = [
     "candidate_sampling",
     "characters",
     "checkpoint_ops",
+    "colours",
     "comparison",
     "composed",
     "conditionals",

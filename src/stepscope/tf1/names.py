@@ -70,6 +70,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.flow.loops: while_loop",
         "stepscope.ops.flow.ordering: Assert Print group no_op tuple",
         "stepscope.ops.flow.tensor_array: TensorArray",
+        "stepscope.ops.images.colours: saturate_cast",
         "stepscope.ops.images.cropping: random_crop",
         "stepscope.ops.io.decoding: decode_base64 decode_compressed decode_csv decode_raw "
         "encode_base64 parse_tensor serialize_tensor",
@@ -204,6 +205,10 @@ NAMES: Final[dict[str, list[str]]] = {
     "image": [
         "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape",
+        "stepscope.ops.images.colours: adjust_brightness adjust_contrast adjust_gamma adjust_hue "
+        "adjust_saturation convert_image_dtype grayscale_to_rgb hsv_to_rgb "
+        "per_image_standardization random_brightness random_contrast random_hue "
+        "random_saturation rgb_to_grayscale rgb_to_hsv total_variation",
         "stepscope.ops.images.cropping: central_crop crop_to_bounding_box pad_to_bounding_box "
         "random_crop resize_image_with_crop_or_pad "
         "resize_image_with_crop_or_pad=resize_with_crop_or_pad",

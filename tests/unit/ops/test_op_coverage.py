@@ -23,6 +23,9 @@ HANDLES = (
 _OF_DATASETS = re.compile(r"Dataset(V\d)?$|^MakeIterator$|Iterator")
 
 ONE_DTYPE = {
+    "AdjustContrastv2": "float32 alone: TensorFlow has no other kernel on CPUs",
+    "AdjustHue": "float32 alone: TensorFlow has no other kernel on CPUs",
+    "AdjustSaturation": "float32 alone: TensorFlow has no other kernel on CPUs",
     "CollectiveReduce": "can be built here, not run",
     "CollectiveReduceV2": "can be built here, not run",
     "ConcatOffset": "int32 in the rows: what TensorFlow's own gradients make",
