@@ -32,6 +32,7 @@ from stepscope.ops.flow import (
     tensor_array_ops,
 )
 from stepscope.ops.images import (
+    boxes,
     colours,
     cropping,
     flipping,
@@ -103,6 +104,7 @@ __all__ = [
     "assertions",
     "audio_summaries",
     "bits",
+    "boxes",
     "broadcasting",
     "candidate_sampling",
     "characters",

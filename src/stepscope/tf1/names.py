@@ -205,6 +205,7 @@ NAMES: Final[dict[str, list[str]]] = {
     "image": [
         "stepscope.ops.images.image_files: decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape",
+        "stepscope.ops.images.boxes: crop_and_resize draw_bounding_boxes non_max_suppression",
         "stepscope.ops.images.colours: adjust_brightness adjust_contrast adjust_gamma adjust_hue "
         "adjust_saturation convert_image_dtype grayscale_to_rgb hsv_to_rgb "
         "per_image_standardization random_brightness random_contrast random_hue "

@@ -18,6 +18,7 @@ from stepscope.runtime import Session
 
 F = np.arange(6, dtype=np.float32).reshape(2, 3)
 IMAGE = np.ones((1, 2, 2, 1), np.float32)
+BOX = np.float32([[0.1, 0.2, 0.8, 0.9]])
 FILTER = np.ones((2, 2, 1, 1), np.float32)
 
 
@@ -167,6 +168,12 @@ ROWS = [
         lambda tf, c: tf.raw_ops.ResizeBicubic(images=IMAGE, size=c)),
     Fed("ResizeArea", [2, 2], [4, 3],
         lambda tf, c: tf.raw_ops.ResizeArea(images=IMAGE, size=c)),
+    Fed("CropAndResize", [2, 2], [4, 3],
+        lambda tf, c: tf.raw_ops.CropAndResize(
+            image=IMAGE, boxes=BOX, box_ind=[0], crop_size=c)),
+    Fed("CropAndResizeGradImage", [1, 2, 2, 1], [1, 3, 4, 1],
+        lambda tf, c: tf.raw_ops.CropAndResizeGradImage(
+            grads=IMAGE, boxes=BOX, box_ind=[0], image_size=c, T=tf.float32)),
     Fed("ResizeNearestNeighbor", [2, 2], [4, 3],
         lambda tf, c: tf.raw_ops.ResizeNearestNeighbor(images=IMAGE, size=c)),
     Fed("ResizeNearestNeighborGrad", [2, 2], [3, 3],
