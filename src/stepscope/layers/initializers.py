@@ -11,7 +11,12 @@ from stepscope.graph.dtypes import DType, as_dtype, float32
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape
 from stepscope.ops.arrays.constants import ones, zeros
+from stepscope.ops.arrays.diagonals import matrix_diag_part
+from stepscope.ops.arrays.shaping import reshape
+from stepscope.ops.linalg.factors import qr
+from stepscope.ops.linalg.matrices import matrix_transpose
 from stepscope.ops.math.random import random_normal, random_uniform, truncated_normal
+from stepscope.ops.math.unary import sign
 
 
 class Initializer:
@@ -148,6 +153,31 @@ class GlorotNormal(VarianceScaling):
         super().__init__(1.0, "fan_avg", "truncated_normal", seed, dtype)
 
 
+class Orthogonal(Initializer):
+    """A matrix whose rows or columns, whichever are fewer, are at right angles and of length 1.
+
+    All axes but the last are taken as one.
+    """
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
+        super().__init__(dtype)
+        self.gain, self.seed = gain, seed
+
+    def _make(self, shape: list[int], dtype: DType) -> Tensor:
+        if len(shape) < 2:
+            raise ValueError(
+                f"The tensor to initialize, of shape {shape}, must be at least two-dimensional."
+            )
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        size = (max(rows, columns), min(rows, columns))
+        q, r = qr(random_normal(size, dtype=dtype, seed=self.seed))
+        # So the matrix is evenly distributed among all that are orthogonal.
+        matrix = q * sign(matrix_diag_part(r))
+        if rows < columns:
+            matrix = matrix_transpose(matrix)
+        return self.gain * reshape(matrix, shape)
+
+
 def he_normal(seed: int | None = None) -> VarianceScaling:
     """Normally distributed, scaled by the inputs: for layers of rectifiers."""
     return VarianceScaling(2.0, "fan_in", "truncated_normal", seed)
@@ -187,3 +217,4 @@ truncated_normal_initializer = TruncatedNormal
 variance_scaling_initializer = VarianceScaling
 glorot_uniform_initializer = GlorotUniform
 glorot_normal_initializer = GlorotNormal
+orthogonal_initializer = Orthogonal

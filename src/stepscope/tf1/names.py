@@ -30,10 +30,12 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.clipping: clip_by_global_norm clip_by_norm clip_by_value global_norm",
         "stepscope.layers.contrib.regularizers: no_regularizer",
         "stepscope.layers.initializers: constant_initializer glorot_normal_initializer "
-        "glorot_uniform_initializer ones_initializer "
+        "glorot_uniform_initializer ones_initializer orthogonal_initializer "
         "random_normal_initializer random_uniform_initializer truncated_normal_initializer "
         "variance_scaling_initializer zeros_initializer",
         "stepscope.layers.number_checks: add_check_numerics_ops verify_tensor_all_finite",
+        "stepscope.layers.templates: make_template",
+        "stepscope.layers.truth_metrics: confusion_matrix",
         "stepscope.layers.variable_scope: AUTO_REUSE VariableScope get_local_variable "
         "get_variable get_variable_scope variable_scope",
         "stepscope.metadata: RunMetadata",
@@ -222,6 +224,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.initializers: constant_initializer=constant "
         "glorot_normal_initializer=glorot_normal glorot_uniform_initializer=glorot_uniform "
         "he_normal he_uniform lecun_normal lecun_uniform ones_initializer=ones "
+        "orthogonal_initializer=orthogonal "
         "random_normal_initializer=random_normal random_uniform_initializer=random_uniform "
         "truncated_normal_initializer=truncated_normal "
         "variance_scaling_initializer=variance_scaling zeros_initializer=zeros",
@@ -287,6 +290,8 @@ NAMES: Final[dict[str, list[str]]] = {
     "metrics": [
         "stepscope.layers.metrics: accuracy mean mean_absolute_error mean_squared_error "
         "root_mean_squared_error",
+        "stepscope.layers.truth_metrics: auc false_negatives false_positives mean_iou precision "
+        "recall true_negatives true_positives",
     ],
     "profiler": [
         "stepscope.metadata.wire.profile_messages: AdviceProto GraphNodeProto "

@@ -40,6 +40,7 @@ from stepscope.layers import (
     initializers,
     optimizer_base,
     optimizers,
+    truth_metrics,
     variable_scope,
 )
 from stepscope.layers.text import embeddings
@@ -132,7 +133,8 @@ class Names:
 
 
 _OF_OPS = (
-    clipping, embeddings, global_steps, initializers, optimizer_base, optimizers, variable_scope,
+    clipping, embeddings, global_steps, initializers, optimizer_base, optimizers, truth_metrics,
+    variable_scope,
 )  # fmt: skip
 """Modules above the ops whose functions have the names TensorFlow has them under."""
 
