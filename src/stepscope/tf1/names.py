@@ -53,6 +53,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.arrays.shaping: broadcast_to expand_dims invert_permutation rank reshape "
         "shape shape_n size squeeze transpose",
         "stepscope.ops.arrays.slicing: slice_=slice strided_slice",
+        "stepscope.ops.arrays.sorting: argsort meshgrid sort",
         "stepscope.ops.arrays.sparse_places: sparse_fill_empty_rows sparse_mask sparse_merge "
         "sparse_reshape sparse_retain sparse_slice sparse_softmax sparse_to_indicator "
         "sparse_transpose",
@@ -108,6 +109,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "expm1 floor imag is_finite is_inf is_nan log log1p negative real reciprocal rint round "
         "rsqrt sign sin sinh sqrt square tan tanh",
         "stepscope.ops.nn.activations: log_sigmoid sigmoid",
+        "stepscope.ops.nn.composed_parts: accumulate_n scalar_mul",
         "stepscope.ops.python_functions: numpy_function py_func",
         "stepscope.ops.state.counting: count_up_to",
         "stepscope.ops.state.queues: FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase "
@@ -434,6 +436,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.nn.candidate_sampling: all_candidate_sampler compute_accidental_hits "
         "fixed_unigram_candidate_sampler learned_unigram_candidate_sampler "
         "log_uniform_candidate_sampler uniform_candidate_sampler",
+        "stepscope.ops.nn.composed_parts: atrous_conv2d crelu swish "
+        "weighted_cross_entropy_with_logits zero_fraction",
         "stepscope.ops.nn.convolution: conv1d conv2d conv2d_backprop_filter conv2d_backprop_input "
         "conv2d_transpose",
         "stepscope.ops.nn.cross_entropy: softmax_cross_entropy_with_logits_v2",

@@ -35,7 +35,7 @@ BOTH_ORDERS = {"concat", "split"}
 # Arguments that have another name than TensorFlow's; they can be passed by position alone.
 OTHER_ARGUMENT_NAMES = {"convert_to_tensor", "is_variable_initialized"}
 # TensorFlow takes these from its **kwargs, so it has no names for them.
-BY_KEYWORD_ALONE = {"einsum", "group"}
+BY_KEYWORD_ALONE = {"einsum", "group", "meshgrid"}
 
 
 def functions(module):
