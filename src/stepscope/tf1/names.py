@@ -256,8 +256,12 @@ NAMES: Final[dict[str, list[str]]] = {
         "DeleteRecursively=rmtree Stat=stat Walk=walk",
     ],
     "layers": [
+        "stepscope.layers.convolutions.convolution_forms: Conv2DTranspose SeparableConv2D "
+        "conv2d_transpose separable_conv2d",
         "stepscope.layers.convolutions.image_layers: AveragePooling2D Conv2D MaxPooling2D "
         "average_pooling2d conv2d max_pooling2d",
+        "stepscope.layers.convolutions.series_layers: AveragePooling1D Conv1D MaxPooling1D "
+        "average_pooling1d conv1d max_pooling1d",
         "stepscope.layers.dense: Dense Dropout Flatten dense dropout flatten",
         "stepscope.layers.layer_base: Layer",
         "stepscope.layers.normalization: BatchNormalization batch_normalization",
