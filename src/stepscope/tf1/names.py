@@ -148,6 +148,9 @@ NAMES: Final[dict[str, list[str]]] = {
         "get_or_create_global_step",
     ],
     "contrib.layers": [
+        "stepscope.layers.contrib.contrib_forms: conv2d_transpose "
+        "conv2d_transpose=convolution2d_transpose layer_norm separable_conv2d "
+        "separable_conv2d=separable_convolution2d",
         "stepscope.layers.contrib.contrib_layers: avg_pool2d batch_norm conv2d "
         "conv2d=convolution2d dropout flatten fully_connected max_pool2d repeat stack "
         "variance_scaling_initializer xavier_initializer "
@@ -168,6 +171,9 @@ NAMES: Final[dict[str, list[str]]] = {
     ],
     "contrib.slim": [
         "stepscope.layers.arg_scopes: add_arg_scope arg_scope arg_scoped_arguments has_arg_scope",
+        "stepscope.layers.contrib.contrib_forms: conv2d_transpose "
+        "conv2d_transpose=convolution2d_transpose layer_norm separable_conv2d "
+        "separable_conv2d=separable_convolution2d",
         "stepscope.layers.contrib.contrib_layers: avg_pool2d batch_norm conv2d "
         "conv2d=convolution2d dropout flatten fully_connected max_pool2d repeat stack "
         "variance_scaling_initializer xavier_initializer "

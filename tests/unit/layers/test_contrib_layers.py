@@ -109,3 +109,37 @@ def test_scopes_nest_and_can_be_used_again() -> None:
         pass
     with pytest.raises(TypeError, match="list/tuple"), slim.arg_scope(told, second=1):
         pass
+
+
+def test_forms_of_convolutions_by_the_names_of_contrib() -> None:
+    with tf.Graph().as_default():
+        images = tf.constant(IMAGES)
+        net = slim.separable_conv2d(images, None, [3, 3], depth_multiplier=2, stride=2, scope="dw")
+        assert net.shape.as_list() == [6, 4, 4, 6]
+        net = slim.separable_conv2d(net, 5, 3, normalizer_fn=slim.batch_norm, scope="both")
+        net = slim.conv2d_transpose(
+            net, 2, 3, stride=2, scope="up", variables_collections={"weights": ["mine"]},
+            weights_regularizer=slim.l2_regularizer(0.1),
+        )  # fmt: skip
+        assert net.shape.as_list() == [6, 8, 8, 2]
+        assert [v.op.name for v in tf.trainable_variables()] == [
+            "dw/depthwise_weights", "dw/biases", "both/depthwise_weights",
+            "both/pointwise_weights", "both/BatchNorm/beta", "up/weights", "up/biases",
+        ]  # fmt: skip
+        assert [v.op.name for v in tf.get_collection("mine")] == ["up/weights"]
+        assert len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) == 1
+        assert np.isfinite(started().run(net)).all()
+
+
+def test_layer_norm_is_by_row() -> None:
+    with tf.Graph().as_default():
+        normed = tf.contrib.layers.layer_norm(IMAGES)
+        last = tf.contrib.layers.layer_norm(IMAGES, scale=False, begin_norm_axis=3)
+        assert [(v.op.name, v.shape.as_list()) for v in tf.global_variables()] == [
+            ("LayerNorm/beta", [3]), ("LayerNorm/gamma", [3]), ("LayerNorm_1/beta", [3]),
+        ]  # fmt: skip
+        found, by_pixel = started().run([normed, last])
+    wide = IMAGES.reshape(6, -1)
+    expected = (wide - wide.mean(1, keepdims=True)) / wide.std(1, keepdims=True)
+    np.testing.assert_allclose(found.reshape(6, -1), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(by_pixel.mean(-1), 0, atol=1e-5)
