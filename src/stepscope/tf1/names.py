@@ -155,8 +155,12 @@ NAMES: Final[dict[str, list[str]]] = {
         "conv2d=convolution2d dropout flatten fully_connected max_pool2d repeat stack "
         "variance_scaling_initializer xavier_initializer "
         "xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.contrib.encodings: embed_sequence embedding_lookup_unique "
+        "one_hot_encoding",
         "stepscope.layers.contrib.regularizers: apply_regularization l1_l2_regularizer "
         "l1_regularizer l2_regularizer sum_regularizer",
+        "stepscope.layers.contrib.optimizing: OPTIMIZERS=OPTIMIZER_CLS_NAMES OPTIMIZER_SUMMARIES "
+        "optimize_loss",
         "stepscope.layers.text.embeddings: safe_embedding_lookup_sparse",
         "stepscope.ops.nn.layer_parts: bias_add",
     ],
@@ -178,6 +182,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "conv2d=convolution2d dropout flatten fully_connected max_pool2d repeat stack "
         "variance_scaling_initializer xavier_initializer "
         "xavier_initializer=xavier_initializer_conv2d",
+        "stepscope.layers.contrib.encodings: embed_sequence embedding_lookup_unique "
+        "one_hot_encoding",
         "stepscope.layers.contrib.regularizers: apply_regularization l1_l2_regularizer "
         "l1_regularizer l2_regularizer sum_regularizer",
         "stepscope.layers.global_steps: get_global_step get_or_create_global_step",

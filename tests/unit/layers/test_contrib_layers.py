@@ -143,3 +143,80 @@ def test_layer_norm_is_by_row() -> None:
     expected = (wide - wide.mean(1, keepdims=True)) / wide.std(1, keepdims=True)
     np.testing.assert_allclose(found.reshape(6, -1), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(by_pixel.mean(-1), 0, atol=1e-5)
+
+
+def test_words_and_classes_as_rows() -> None:
+    with tf.Graph().as_default():
+        ids = [[3, 1, 3], [0, 3, 2]]
+        rows = tf.contrib.layers.embed_sequence(ids, 5, 4, scope="words")
+        again = tf.contrib.layers.embed_sequence(ids, unique=True, scope="words", reuse=True)
+        hot = tf.contrib.layers.one_hot_encoding([2, 0], 3, on_value=5.0)
+        assert [v.op.name for v in tf.global_variables()] == ["words/embeddings"]
+        session = started()
+        table = session.run(tf.global_variables()[0])
+        np.testing.assert_array_equal(session.run(rows), table[ids])
+        np.testing.assert_array_equal(session.run(again), table[ids])
+        assert session.run(hot).tolist() == [[0, 0, 5], [5, 0, 0]]
+        with pytest.raises(ValueError, match="Must specify vocab size"):
+            tf.contrib.layers.embed_sequence(ids)
+
+
+def test_regularization_of_all_weights() -> None:
+    layers = tf.contrib.layers
+    with tf.Graph().as_default():
+        values = tf.get_variable("v", initializer=[1.0, -2.0])
+        tf.add_to_collection(tf.GraphKeys.WEIGHTS, values)
+        both = layers.apply_regularization(layers.l1_l2_regularizer(0.5, 2.0))
+        assert tf.losses.get_regularization_losses() == [both]
+        none = layers.sum_regularizer([layers.l1_regularizer(0.0), None])
+        assert none(values) is None
+        assert started().run(both) == 0.5 * 3 + 2.0 * 2.5
+        with pytest.raises(ValueError, match="must return a scalar"):
+            layers.apply_regularization(lambda w: w)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "Momentum", "RMSProp", "Adagrad", "Ftrl"])
+def test_optimize_loss_takes_a_step(optimizer: str) -> None:
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        x = tf.get_variable("x", initializer=[3.0, -4.0])
+        loss = tf.contrib.layers.optimize_loss(
+            tf.reduce_sum(x * x), step, 0.1, optimizer, clip_gradients=1.0,
+            learning_rate_decay_fn=lambda rate, at: tf.train.exponential_decay(rate, at, 10, 0.5),
+        )  # fmt: skip
+        tags = sorted(op.name for op in tf.get_default_graph().get_operations()
+                      if op.type == "ScalarSummary")  # fmt: skip
+        assert tags == [
+            "OptimizeLoss/global_norm/clipped_gradient_norm",
+            "OptimizeLoss/global_norm/gradient_norm",
+            "OptimizeLoss/learning_rate_1",
+            "OptimizeLoss/loss",
+        ]
+        session = started()
+        assert session.run(loss) == 25.0
+        assert session.run(step) == 1
+        after = session.run(x)
+        assert (np.abs(after) < [3, 4]).all()
+        if optimizer == "SGD":
+            np.testing.assert_allclose(after, [3 - 0.1 * 0.6, -4 + 0.1 * 0.8], rtol=1e-5)
+
+
+def test_optimize_loss_runs_updates_multiplies_and_refuses() -> None:
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        x, y = (tf.get_variable(n, initializer=1.0) for n in "xy")
+        count = tf.get_variable("count", initializer=0, trainable=False)
+        train = tf.contrib.layers.optimize_loss(
+            x * x + y * y, step, None, lambda: tf.train.GradientDescentOptimizer(0.25),
+            gradient_multipliers={"x": 2.0}, update_ops=[tf.assign_add(count, 1)], summaries=[],
+            increment_global_step=False,
+        )  # fmt: skip
+        session = started()
+        session.run(train)
+        assert session.run([x, y, count, step]) == [0.0, 0.5, 1, 0]
+        for arguments, message in (
+            ((0.1, "Nothing"), "should be one of"), ((-0.1, "SGD"), "Invalid learning_rate"),
+            ((None, "SGD"), "Learning rate is None"), ((0.1, 5), "should be a name"),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=message):
+                tf.contrib.layers.optimize_loss(x * x, step, *arguments)
