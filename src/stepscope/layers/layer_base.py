@@ -7,9 +7,10 @@ class made unique (`dense`, `dense_1`). Its ops are in the name scope of the sam
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.constants import constant_value
@@ -53,6 +54,7 @@ class Layer:
         if scope:
             with variable_scope(scope) as captured:
                 self._scope = captured
+        self._given_scope = self._scope
         self._trainable_weights: list[Any] = []
         self._other_weights: list[Any] = []
         self._losses: list[Tensor] = []
@@ -136,6 +138,17 @@ class Layer:
 
     apply = __call__
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A layer as this one was made, without variables: it makes its own when it is called."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        for name, value in vars(self).items():
+            setattr(made, name, _copied(value, memo))
+        made.built, made._scope = False, self._given_scope
+        made._trainable_weights, made._other_weights = [], []
+        made._losses, made._updates = [], []
+        return made
+
     @property
     def name(self) -> str:
         return self._scope.name if self._scope is not None else self._base_name
@@ -215,6 +228,15 @@ class Layer:
             if loss is not None:
                 rows = conversion.cast(shaping.shape(outputs)[0], loss.dtype.base_dtype)
                 self.add_loss(loss / rows)
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """Layers inside of a layer are copied with it; what else it holds is shared."""
+    if isinstance(value, Layer):
+        return copy.deepcopy(value, memo)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Layer) for item in value):
+        return type(value)([_copied(item, memo) for item in value])
+    return value
 
 
 def _nothing(_variable: Tensor) -> None:

@@ -1,25 +1,39 @@
 """Cells around other cells: dropout, residual connections, a device of their own.
 
-A wrapper has no variables and no scope: those of the cell in it are named as without it.
+A wrapper has no variables and no scope: those of the cell in it are named as without it. The
+projections and the embedding of `tf.contrib.rnn` are cells with a scope of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.defaults import get_default_graph
-from stepscope.graph.graph import name_scope
+from stepscope.graph.graph import device, name_scope
 from stepscope.graph.operation import Tensor
+from stepscope.layers.initializers import random_uniform_initializer, zeros_initializer
 from stepscope.layers.rnn_cells import LSTMStateTuple, RNNCell
+from stepscope.layers.text.embeddings import embedding_lookup
+from stepscope.layers.variable_scope import get_variable, get_variable_scope
 from stepscope.ops import structures
+from stepscope.ops.arrays.shaping import reshape
 from stepscope.ops.math.division import div
+from stepscope.ops.math.matmul import matmul
 from stepscope.ops.math.random import random_uniform
 from stepscope.ops.math.unary import floor
-from stepscope.ops.nn.layer_parts import dropout
+from stepscope.ops.nn.layer_parts import bias_add, dropout
 
-__all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
+__all__ = [
+    "DeviceWrapper",
+    "DropoutWrapper",
+    "EmbeddingWrapper",
+    "InputProjectionWrapper",
+    "OutputProjectionWrapper",
+    "ResidualWrapper",
+]
 
 
 class _Wrapper(RNNCell):
@@ -207,3 +221,118 @@ class DeviceWrapper(_Wrapper):
     def _wrapped(self, inputs: Any, state: Any, scope: Any, *args: Any, **more: Any) -> Any:
         with get_default_graph().device(self._device):
             return self._cell(inputs, state, scope, *args, **more)
+
+
+class _Projecting(RNNCell):
+    """A cell around another one, with variables of its own beside that one's."""
+
+    def __init__(self, cell: Any, reuse: bool | None = None) -> None:
+        super().__init__(_reuse=reuse)
+        if not callable(cell) or not hasattr(cell, "state_size"):
+            raise TypeError(f"The parameter cell is not an RNNCell: {cell!r}")
+        self._cell = cell
+
+    @property
+    def state_size(self) -> Any:
+        return self._cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        return self._cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        with name_scope(f"{type(self).__name__}ZeroState", values=[batch_size]):
+            return self._cell.zero_state(batch_size, dtype)
+
+    def _projected(self, values: Any, size: int) -> Any:
+        dtype = values.dtype.base_dtype
+        kernel = get_variable("kernel", [values.shape.as_list()[1], size], dtype)
+        bias = get_variable("bias", [size], dtype, initializer=zeros_initializer(dtype=dtype))
+        return bias_add(matmul(values, kernel), bias)
+
+
+class InputProjectionWrapper(_Projecting):
+    """A cell whose inputs are projected to `num_proj` before it gets them.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default():
+    ...     cell = tf.contrib.rnn.InputProjectionWrapper(tf.nn.rnn_cell.BasicRNNCell(4), 8)
+    ...     output, state = cell(tf.zeros([2, 3]), tf.zeros([2, 4]))
+    ...     print([v.shape.as_list() for v in tf.trainable_variables()])
+    [[3, 8], [8], [12, 4], [4]]
+    """
+
+    def __init__(
+        self, cell: Any, num_proj: int, activation: Any = None, input_size: Any = None,
+        reuse: bool | None = None,
+    ) -> None:  # fmt: skip
+        del input_size
+        super().__init__(cell, reuse)
+        self._width, self._activation = num_proj, activation
+
+    def call(self, inputs: Any, state: Any, **_more: Any) -> Any:  # type: ignore[override]
+        projected = self._projected(inputs, self._width)
+        return self._cell(projected if self._activation is None else self._activation(projected),
+                          state)  # fmt: skip
+
+
+class OutputProjectionWrapper(_Projecting):
+    """A cell whose outputs are projected to `output_size`.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default():
+    ...     cell = tf.contrib.rnn.OutputProjectionWrapper(tf.nn.rnn_cell.BasicRNNCell(4), 8)
+    ...     output, state = cell(tf.zeros([2, 3]), tf.zeros([2, 4]))
+    ...     print(output.shape, tf.trainable_variables()[-1].op.name)
+    (2, 8) output_projection_wrapper/bias
+    """
+
+    def __init__(
+        self, cell: Any, output_size: int, activation: Any = None, reuse: bool | None = None
+    ) -> None:
+        super().__init__(cell, reuse)
+        self._width, self._activation = output_size, activation
+
+    @property
+    def output_size(self) -> Any:
+        return self._width
+
+    def call(self, inputs: Any, state: Any, **_more: Any) -> Any:  # type: ignore[override]
+        output, after = self._cell(inputs, state)
+        projected = self._projected(output, self._width)
+        return (projected if self._activation is None else self._activation(projected)), after
+
+
+class EmbeddingWrapper(_Projecting):
+    """A cell whose inputs are ids: it gets their rows of a new table.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default():
+    ...     cell = tf.contrib.rnn.EmbeddingWrapper(tf.nn.rnn_cell.BasicRNNCell(4), 9, 5)
+    ...     output, state = cell(tf.constant([3, 8]), tf.zeros([2, 4]))
+    ...     print(tf.trainable_variables()[0].op.name, output.shape)
+    embedding_wrapper/embedding (2, 4)
+    """
+
+    def __init__(
+        self, cell: Any, embedding_classes: int, embedding_size: int, initializer: Any = None,
+        reuse: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(cell, reuse)
+        if embedding_classes <= 0 or embedding_size <= 0:
+            raise ValueError(
+                f"Both embedding_classes and embedding_size must be > 0: {embedding_classes}, "
+                f"{embedding_size}."
+            )
+        self._size = [embedding_classes, embedding_size]
+        self._start = initializer
+
+    def call(self, inputs: Any, state: Any, **_more: Any) -> Any:  # type: ignore[override]
+        with device("/cpu:0"):
+            start = self._start or get_variable_scope().initializer
+            if start is None:
+                start = random_uniform_initializer(-math.sqrt(3), math.sqrt(3))
+            dtype = structures.leaves(state)[0].dtype.base_dtype
+            table = get_variable("embedding", self._size, dtype, initializer=start)
+            embedded = embedding_lookup(table, reshape(inputs, [-1]))
+        return self._cell(embedded, state)

@@ -193,7 +193,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.rnn: static_bidirectional_rnn static_rnn",
         "stepscope.layers.rnn_cells: BasicLSTMCell BasicRNNCell GRUCell LSTMCell LSTMStateTuple "
         "MultiRNNCell RNNCell",
-        "stepscope.layers.rnn_wrappers: DeviceWrapper DropoutWrapper ResidualWrapper",
+        "stepscope.layers.rnn_wrappers: DeviceWrapper DropoutWrapper EmbeddingWrapper "
+        "InputProjectionWrapper OutputProjectionWrapper ResidualWrapper",
     ],
     "bitwise": [
         "stepscope.ops.math.bits: bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
