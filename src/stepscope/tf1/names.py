@@ -196,6 +196,14 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.rnn_wrappers: DeviceWrapper DropoutWrapper EmbeddingWrapper "
         "InputProjectionWrapper OutputProjectionWrapper ResidualWrapper",
     ],
+    "contrib.legacy_seq2seq": [
+        "stepscope.layers.seq2seq.decoders: basic_rnn_seq2seq embedding_rnn_decoder "
+        "embedding_rnn_seq2seq model_with_buckets rnn_decoder tied_rnn_seq2seq",
+        "stepscope.layers.seq2seq.sequence_losses: sequence_loss sequence_loss_by_example",
+    ],
+    "contrib.seq2seq": [
+        "stepscope.layers.seq2seq.sequence_losses: padded_sequence_loss=sequence_loss",
+    ],
     "bitwise": [
         "stepscope.ops.math.bits: bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     ],

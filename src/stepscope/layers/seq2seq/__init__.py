@@ -1,0 +1,1 @@
+"""Sequences to sequences: unrolled decoders, attention, and what their outputs cost."""
