@@ -197,6 +197,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "InputProjectionWrapper OutputProjectionWrapper ResidualWrapper",
     ],
     "contrib.legacy_seq2seq": [
+        "stepscope.layers.seq2seq.attention: attention_decoder embedding_attention_decoder "
+        "embedding_attention_seq2seq",
         "stepscope.layers.seq2seq.decoders: basic_rnn_seq2seq embedding_rnn_decoder "
         "embedding_rnn_seq2seq model_with_buckets rnn_decoder tied_rnn_seq2seq",
         "stepscope.layers.seq2seq.sequence_losses: sequence_loss sequence_loss_by_example",
