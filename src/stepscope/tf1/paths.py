@@ -82,7 +82,10 @@ PATHS: Final[dict[str, list[str]]] = {
     ],
     "python.profiler.model_analyzer": [
         "stepscope.programs.profiler: ALL_ADVICE Profiler advise profile",
+        "stepscope.programs.profiler.model_analyzer: FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY "
+        "TRAINABLE_VARS_PARAMS_STAT_OPTIONS",
     ],
+    "python.profiler.profile_context": ["stepscope.programs.profiler: ProfileContext"],
     "python.profiler.option_builder": ["stepscope.programs.profiler: ProfileOptionBuilder"],
     "python.profiler.tfprof_logger": [
         "stepscope.analysis.model_profile: TRAINABLE=TRAINABLE_VARIABLES",
@@ -92,7 +95,9 @@ PATHS: Final[dict[str, list[str]]] = {
         "stepscope.programs.projector: EmbeddingInfo ProjectorConfig SpriteMetadata "
         "visualize_embeddings",
     ],
+    "contrib.tfprof": ["stepscope.programs.profiler: ProfileContext"],
     "contrib.tfprof.model_analyzer": [
+        "stepscope.programs.profiler: ALL_ADVICE ProfileContext Profiler advise",
         "stepscope.programs.profiler.model_analyzer: FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY "
         "TRAINABLE_VARS_PARAMS_STAT_OPTIONS print_model_analysis",
     ],

@@ -16,7 +16,7 @@ from stepscope._messages import MetaGraphDef, RunMetadataMessage
 from stepscope.analysis.model_profile import nodes, options, views
 from stepscope.errors import InvalidArgumentError
 from stepscope.metadata import RunMetadata
-from stepscope.programs.profiler import model_analyzer, option_builder
+from stepscope.programs.profiler import model_analyzer, option_builder, profile_context
 from stepscope.tf1.core.profiler import tfprof_log_pb2
 
 Builder = tf1.profiler.ProfileOptionBuilder
@@ -265,6 +265,8 @@ def test_a_graph_that_is_none() -> None:
         tf1.profiler.profile("train.py")
 
 
-@pytest.mark.parametrize("module", [nodes, options, views, model_analyzer, option_builder])
+@pytest.mark.parametrize(
+    "module", [nodes, options, views, model_analyzer, option_builder, profile_context]
+)
 def test_the_worked_examples_are_true(module: Any) -> None:
     assert doctest.testmod(module).failed == 0

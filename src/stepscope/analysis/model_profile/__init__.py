@@ -14,6 +14,7 @@ from stepscope.analysis.model_profile.nodes import (
     shapes_of_runs,
 )
 from stepscope.analysis.model_profile.options import ProfileOptions
+from stepscope.analysis.model_profile.profile_context import ContextStep, ProfileSteps
 from stepscope.analysis.model_profile.report import framed, report
 from stepscope.analysis.model_profile.results import message_of
 from stepscope.analysis.model_profile.views import VIEWS, View, ViewPlace, view_of
@@ -22,10 +23,12 @@ __all__ = [
     "CHECKERS",
     "TRAINABLE",
     "VIEWS",
+    "ContextStep",
     "Frame",
     "ModelProfile",
     "Numbers",
     "ProfileOptions",
+    "ProfileSteps",
     "ProfiledNode",
     "View",
     "ViewPlace",

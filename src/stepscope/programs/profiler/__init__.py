@@ -3,9 +3,11 @@
 from stepscope.programs.profiler.model_analyzer import ALL_ADVICE, Profiler, advise, profile
 from stepscope.programs.profiler.op_log import merge_default_with_oplog, write_op_log
 from stepscope.programs.profiler.option_builder import ProfileOptionBuilder
+from stepscope.programs.profiler.profile_context import ProfileContext
 
 __all__ = [
     "ALL_ADVICE",
+    "ProfileContext",
     "ProfileOptionBuilder",
     "Profiler",
     "advise",

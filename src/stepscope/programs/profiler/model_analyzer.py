@@ -101,6 +101,12 @@ class Profiler:
         data: bytes = profile_message(self._profile).SerializeToString()
         return data
 
+    @property
+    def _coverage(self) -> float:
+        """Which share of the graph ran in the steps that were added."""
+        nodes = self._profile.nodes.values()
+        return sum(bool(node.executions) for node in nodes) / len(nodes) if nodes else 0.0
+
     def _write_profile(self, filename: str) -> None:
         with whole_file(filename) as file:
             file.write(self.serialize_to_string())
