@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli.output import wording
-from stepscope.cli.script import script_data
+from stepscope.cli.script import provided_modules
 from stepscope.cli.script.program_imports import version_1_use
 from stepscope.engine_loading import when_loaded
 from stepscope.errors import StepscopeError
@@ -325,7 +325,7 @@ class TensorFlow(ScriptEngine):
             self._found = version_1_use(program.source, program.package, is_library)
         wanted = bool(self._tf1 or self._found)
         if wanted:
-            script_data.provide()
+            provided_modules.provide()
         return wanted
 
     def name(self, runs: RecordedRuns) -> str:
