@@ -8,7 +8,7 @@ import pytest
 
 import stepscope
 from patience import patient
-from stepscope.analysis import diff, op_profile
+from stepscope.analysis import advise, diff, op_profile
 from stepscope.metadata import iter_runs, readable
 
 RECORDED = Path(__file__).parents[2] / "docs" / "questions" / "recorded"
@@ -53,6 +53,22 @@ def test_an_analysis_begins_with_the_page_that_shows_it(cell):
     row = frame.get_by_role("row").filter(has_text=top.key).first
     row.wait_for()
     assert readable.time(top.self_ns) in row.inner_text()
+
+
+def test_an_analysis_shows_the_runs_it_was_made_of(cell):
+    runs = list(iter_runs(RECORDED / "classify"))
+    profile = op_profile(runs)
+    frame = cell(profile.show())
+    frame.get_by_role("row").filter(has_text=profile.rows[0].key).first.wait_for()
+    frame.get_by_text("5 runs", exact=False).first.wait_for()
+    base, new = (list(iter_runs(RECORDED / name)) for name in ("base", "new"))
+    frame = cell(diff(base, new).show())
+    frame.locator("[aria-current='page']:has-text('Compare')").first.wait_for()
+
+
+def test_an_analysis_of_a_path_shows_what_was_recorded_there(cell):
+    frame = cell(advise(RECORDED / "classify").show())
+    frame.get_by_text("5 runs", exact=False).first.wait_for()
 
 
 def test_a_diff_begins_with_what_became_slower(cell):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Result"]
+__all__ = ["Result", "made_of"]
 
 
 class Result:
@@ -21,9 +20,13 @@ class Result:
 
     `to_dict` and `to_json` hold every field. `to_pandas` is one row per entry of `rows`. In a
     notebook a result shows itself as a table, and a plot where it has one.
+
+    A result remembers the runs it was made of (`made_of`), for `show`. They are no part of its
+    value: results are equal, copied and pickled by their fields.
     """
 
-    __slots__ = ()
+    __slots__ = ("_made_of",)
+    _made_of: tuple[Any, ...]
 
     def _rows(self) -> Sequence[Any]:
         """The entries of the result's main table."""
@@ -57,15 +60,37 @@ class Result:
     def show(self, *runs: Any, height: int = 720) -> Any:
         """The viewer's pages for the runs it was made of, for a notebook.
 
-        A result has sums and no runs: give it what the analysis was given. The page that shows what
-        it found comes first: of an `OpProfile` the ops, of a `Diff` (of two) what became slower.
+        The page that shows what it found comes first: of an `OpProfile` the ops, of a `Diff` what
+        became slower. Runs need to be given only where the analysis was given an iterator, which
+        loads them one after the other, or where the result was copied or unpickled since.
         """
         # That room lies above this one (see its text).
-        return import_module("stepscope.notebook").show_result(self, runs, height)
+        made_of = runs or getattr(self, "_made_of", ())
+        return import_module("stepscope.notebook").show_result(self, made_of, height)
 
     def _repr_html_(self) -> str:
         drawn: str = import_module("stepscope.notebook").result_html(self)
         return drawn
+
+
+Made = TypeVar("Made", bound=Result)
+
+
+def made_of(result: Made, *runs: Any) -> Made:
+    """The result, which from now on remembers the runs it was made of.
+
+    What can be gone over again: a run, a sequence or mapping of runs, a path. An iterator that
+    loads runs, or a function that gives them, is not kept: it may be as large as a disk.
+    """
+    kept = tuple(
+        given
+        for given in runs
+        if isinstance(given, Sequence | Mapping | os.PathLike)
+        or type(given).__name__ == "RunMetadata"
+    )
+    if kept and len(kept) == len(runs):
+        object.__setattr__(result, "_made_of", kept)  # its fields stay as they are: it is frozen
+    return result
 
 
 def _plain(value: Any) -> Any:

@@ -14,11 +14,13 @@ moment, as engines look up their adapters; neither imports it.
 
 from __future__ import annotations
 
+import os
 import sys
 from html import escape
 from typing import TYPE_CHECKING, Final, Literal
 
-from stepscope.analysis.runs import Runs, named_runs
+from stepscope.analysis.runs import NamedRun, Runs, named_runs
+from stepscope.metadata import iter_runs
 
 if TYPE_CHECKING:
     from stepscope.analysis.result import Result
@@ -64,7 +66,8 @@ def show(
     """The viewer's pages for runs, for a notebook.
 
     Args:
-        runs: What every analysis takes; of two, the page Compare compares them.
+        runs: What every analysis takes, or the path of what was recorded; of two, the page
+            Compare compares them.
         page: Which page is shown first.
         height: Of the frame, in pixels.
         max_size: At most so many bytes of HTML: above that detail is folded, and the page says so.
@@ -86,13 +89,24 @@ def show(
         raise ValueError("show() takes the runs to show")
     if page not in _PAGES:
         raise ValueError(f"there is no page {page!r}; there are {', '.join(_PAGES)}")
-    source = HeldSource([named_runs(of_set) for of_set in runs])
+    source = HeldSource([_held(of_set) for of_set in runs])
     report = make_report(Recordings(source, follow=False), max_size, start=f"page={page}")
     return Pages(report.content, height)
 
 
+def _held(runs: Runs) -> list[NamedRun]:
+    if isinstance(runs, str | os.PathLike):
+        return [NamedRun(run.name, run.metadata) for run in iter_runs(runs)]
+    return named_runs(runs)
+
+
 def show_result(result: Result, runs: tuple[Runs, ...], height: int) -> Pages:
     """The pages for the runs that an analysis was made of, the one that shows it first."""
+    if not runs:
+        raise ValueError(
+            f"this {type(result).__name__} does not have its runs: they were read one after the "
+            "other, or it is a copy; give them, as in result.show(runs)"
+        )
     return show(*runs, page=_PAGE_OF.get(type(result).__name__, "overview"), height=height)
 
 

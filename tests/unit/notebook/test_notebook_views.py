@@ -1,18 +1,30 @@
 """Runs and analyses in a notebook: tables of what they say, plots, and names that are text."""
 
+import dataclasses
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
+import stepscope
 from analysed_runs import run_of
 from recorded_program import keras_like, slow_map, waiting_for_input
 from stepscope import analysis
 from stepscope._messages import GraphDef
-from stepscope.metadata import AllocationColumns, Completeness, Loss, RunMetadata, Status
+from stepscope.analysis import op_profile
+from stepscope.metadata import (
+    AllocationColumns,
+    Completeness,
+    Loss,
+    RunMetadata,
+    Status,
+    iter_runs,
+)
 from stepscope.metadata.memory.out_of_memory import MemoryRequest, out_of_memory
 
 HOSTILE = "</td><script>alert('x')</script>&amp;\"quoted\""
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+CLASSIFY = Path(__file__).parents[3] / "docs" / "questions" / "recorded" / "classify"
 T0 = 1_700_000_000_000_000_000
 
 
@@ -197,3 +209,24 @@ def test_a_long_message_keeps_its_lines_and_a_report_on_memory_is_left_to_its_ow
     (said,) = (text for text in texts(parsed(failed)) if "RESOURCE" in text)
     assert said.startswith("RESOURCE_EXHAUSTED: big asked for 4.00 KiB on CPU:0; ")
     assert "\n" not in said
+
+
+def test_a_result_remembers_the_runs_it_was_made_of_and_is_equal_without():
+    runs = list(iter_runs(CLASSIFY))
+    profile = op_profile(runs)
+    assert profile.show().content == profile.show(runs).content
+    assert b'data-start="page=ops"' in profile.show().content
+    again = dataclasses.replace(profile)
+    assert again == profile
+    assert again.to_dict() == profile.to_dict()
+    with pytest.raises(ValueError, match=r"give them, as in result\.show\(runs\)"):
+        again.show()
+
+
+def test_a_result_of_an_iterator_asks_for_its_runs():
+    with pytest.raises(ValueError, match="this OpProfile does not have its runs"):
+        op_profile(iter_runs(CLASSIFY)).show()
+
+
+def test_a_path_is_shown():
+    assert stepscope.show(str(CLASSIFY)).content == stepscope.show(CLASSIFY).content

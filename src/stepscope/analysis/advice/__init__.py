@@ -32,6 +32,7 @@ from stepscope.analysis.program.retraces import retraces
 from stepscope.analysis.program.steps import Steps
 from stepscope.analysis.program.verdict import VerdictSums
 from stepscope.analysis.replay import WorkReader
+from stepscope.analysis.result import made_of
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, iter_runs
@@ -60,10 +61,10 @@ def advise(source: str | os.PathLike[str] | Runs) -> Advice:
     if isinstance(source, str | os.PathLike):
         for run in OneClock(lambda: iter_runs(source)).passing(iter_runs(source)):
             sums.add(run)
-        return sums.advice(program_at(source))
+        return made_of(sums.advice(program_at(source)), source)
     for run in iter_named_runs(source):
         sums.add(run)
-    return sums.advice()
+    return made_of(sums.advice(), source)
 
 
 def program_at(path: str | os.PathLike[str]) -> Program | None:

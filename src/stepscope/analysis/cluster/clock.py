@@ -24,7 +24,7 @@ from stepscope.analysis.cluster.clock_bounds import Constraints, solve
 from stepscope.analysis.cluster.messages import Traffic, traffic
 from stepscope.analysis.cluster.retimed import retimed
 from stepscope.analysis.cluster.tasks import as_task, is_local, natural_order, task_of
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import NamedRun, iter_named_runs
 from stepscope.metadata.strings import StringColumn
 
@@ -168,7 +168,7 @@ def clocks(runs: Runs) -> Clocks:
     recorder = ClockRecorder()
     for run in iter_named_runs(runs):
         recorder.add(traffic(run.metadata.ops))
-    return recorder.clocks()
+    return made_of(recorder.clocks(), runs)
 
 
 class OneClock:

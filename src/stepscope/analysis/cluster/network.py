@@ -12,7 +12,7 @@ from stepscope.analysis.cluster.clock import clocks as clocks_of
 from stepscope.analysis.cluster.messages import traffic
 from stepscope.analysis.cluster.straggler import Straggler, idle_of, stragglers
 from stepscope.analysis.cluster.tasks import is_local
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def network(runs: Any, by: By = "edge", *, clocks: Clocks | None = None) -> Netw
     gathered = _Gathered(by)
     for run in clocks.apply(again()):
         gathered.add(run.name, run.metadata.ops)
-    return gathered.result(clocks)
+    return made_of(gathered.result(clocks), runs)
 
 
 class _Sums:

@@ -28,7 +28,7 @@ from stepscope.analysis.compare.pace import steadied
 from stepscope.analysis.compare.peak_owners import PeakOwner, peak_owners
 from stepscope.analysis.compare.rank_test import Comparison, compare, holm
 from stepscope.analysis.compare.times_test import FEWEST_RUNS, Turns, compare_times, undisturbed
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.errors import StepscopeError
 from stepscope.metadata.outcome import NOT_KNOWN
@@ -167,7 +167,7 @@ def diff(
 
     rows = [row(keys[k], types[k], table[k], i) for i, k in enumerate(both.tolist())]
     rows.sort(key=lambda r: (not r.significant, -abs(r.base * r.change), r.name))
-    return Diff(
+    made = Diff(
         rows=tuple(rows),
         total=row("total", "", table.sum(axis=0), len(both)),
         memory=_memory(base, new, level),
@@ -186,6 +186,7 @@ def diff(
         base_left_out=base_left_out,
         new_left_out=new_left_out,
     )
+    return made_of(made, base_runs, new_runs)
 
 
 def _that_ended_well(runs: list[NamedRun], side: str) -> tuple[list[NamedRun], dict[str, int]]:

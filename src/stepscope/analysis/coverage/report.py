@@ -11,7 +11,7 @@ from stepscope.analysis.coverage.executed import executed
 from stepscope.analysis.coverage.reasons import Reasons
 from stepscope.analysis.coverage.spaces import spaces_of
 from stepscope.analysis.coverage.users_graph import XLA_LAUNCH, OpenedGraph
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -194,7 +194,7 @@ def coverage(metadata: RunMetadata, graph: Any) -> Coverage:
     )
     verdicts = reasons.find()
     rows = _rows(opened, verdicts)
-    return Coverage(tuple(rows), dict(reasons.added), reasons.added_ns)
+    return made_of(Coverage(tuple(rows), dict(reasons.added), reasons.added_ns), metadata)
 
 
 def _definition(graph: Any) -> Any:

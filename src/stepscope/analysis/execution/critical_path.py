@@ -21,7 +21,7 @@ from stepscope.analysis.cluster.messages import COLLECTIVE
 from stepscope.analysis.cluster.tasks import task_column
 from stepscope.analysis.execution.edges import RECEIVES, SENDS, Edges
 from stepscope.analysis.execution.thread_order import EndOrder, ThreadOrder
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import named_runs
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def critical_path(run: Any) -> CriticalPath:
         )
     ops = runs[0].metadata.ops
     if not len(ops):
-        return CriticalPath((), 0, {}, ())
+        return made_of(CriticalPath((), 0, {}, ()), run)
     edges = Edges.of(ops)
     rows = _walk_back(ops, edges)
     begin = int(min(ops.start_ns.min(), ops.scheduled_ns.min()))
@@ -112,7 +112,9 @@ def critical_path(run: Any) -> CriticalPath:
     for part in parts:
         spent[part.kind] += part.ns
     length = max(int(ops.end_ns.max()) - begin, 0)
-    return CriticalPath(tuple(parts), length, dict(spent), _savings(ops, edges, parts, begin))
+    return made_of(
+        CriticalPath(tuple(parts), length, dict(spent), _savings(ops, edges, parts, begin)), run
+    )
 
 
 def _walk_back(ops: OpColumns, edges: Edges) -> list[int]:

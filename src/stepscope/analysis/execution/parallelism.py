@@ -10,7 +10,7 @@ import numpy as np
 
 from stepscope.analysis.execution.thread_order import ThreadOrder
 from stepscope.analysis.intervals import merged, merged_by_key, outermost
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import named_runs
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def parallelism(run: Any, parts: int = 60) -> Parallelism:
         raise ValueError(f"parallelism takes one run and was given {len(runs)}: choose one of them")
     ops = runs[0].metadata.ops
     if not len(ops):
-        return Parallelism((), 0, 0, (), ())
+        return made_of(Parallelism((), 0, 0, (), ()), run)
     begin = int(min(ops.start_ns.min(), ops.scheduled_ns.min()))
     length = int(np.maximum(ops.start_ns, ops.end_ns).max()) - begin
     start = np.clip(ops.start_ns - begin, 0, length)
@@ -113,8 +113,11 @@ def parallelism(run: Any, parts: int = 60) -> Parallelism:
     ]  # fmt: skip
     # A call and its body run as one.
     outer = outermost(ops.start_ns, ops.end_ns, ops.thread)
-    return Parallelism(
-        tuple(lanes), begin, length, _at_once(start[outer], end[outer], length), _waits(ops)
+    return made_of(
+        Parallelism(
+            tuple(lanes), begin, length, _at_once(start[outer], end[outer], length), _waits(ops)
+        ),
+        run,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepscope.analysis.execution.edges import RECEIVES, SENDS
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import named_runs
 from stepscope.metadata.device_names import is_that_device
 from stepscope.metadata.executed_graphs import executed_graphs
@@ -101,7 +101,9 @@ def placement(run: Any) -> PlacementReport:
     # Nodes of the engine's own, whose names begin with "_", say less than the user's.
     rows.sort(key=lambda r: (not r.differs, r.assigned, r.name.startswith("_"), r.name))
     counts = Counter(ops.device.tolist())
-    return PlacementReport(tuple(rows), dict(sorted(counts.items())), _transfers(metadata))
+    return made_of(
+        PlacementReport(tuple(rows), dict(sorted(counts.items())), _transfers(metadata)), run
+    )
 
 
 def _transfers(metadata: RunMetadata) -> tuple[Transfer, ...]:

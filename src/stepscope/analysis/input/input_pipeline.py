@@ -16,7 +16,7 @@ from stepscope.analysis.input.queue_pipelines import QueueSums
 from stepscope.analysis.input.stages import Pipeline, Stage
 from stepscope.analysis.program.run_kinds import RunKinds
 from stepscope.analysis.program.waiting import INPUT_TYPES, rows_of, waited_ns
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata import Note, Program, iter_runs
@@ -62,11 +62,11 @@ def input_pipeline(source: str | os.PathLike[str] | Program | Runs) -> InputPipe
     """
     if isinstance(source, Program):
         runs: Any = ((run.name, run.metadata) for run in source.runs())
-        return _of(runs, source.of(INPUT))
+        return made_of(_of(runs, source.of(INPUT)), source)
     if isinstance(source, str | os.PathLike):
         runs = ((run.name, run.metadata) for run in iter_runs(source))
-        return _of(runs, notes_at(source, INPUT))
-    return _of(source, ())
+        return made_of(_of(runs, notes_at(source, INPUT)), source)
+    return made_of(_of(source, ()), source)
 
 
 def _of(runs: Runs, notes: Iterable[Note]) -> InputPipelines:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from stepscope.analysis.memory.profile import event_times
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.errors import StepscopeError
 from stepscope.metadata.memory.out_of_memory import held_memory
@@ -105,14 +105,17 @@ def memory_flame(runs: Runs, at: str = PEAK, device: str | None = None) -> Memor
     tensors = tree({name: sum(one.tensors for one in mine) for name, mine in by_name.items()})
     counts = {node.path: node.bytes for node in tensors}
     whole = sum(one.bytes for one in held)
-    return MemoryFlame(
-        tuple(_described(node, by_name.get(node.path, []), counts[node.path]) for node in rows),
-        run.name,
-        where,
-        (int(times[row]) - _begin(run, times)) if wanted is None and row >= 0 else wanted or 0,
-        whole,
-        peak,
-        run.metadata.completeness.memory_is_estimated,
+    return made_of(
+        MemoryFlame(
+            tuple(_described(node, by_name.get(node.path, []), counts[node.path]) for node in rows),
+            run.name,
+            where,
+            (int(times[row]) - _begin(run, times)) if wanted is None and row >= 0 else wanted or 0,
+            whole,
+            peak,
+            run.metadata.completeness.memory_is_estimated,
+        ),
+        runs,
     )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from stepscope.analysis.program.run_kinds import EAGER_CODE, RunKinds
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata import Note, Program, iter_runs
 from stepscope.metadata.memory.allocations import HELD
@@ -142,7 +142,7 @@ def memory_growth(source: str | os.PathLike[str] | Program | Runs) -> MemoryGrow
     kinds, sums = RunKinds(), GrowthSums()
     for run in iter_named_runs(runs):
         sums.add(kinds.of(run), run)
-    return sums.growth(notes)
+    return made_of(sums.growth(notes), source)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import NamedRun, Runs, named_runs
 from stepscope.errors import StepscopeError
 from stepscope.metadata.dtype_names import dtype_name
@@ -141,11 +141,14 @@ def memory_profile(runs: Runs, by: By = "op") -> MemoryProfile:
     names = dict.fromkeys(device for run in named for device, peak in run.peaks.items() if peak)
     found = [_of_device(device, named, by) for device in names]
     found.sort(key=lambda pair: -pair[0].peak_bytes)
-    return MemoryProfile(
-        by=by,
-        runs=len(named),
-        devices=tuple(device for device, _ in found),
-        rows=tuple(row for _, rows in found for row in rows),
+    return made_of(
+        MemoryProfile(
+            by=by,
+            runs=len(named),
+            devices=tuple(device for device, _ in found),
+            rows=tuple(row for _, rows in found for row in rows),
+        ),
+        runs,
     )
 
 
@@ -257,19 +260,22 @@ def oom(metadata: Any, by: By = "op") -> OutOfMemoryProfile:
     if report is None:
         raise StepscopeError(_why_no_report(run))
     curve, times, live = _until_failure(run, report.request, report.live, report.limit)
-    return OutOfMemoryProfile(
-        run=run.name,
-        request=report.request,
-        dtype=dtype_name(report.request.dtype),
-        limit=report.limit,
-        live=report.live,
-        cached=report.cached,
-        rows=tuple(_grouped(report.rows, by, report.live)),
-        grown=report.grown,
-        advice=report.advice,
-        curve=curve,
-        time_ns=times,
-        live_bytes=live,
+    return made_of(
+        OutOfMemoryProfile(
+            run=run.name,
+            request=report.request,
+            dtype=dtype_name(report.request.dtype),
+            limit=report.limit,
+            live=report.live,
+            cached=report.cached,
+            rows=tuple(_grouped(report.rows, by, report.live)),
+            grown=report.grown,
+            advice=report.advice,
+            curve=curve,
+            time_ns=times,
+            live_bytes=live,
+        ),
+        metadata,
     )
 
 

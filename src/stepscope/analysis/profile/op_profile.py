@@ -12,7 +12,7 @@ from stepscope.analysis.intervals import self_times
 from stepscope.analysis.profile.layers import LayerPlace, layers_of
 from stepscope.analysis.profile.profile_sums import Batch, ProfileSums
 from stepscope.analysis.profile.source_functions import SourceFunctions
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.metadata.strings import StringColumn
 from stepscope.metadata.wire.together import decoded_ahead
@@ -104,7 +104,7 @@ def op_profile(runs: Runs, by: By | str = "type") -> OpProfile:
     "thread", or "scope" (the name without its last part). Runs are looked at one after the other,
     so an iterator that loads them needs memory for a few at a time.
     """
-    return profile_by(runs, *groups_by(by))
+    return made_of(profile_by(runs, *groups_by(by)), runs)
 
 
 def groups_by(by: By | str) -> tuple[By, Groups]:

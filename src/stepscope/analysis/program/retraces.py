@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from stepscope.analysis.program.account import one_program
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.metadata import Note, Program
 from stepscope.metadata.program_notes import TRACE
 
@@ -104,7 +104,9 @@ def retraces(source: str | os.PathLike[str] | Program) -> Retraces:
         rows += [_row(changes) for changes in found.values()]
     rows.sort(key=lambda row: -row.lost_ns)
     name = program.notes[0].what if program.notes else str(program.path)
-    return Retraces(tuple(rows), name, len(built), _union_ns(built), _union_ns(again))
+    return made_of(
+        Retraces(tuple(rows), name, len(built), _union_ns(built), _union_ns(again)), source
+    )
 
 
 def _by_definition(notes: Iterable[Note]) -> list[list[Note]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from stepscope.analysis.intervals import sums_at
 from stepscope.analysis.program.run_kinds import RunKinds
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.run_length import covered_by, run_length
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs
 from stepscope.metadata import readable
@@ -146,7 +146,7 @@ def steps(runs: Runs) -> Steps:
     kinds, sums = RunKinds(), StepSums()
     for run in iter_named_runs(runs):
         sums.add(kinds.of(run), run)
-    return sums.steps()
+    return made_of(sums.steps(), runs)
 
 
 class StepSums:

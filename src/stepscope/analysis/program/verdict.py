@@ -23,7 +23,7 @@ from stepscope.analysis.program.run_kinds import EAGER_CODE, RunKinds
 from stepscope.analysis.program.run_parts import PYTHON_TYPES
 from stepscope.analysis.program.steps import StepSums
 from stepscope.analysis.program.waiting import INPUT_TYPES, covered_ns, rows_of, rows_of_pipelines
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.run_length import run_span
 from stepscope.analysis.runs import NamedRun, Runs, iter_named_runs, notes_at
 from stepscope.metadata.program_notes import INPUT as INPUT_NOTE
@@ -136,7 +136,7 @@ def verdict(runs: Runs, notes: Iterable[Note] = ()) -> Verdict:
     sums = VerdictSums()
     for run in iter_named_runs(runs):
         sums.add(run)
-    return sums.verdict(notes)
+    return made_of(sums.verdict(notes), runs)
 
 
 def notes_for_verdict(path: str | os.PathLike[str]) -> list[Note]:

@@ -17,7 +17,7 @@ from stepscope.analysis.replay.changes import Change, serving_only
 from stepscope.analysis.replay.prediction import Prediction, of_gains, predict, replay_error
 from stepscope.analysis.replay.recorded_work import RecordedWork, WorkReader
 from stepscope.analysis.replay.simulation import ANY, NONE, Work, ends
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import Runs, iter_named_runs
 
 __all__ = [
@@ -60,4 +60,4 @@ def replay(runs: Runs, change: Change | None = None) -> Replay:
         error = abs(ns / work.recorded_ns - 1) if work.recorded_ns > 0 else 0.0
         rows.append(ReplayRow(name, work.recorded_ns, ns, error))
     wanted = change if change is not None else Change()
-    return Replay(tuple(rows), predict(works, wanted.replayed_ns))
+    return made_of(Replay(tuple(rows), predict(works, wanted.replayed_ns)), runs)

@@ -10,7 +10,7 @@ import numpy as np
 from stepscope.analysis.execution.edges import Edges
 from stepscope.analysis.memory.flame import PEAK, highest_peak, instant_ns
 from stepscope.analysis.memory.tensor_lives import tensor_lives
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import Runs, named_runs
 from stepscope.analysis.why.op import rows_of
 from stepscope.errors import StepscopeError
@@ -87,10 +87,8 @@ def why_bytes(
         ends = [lives.moment[-1], *((ops.end_ns.max() - lives.base_ns,) if len(ops) else ())]
         length = int(max(ends)) - begin
         if wanted > length:
-            raise StepscopeError(
-                f"{at} is after the end of the run, which took {time(length)}; write an instant "
-                "in it, or peak"
-            )
+            took = f"{at} is after the end of the run, which took {time(length)}"
+            raise StepscopeError(f"{took}; write an instant in it, or peak")
         moment = float(np.nextafter(begin + wanted + 1, begin + wanted))
     alive = lives.tensors.at(moment)
     place = number if number is not None else next(
@@ -123,7 +121,7 @@ def why_bytes(
                 dtype=str(alive.dtypes.values[i]),
             )
         )
-    return ByteCauses(
+    made = ByteCauses(
         rows=tuple(rows),
         run=place,
         device=where,
@@ -132,6 +130,7 @@ def why_bytes(
         peak_bytes=peak,
         estimated=metadata.completeness.memory_is_estimated,
     )
+    return made_of(made, runs)
 
 
 def _held(kind: str, before: bool, freed: bool, until: str, op: str) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 from stepscope.analysis.execution.critical_path import WaitedFor
 from stepscope.analysis.execution.edges import Edges, input_node
 from stepscope.analysis.execution.thread_order import ThreadOrder
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.errors import StepscopeError
 from stepscope.metadata.readable import number as counted
 from stepscope.metadata.readable import plain, time
@@ -138,7 +138,7 @@ def why_op(
     name = node_named(run, name)
     times = [ns for other in others if (ns := _node_ns(other, name)) >= 0]
     median = float(np.median(times)) if times else 0.0
-    return Chains(run, number).why(name, median, len(times))
+    return made_of(Chains(run, number).why(name, median, len(times)), run)
 
 
 def node_named(run: RunMetadata, wanted: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from stepscope.analysis.intervals import self_times
 from stepscope.analysis.profile.op_profile import By, groups_by
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import Runs, iter_named_runs
 from stepscope.analysis.work.machine import Reach
 from stepscope.analysis.work.run_work import UNCOUNTED, WorkOfRuns
@@ -124,17 +124,20 @@ def work_profile(runs: Runs, by: By | str = "type", machine: Reach | None = None
         _row(key, found, whole, machine is not None) for key, found in sums.of.items() if found[0]
     ]
     rows.sort(key=lambda row: (-row.self_ns, row.key))
-    return WorkProfile(
-        by=chosen,
-        rows=tuple(rows),
-        runs=count,
-        calls=sum(row.calls for row in rows),
-        self_ns=int(whole),
-        flops=sum(row.flops for row in rows),
-        bytes=sum(row.bytes for row in rows),
-        uncounted=sum(row.uncounted for row in rows),
-        machine=machine,
-        lacking=tuple(Lack(what, calls) for what, calls in lacking.most_common()),
+    return made_of(
+        WorkProfile(
+            by=chosen,
+            rows=tuple(rows),
+            runs=count,
+            calls=sum(row.calls for row in rows),
+            self_ns=int(whole),
+            flops=sum(row.flops for row in rows),
+            bytes=sum(row.bytes for row in rows),
+            uncounted=sum(row.uncounted for row in rows),
+            machine=machine,
+            lacking=tuple(Lack(what, calls) for what, calls in lacking.most_common()),
+        ),
+        runs,
     )
 
 
