@@ -51,7 +51,7 @@ def command(
 
     Each finding has what was seen (ops with their times), the line, what to do, and the gain that
     is predicted, with an interval that holds in 19 of 20: recorded runs are replayed with the
-    change, and how well the replay tells the runs as they were is said.
+    change, and it is said how well the replay foretells one of them by the others.
 
     After the change, record the program again: --check FINDING OLD NEW says what it came to.
 
@@ -146,7 +146,8 @@ def _details(row: Finding, path: Path) -> Iterator[str]:
     rest = f" and {more:,} more (--json has all)" if more > 0 else ""
     yield f"  seen   {', '.join(seen)}{rest}"
     known = f"  known  from {wording.number(row.replayed, 'run')}"
-    yield f"{known}, which the model tells to {row.error:.1%}" if row.total_ns else known
+    off = f"; one of them is foretold by the others to {row.error:.1%}"
+    yield known + off if row.total_ns and row.replayed > 1 else known
     yield wording.plain(
         f"  check  stepscope advise --check {shlex.quote(row.id)} {shlex.quote(str(path))} NEW"
     )

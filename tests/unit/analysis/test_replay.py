@@ -1,5 +1,7 @@
 """Replaying a recorded run: as it was, and with something changed."""
 
+import doctest
+
 import pytest
 
 from analysed_runs import T0, run_of
@@ -9,6 +11,7 @@ from stepscope.analysis.replay import (
     Work,
     WorkReader,
     ends,
+    foretold,
     of_gains,
     predict,
     replay,
@@ -31,9 +34,45 @@ TWO_THREADS = (
 
 
 def test_a_run_on_two_threads_is_as_long_as_it_was():
-    run = recorded(*TWO_THREADS, call=(-10, 35))
-    (row,) = replay(run).rows
-    assert (row.recorded_ns, row.replayed_ns, row.error) == (45, 45, 0)
+    assert WorkReader().read(recorded(*TWO_THREADS, call=(-10, 35))).replayed_ns() == 45
+
+
+def test_a_run_is_foretold_by_the_others():
+    def slower(by):
+        rows = [(name, kind, reads, lane, at + (by if name == "sum" else 0),
+                 end + (by if name == "sum" else 0))
+                for name, kind, reads, lane, at, end in TWO_THREADS]  # fmt: skip
+        return recorded(*rows, call=(-10, 35 + by))
+
+    runs = [slower(by) for by in (0, 6, 12)]
+    rows = replay(runs).rows
+    assert [row.recorded_ns for row in rows] == [45, 51, 57]
+    # `sum` is handed over in 1, 7 or 13 ns: of each run the mean of what the others took.
+    assert [row.replayed_ns for row in rows] == [54, 51, 48]
+    assert [row.error for row in rows] == [pytest.approx(9 / 45), 0, pytest.approx(9 / 57)]
+    assert replay_error([WorkReader().read(run) for run in runs]) == pytest.approx(9 / 57)
+
+
+def test_of_a_run_alone_no_delay_is_known():
+    # 10 ns before the first op, 5 after the last, 1 from `right` to `sum`, 3 before `right`.
+    (row,) = replay(recorded(*TWO_THREADS, call=(-10, 35))).rows
+    assert (row.recorded_ns, row.replayed_ns) == (45, 26)
+    assert row.error == pytest.approx(1 - 26 / 45)
+
+
+def test_an_op_that_a_thread_was_woken_for_is_told_by_such():
+    def run(lane, at):
+        return recorded(("a", "Tanh", [], 7, 0, 10), ("b", "Neg", ["a"], lane, at, at + 10))
+
+    # On the thread of `a` it began at once, on the other after 5 ns; the last one is of the second.
+    rows = replay([run(7, 10), run(7, 10), run(8, 15), run(8, 15)]).rows
+    assert [row.replayed_ns for row in rows] == [20, 20, 25, 25]
+
+
+def test_runs_of_other_nodes_tell_nothing():
+    other = recorded(("x", "Tanh", [], 7, 0, 10), ("y", "Neg", ["x"], 7, 90, 95))
+    rows = replay([recorded(*TWO_THREADS), recorded(*TWO_THREADS), other]).rows
+    assert [row.replayed_ns for row in rows] == [30, 30, 15]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +186,7 @@ def test_a_prediction_is_of_runs_and_of_the_replay_s_own_error():
     found = predict(runs, Change(times={"a": 0.0}).replayed_ns)
     assert (found.gain_ns, found.runs, found.error) == (12, 5, 0)
     assert replay_error(runs) == 0
-    half = found.between(0.5, 1.0)
+    half = found.between(0.5, 0.75, 1.0)
     assert half.gain_ns == 9
     assert half.low_ns < 6 < half.high_ns
 
@@ -162,3 +201,7 @@ def test_a_thread_that_begins_fewer_receives_gets_to_its_op_earlier():
     # `x` began 40 ns after the run: each of the three, and `x`, took a fourth of that.
     gone = Change(without=frozenset({"a/_1", "b/_1", "c/_1"}))
     assert gone.replayed_ns(work) == pytest.approx(20)
+
+
+def test_the_worked_example_of_what_others_tell_is_true():
+    assert doctest.testmod(foretold).failed == 0

@@ -45,7 +45,7 @@ class Finding:
     nanoseconds in all (`PROGRAM`), bytes of the peak (`BYTES`), or bytes by which memory grows in a
     step (`GROWTH`). `share` is the part of the step, of the time of all runs, or of the peak.
     `total_ns` is the gain in all, 0 for memory.
-    `replayed` runs told it, with an `error` of the replay on these runs as they were recorded.
+    `replayed` runs told it, with an `error` of the replay of one of them by the others.
     """
 
     id: str

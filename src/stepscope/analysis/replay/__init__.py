@@ -2,11 +2,12 @@
 
     recorded_work   a run as work: lengths, delays, who waited for whom, on which thread
     simulation      when each op of some work begins and ends
+    foretold        a run as the others tell it: the error of the simulation
     changes         what is different in a program, by the names of nodes
     prediction      what a change would gain, with an interval
 
-`replay(run)` says how well the simulation tells the length of a run that was recorded, and
-`replay(run, change)` how long it would have taken.
+`replay(runs)` says how well the simulation tells the length of a run that was recorded, if what
+comes between ops is told by the other runs of the same nodes; with a change also what that gains.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.analysis.replay.changes import Change, serving_only
+from stepscope.analysis.replay.foretold import foretold_ns
 from stepscope.analysis.replay.prediction import Prediction, of_gains, predict, replay_error
 from stepscope.analysis.replay.recorded_work import RecordedWork, WorkReader
 from stepscope.analysis.replay.simulation import ANY, NONE, Work, ends
@@ -22,13 +24,16 @@ from stepscope.analysis.runs import Runs, iter_named_runs
 
 __all__ = [
     "ANY", "NONE", "Change", "Prediction", "RecordedWork", "Replay", "Work", "WorkReader", "ends",
-    "of_gains", "predict", "replay", "replay_error", "serving_only",
+    "foretold_ns", "of_gains", "predict", "replay", "replay_error", "serving_only",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRow:
-    """A run: how long it took, how long its replay does, and by what share that is off."""
+    """A run: how long it took, how long its replay does, and by what share that is off.
+
+    The replay has the run's own ops and the delays of the other runs; see `foretold`.
+    """
 
     run: str
     recorded_ns: int
@@ -55,8 +60,7 @@ def replay(runs: Runs, change: Change | None = None) -> Replay:
     named = [(run.name, reader.read(run.metadata)) for run in iter_named_runs(runs)]
     works = [work for _, work in named]
     rows = []
-    for name, work in named:
-        ns = work.replayed_ns()
+    for (name, work), ns in zip(named, foretold_ns(works), strict=True):
         error = abs(ns / work.recorded_ns - 1) if work.recorded_ns > 0 else 0.0
         rows.append(ReplayRow(name, work.recorded_ns, ns, error))
     wanted = change if change is not None else Change()

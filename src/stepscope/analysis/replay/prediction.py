@@ -4,7 +4,8 @@ The gain of a run is the difference between the two replays of it, so that what 
 wrong in both cancels. The gain that is predicted is the median over the runs. Its interval has
 three parts, added as independent errors are: how far the gains of runs lie apart (a bootstrap of
 the median), how far the program's steps drift in the course of the recording, and the error of the
-replay on the recorded runs themselves, as a share of the gain.
+replay on the recorded runs, as a share of the gain: by how much it misses a run whose delays it is
+told by the others (`foretold`).
 
 >>> gains = [10.0, 11.0, 9.0, 10.0, 10.5]
 >>> predicted = of_gains(gains, lengths=[20.0] * 5, error=0.02)
@@ -21,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from stepscope.analysis.replay.foretold import foretold_ns
 from stepscope.analysis.replay.recorded_work import RecordedWork
 
 __all__ = ["Prediction", "of_gains", "predict"]
@@ -34,8 +36,8 @@ _LEAST: Final = 0.05
 class Prediction:
     """A run would be shorter by `gain_ns`, which lies between `low_ns` and `high_ns` in 19 of 20.
 
-    `runs` were replayed; `error` is by how much the replay of these, without any change, missed
-    their recorded length (0.02 is 2%).
+    `runs` were replayed; `error` is by how much the replay of one of these, without any change and
+    with the delays of the others, missed its recorded length (0.02 is 2%): the median.
     """
 
     gain_ns: float
@@ -66,32 +68,35 @@ class Prediction:
             high_ns=self.high_ns + most,
         )
 
-    def between(self, least: float, most: float) -> Prediction:
-        """With a gain that is some part of this one, nobody knows which between the two."""
-        middle = (least + most) / 2
+    def between(self, least: float, likely: float, most: float) -> Prediction:
+        """With a gain that is some part of this one: likely that, and between the other two."""
         return replace(
             self,
-            gain_ns=middle * self.gain_ns,
+            gain_ns=likely * self.gain_ns,
             low_ns=least * self.low_ns,
             high_ns=max(most, 1e-12) * self.high_ns,
         )
 
 
 def predict(
-    runs: Sequence[RecordedWork], changed_ns: Callable[[RecordedWork], float]
-) -> Prediction:
-    """What is gained in a run whose replay with the change takes `changed_ns`."""
-    base = [run.replayed_ns() for run in runs]
+    runs: Sequence[RecordedWork], changed_ns: Callable[[RecordedWork], float],
+    base: Sequence[float] | None = None,
+) -> Prediction:  # fmt: skip
+    """What is gained in a run whose replay with the change takes `changed_ns`.
+
+    `base` are the lengths of the replays without it, for who knows them.
+    """
+    if base is None:
+        base = [run.replayed_ns() for run in runs]
     gains = [before - changed_ns(run) for before, run in zip(base, runs, strict=True)]
-    return of_gains(gains, [float(run.recorded_ns) for run in runs], replay_error(runs, base))
+    return of_gains(gains, [float(run.recorded_ns) for run in runs], replay_error(runs))
 
 
-def replay_error(runs: Sequence[RecordedWork], base: Sequence[float] | None = None) -> float:
-    """By how much replays miss the recorded length: the median over the runs."""
-    replayed = [run.replayed_ns() for run in runs] if base is None else base
+def replay_error(runs: Sequence[RecordedWork]) -> float:
+    """By how much the replay of a run by the others misses its length: the median over the runs."""
     errors = [
         abs(ns / run.recorded_ns - 1)
-        for ns, run in zip(replayed, runs, strict=True)
+        for ns, run in zip(foretold_ns(runs), runs, strict=True)
         if run.recorded_ns > 0
     ]
     return float(np.median(errors)) if errors else 0.0

@@ -44,7 +44,7 @@ def find(material: Material) -> Iterator[Finding]:
 
 
 def _finding(step: StepMaterial, names: list[str], title: str, least: float) -> Iterator[Finding]:
-    gain = step.predict_without(names).between(least, 1.0)
+    gain = step.predict_without(names).between(least, (1 + least) / 2, 1.0)
     kinds = ", ".join(dict.fromkeys(step.types[name] for name in names))
     yield from of_step(
         step,

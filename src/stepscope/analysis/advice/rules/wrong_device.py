@@ -37,7 +37,7 @@ def find(material: Material) -> Iterator[Finding]:
             NAME,
             title=f"{len(away)} ops are on {there}, and their tensors go there and back",
             line=step.line_of(away),
-            gain=gain.between(0.9, 1.2),
+            gain=gain.between(0.9, 1.05, 1.2),
             do=f"{len(away)} ops on the device of their neighbours, and {count} transfers less, "
             "would save",
             advice=f"put them where their inputs are made: take away the tf.device of {there}, or "
