@@ -31,5 +31,5 @@ def run_of(*rows, device=CPU0, names=None, **parts):
         ),
     )
     metadata = RunMetadata()
-    metadata.record(Recording(engine="test", ops=lambda: columns, **parts))
+    metadata.record(Recording(**{"engine": "test", "ops": lambda: columns, **parts}))
     return metadata

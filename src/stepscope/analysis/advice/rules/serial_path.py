@@ -1,8 +1,10 @@
 """A serial path beside idle threads: ops wait for others of which they need nothing.
 
 What orders them are control inputs (`tf.control_dependencies`). The run is replayed without those
-between ops that share no data, on as many threads as the machine has cores; products of matrices
-and convolutions stay on one thread, for they use all cores by themselves. Another thread has to be
+between ops that share no data, on as many threads as the machine has cores. Products of matrices
+and convolutions stay on one thread, for they use all cores by themselves, and so do ops of the
+embedded engine that keep Python's lock while they compute (running sums are of these: NumPy adds up
+under the lock), for of those one runs at a time whatever thread it is on. Another thread has to be
 woken for what it gets: branches that are shorter than that gain nothing.
 """
 
@@ -18,6 +20,7 @@ from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Rewrite
 from stepscope.analysis.advice.step_finding import evidence_of, of_step
 from stepscope.analysis.execution.edges import input_node
+from stepscope.analysis.program.run_parts import PYTHON_TYPES
 from stepscope.analysis.replay import ANY, Change, RecordedWork, Work, ends
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 NAME: Final = "serial-path"
 _SPREAD: Final = ("MatMul", "Conv", "Einsum", "LSTM", "GRU")
 """Types with such a part in their name run on all cores already."""
+_UNDER_LOCK: Final = PYTHON_TYPES | {"Cumsum", "Cumprod"}
+"""Types of the embedded engine that two threads take twice as long for as one does: measured."""
 _BESIDE: Final = (0.2, 0.8, 1.0)
 """What of the gain is left as ops side by side are slower than alone: at least, likely, at most.
 Threads share the machine's memory, and its cores with whatever else runs there; NumPy's ops were
@@ -46,13 +51,15 @@ def find(material: Material) -> Iterator[Finding]:
         cores = max(2, os.cpu_count() or 2)
         change = Change(cut=cut)
         hand_over = _HAND_OVER_NS.get(step.run.engine, _HAND_OVER_ELSEWHERE_NS)
+        alone = _UNDER_LOCK if step.run.engine == "embedded" else frozenset()
         freed = {after for _, after in cut}
 
         def beside(
             run: RecordedWork, change: Change = change, cores: int = cores,
             hand_over: float = hand_over, freed: set[str] = freed,
+            alone: frozenset[str] = alone,
         ) -> float:  # fmt: skip
-            work = _on_threads(change.applied(run), run, cores)
+            work = _on_threads(change.applied(run), run, cores, alone)
             delays = [
                 delay + hand_over if name in freed else delay
                 for name, delay in zip(run.nodes, work.delays, strict=True)
@@ -80,11 +87,16 @@ def find(material: Material) -> Iterator[Finding]:
         )
 
 
-def _on_threads(work: Work, run: RecordedWork, cores: int) -> Work:
-    """Ops on any of the threads, but those that use all of them already."""
+def _on_threads(work: Work, run: RecordedWork, cores: int, alone: frozenset[str]) -> Work:
+    """Ops on any of the threads, but those that use all of them already or keep others from it."""
+
+    def thread_of(thread: int, kind: str) -> int:
+        if thread < 0:
+            return thread
+        return 0 if kind in alone or any(part in kind for part in _SPREAD) else ANY
+
     threads = [
-        thread if thread < 0 else 0 if any(part in kind for part in _SPREAD) else ANY
-        for thread, kind in zip(work.threads, run.types, strict=True)
+        thread_of(thread, kind) for thread, kind in zip(work.threads, run.types, strict=True)
     ]
     return Work(work.lengths, work.delays, work.before, threads, cores)
 
