@@ -83,6 +83,12 @@ def test_a_program_without_copies_gets_no_finding():
     assert advise(recorded(*[step(0)] * 8)).rows == ()
 
 
+@pytest.mark.parametrize(("cast_ms", "spoken_of"), [(0.03, False), (0.2, True)])
+def test_copies_are_spoken_of_where_a_step_gains_a_hundredth(cast_ms, spoken_of):
+    found = advise(recorded(*(step(cast_ms) for _ in range(8))))
+    assert [row.rule for row in found.rows] == (["copies"] if spoken_of else [])
+
+
 def test_what_was_achieved_is_compared_with_what_was_predicted():
     finding = chosen(advise(OLD), "copies")
     kept = step_check(finding, steps(OLD), steps(recorded(*[step(0)] * 8)))

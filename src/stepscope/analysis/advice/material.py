@@ -104,6 +104,11 @@ class StepMaterial:
         """The runs as work."""
         return [self.reader.read(run) for run in self.runs]
 
+    @cached_property
+    def replayed(self) -> list[float]:
+        """How long the replay of each of them takes, without any change."""
+        return [work.replayed_ns() for work in self.works]
+
     @property
     def run(self) -> RunMetadata:
         """One of them, which is as good as any."""
@@ -124,11 +129,36 @@ class StepMaterial:
         some = float(np.median([work.recorded_ns for work in self.works]))
         call = float(np.quantile([work.around_ns for work in self.works], 0.1))
 
+        unchanged = {id(work): ns for work, ns in zip(self.works, self.replayed, strict=True)}
+
         def changed(run: RecordedWork) -> float:
-            ns, whole = changed_ns(run), max(1.0, run.replayed_ns())
+            ns, whole = changed_ns(run), max(1.0, unchanged[id(run)])
             return ns - max(0.0, run.around_ns - call) * (1 - ns / whole)
 
-        return predict(self.works, changed).times(self.typical_ns / some if some > 0 else 1.0)
+        found = predict(self.works, changed, self.replayed)
+        return found.times(self.typical_ns / some if some > 0 else 1.0)
+
+    def may_gain(self, share: float, names: Iterable[str]) -> bool:
+        """Whether a step may take that much less without these nodes; a replay says by how much.
+
+        What they and handing them over took is what there is to gain, and the order in which the
+        others run then: that is allowed as much again.
+        """
+        if self.run.engine == "embedded":  # what they made is freed with the call, which is a gain
+            return True
+        gone = frozenset(names)
+        took = [
+            sum(
+                length + delay
+                for name, length, delay in zip(
+                    work.nodes, work.work.lengths, work.work.delays, strict=True
+                )
+                if name in gone
+            )
+            / max(1, work.recorded_ns)
+            for work in self.works
+        ]
+        return 2 * float(np.median(took)) >= share
 
     def predict_without(self, names: Iterable[str]) -> Prediction:
         """What a step gains in which these nodes do not run.

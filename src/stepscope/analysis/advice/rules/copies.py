@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from stepscope.analysis.advice.finding import Finding
 from stepscope.analysis.advice.material import Material
 from stepscope.analysis.advice.rewrite import Rewrite
-from stepscope.analysis.advice.step_finding import evidence_of, of_step
+from stepscope.analysis.advice.step_finding import WORTH, evidence_of, of_step
 from stepscope.analysis.execution.edges import input_node
 from stepscope.metadata import readable
 
@@ -44,6 +44,8 @@ def find(material: Material) -> Iterator[Finding]:
 
 
 def _finding(step: StepMaterial, names: list[str], title: str, least: float) -> Iterator[Finding]:
+    if not step.may_gain(WORTH, names):
+        return
     gain = step.predict_without(names).between(least, (1 + least) / 2, 1.0)
     kinds = ", ".join(dict.fromkeys(step.types[name] for name in names))
     yield from of_step(

@@ -22,6 +22,7 @@ Worked example, one thread: `h` (8 bytes) is made at 1, read until 2 and again a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -282,14 +283,24 @@ class _Course:
             )
         ]  # fmt: skip
 
+    @cached_property
+    def _by_end(self) -> list[tuple[float, int, str]]:
+        """The nodes that something may be told to wait for, by their end; of one end the first."""
+        return sorted(
+            (end, -place, name)
+            for place, (name, end) in enumerate(self.ends.items())
+            if not self.step.types.get(name, "").startswith("_")
+        )
+
     def _last_before(self, since: float, moment: float) -> str | None:
         """The op that is the last to end before then and after the moment."""
-        best, when = None, moment
-        for name, end in self.ends.items():
-            kind = self.step.types.get(name, "")
-            if when < end <= since and self.starts[name] < since and not kind.startswith("_"):
-                best, when = name, end
-        return best
+        place = bisect_right(self._by_end, (since, 1, ""))
+        for end, _, name in reversed(self._by_end[:place]):
+            if end <= moment:
+                return None
+            if self.starts[name] < since:
+                return name
+        return None
 
     def _chain(self, name: str, since: float, gone: set[str]) -> tuple[str, ...] | None:
         """The nodes to run again for a tensor at that moment, in order; None where none can be."""
@@ -337,27 +348,37 @@ class _Course:
                                            kind.startswith(("Variable", "VarHandle"))):  # fmt: skip
                     read.add(source)
                     stack.append(source)
-        changed_by = [
-            name
-            for name in self.starts
-            if self.step.types.get(name, "") in self.step.keeps_state
-            and any(input_node(source) in read for source in self.step.inputs.get(name, ()))
-        ]
+        changed_by = {name for source in read for name in self._changing.get(source, ())}
         if not changed_by:
             return True
         following = self._following(late)
         return all(name in following for name in changed_by)
 
-    def _following(self, nodes: Sequence[str]) -> set[str]:
-        """All that cannot begin before these are over."""
-        after: dict[str, list[str]] = {}
+    @cached_property
+    def _changing(self) -> Mapping[str, list[str]]:
+        """By each node those that read it and change what lives on."""
+        found: dict[str, list[str]] = {}
+        for name in self.starts:
+            if self.step.types.get(name, "") in self.step.keeps_state:
+                for source in map(input_node, self.step.inputs.get(name, ())):
+                    found.setdefault(source, []).append(name)
+        return found
+
+    @cached_property
+    def _after(self) -> Mapping[str, list[str]]:
+        """By each node those that read what it made, or wait for it."""
+        found: dict[str, list[str]] = {}
         for name in self.starts:
             for source in self.step.inputs.get(name, ()):
-                after.setdefault(input_node(source), []).append(name)
+                found.setdefault(input_node(source), []).append(name)
+        return found
+
+    def _following(self, nodes: Sequence[str]) -> set[str]:
+        """All that cannot begin before these are over."""
         found: set[str] = set()
         stack = list(nodes)
         while stack:
-            for reader in after.get(stack.pop(), ()):
+            for reader in self._after.get(stack.pop(), ()):
                 if reader not in found:
                     found.add(reader)
                     stack.append(reader)
