@@ -6,6 +6,7 @@ other findings.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +77,9 @@ def _advice(pipeline: Pipeline, key: str, calls: int, stage: str) -> str:
         return f"fill the queue from {calls} threads: QueueRunner(queue, [enqueue] * {calls})"
     parts = []
     if "parallel" in key:
-        parts.append(f"{stage}(..., num_parallel_calls={calls}) or tf.data.AUTOTUNE")
+        # AUTOTUNE makes as many calls at once as there are cores: too few where calls wait.
+        alike = " or tf.data.AUTOTUNE" if calls <= (os.cpu_count() or 1) else ""
+        parts.append(f"{stage}(..., num_parallel_calls={calls}){alike}")
     if "prefetch" in key:
         parts.append(".prefetch(tf.data.AUTOTUNE) as the last stage")
     return ", and ".join(parts)
