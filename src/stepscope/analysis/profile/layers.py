@@ -75,6 +75,7 @@ _UPDATE = "update_"
 _INITIALIZER = "Initializer"
 _UPDATES = re.compile(r"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
 _CHANGES = re.compile(r"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*|Assign(?:Add|Sub)\w*")
+_COUNTS = re.compile(r"AssignAdd(?:VariableOp)?")
 _ASSIGNS = re.compile(r"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*|Assign\w*|ResourceScatter\w*")
 _OF_INPUT = re.compile(
     r"\w*Dataset(?:V\d+)?|\w*Iterator\w*|Optional\w+|Queue(?:Deq|Enq)\w+|ReaderRead\w*"
@@ -353,9 +354,26 @@ class _Graph:
         self._optimizers |= {first for first in outermost if _is_optimizer(first)}
         # One with a name of its own: it updates variables, and nothing is derived from it.
         derived = {s.parts[0] for s in scopes if s.parts and s.phase == BACKWARD}
-        for kind, scope in zip(self._types, scopes, strict=True):
-            if derived and scope.parts and _CHANGES.fullmatch(kind):
-                self._optimizers |= {scope.parts[0]} - derived
+        changes = [
+            (number, scopes[number].parts[0])
+            for number, kind in enumerate(self._types)
+            if derived and scopes[number].parts and _CHANGES.fullmatch(kind)
+        ]
+        learning = self._after_gradients(scopes) if changes else set()
+        for number, first in changes:
+            # One that only counts, as metrics do, learns nothing from gradients.
+            if number in learning or not _COUNTS.fullmatch(self._types[number]):
+                self._optimizers |= {first} - derived
+
+    def _after_gradients(self, scopes: Sequence[NodeScopes]) -> set[int]:
+        """The nodes of the backward part, and all that read what they or their readers put out."""
+        waiting = [number for number, scope in enumerate(scopes) if scope.phase == BACKWARD]
+        found = set(waiting)
+        while waiting:
+            more = set(self._readers[waiting.pop()]) - found
+            found |= more
+            waiting += more
+        return found
 
     def place(self, number: int, scope: NodeScopes, layers: _Layers) -> LayerPlace | None:
         """Where the name puts a node; None where it takes the rest of the graph to tell."""

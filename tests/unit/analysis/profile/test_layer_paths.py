@@ -1,11 +1,13 @@
 """Which layer a node belongs to. What Keras' models give is in `test_cli_recorded_coverage`."""
 
+import numpy as np
 import pytest
 
 import stepscope.tf1 as tf
 from analysed_runs import run_of
 from stepscope import RunMetadata, RunOptions
 from stepscope.analysis import layer_profile, op_profile
+from stepscope.analysis.profile import layers
 from stepscope.analysis.profile.layers import places, scope_of
 
 
@@ -69,6 +71,31 @@ def test_an_optimizer_that_updates_by_gradients_of_all_is_told_apart_by_variable
     assert found["my_sgd/assign_b"] == "b optimizer"
     assert (found["v"], found["slot_v"]) == ("a forward", "a optimizer")
     assert found["AddN"] == "a backward"
+
+
+def test_metrics_that_count_beside_a_training_are_no_optimizer():
+    graph = tf.Graph()
+    with graph.as_default(), tf.Session(graph=graph) as session:
+        x = tf.placeholder(tf.float32, [None, 4])
+        guess = tf.sigmoid(tf.layers.dense(x, 1, name="only"))
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(guess))
+        _, update = tf.metrics.auc(tf.ones([3, 1]), guess)
+        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        metadata = RunMetadata()
+        session.run(
+            [train, update],
+            {x: np.ones((3, 4))},
+            options=RunOptions(trace_level=RunOptions.FULL_TRACE),
+            run_metadata=metadata,
+        )
+    found = layers.layers_of(metadata)
+    of = dict(zip(metadata.ops.facts.names.values.tolist(), found, strict=True))
+    counting = [place for name, place in of.items() if name.startswith("auc/")]
+    assert len(counting) > 20
+    assert {place.phase for place in counting} == {"forward"}
+    assert {(p.layer, p.phase) for n, p in of.items() if "update_only" in n} == {
+        ("only", "optimizer")
+    }
 
 
 def test_what_is_outside_of_any_scope():
