@@ -39,7 +39,12 @@ if TYPE_CHECKING:
         memory_profile,
         oom,
     )
-    from stepscope.analysis.profile.layer_profile import LayerProfile, LayerRow, layer_profile
+    from stepscope.analysis.profile.layer_profile import (
+        LayerProfile,
+        LayerRow,
+        ModelTime,
+        layer_profile,
+    )
     from stepscope.analysis.profile.op_profile import OpProfile, OpRow, op_profile
     from stepscope.analysis.program.account import Account, AccountRow, account
     from stepscope.analysis.program.retraces import Retrace, Retraces, retraces
@@ -89,7 +94,7 @@ else:
             "memory.profile": (
                 "DeviceMemory MemoryProfile MemoryRow OutOfMemoryProfile memory_profile oom"
             ),
-            "profile.layer_profile": "LayerProfile LayerRow layer_profile",
+            "profile.layer_profile": "LayerProfile LayerRow ModelTime layer_profile",
             "profile.op_profile": "OpProfile OpRow op_profile",
             "program.account": "Account AccountRow account",
             "program.retraces": "Retrace Retraces retraces",
@@ -131,6 +136,7 @@ __all__ = [
     "MemoryGrowth",
     "MemoryProfile",
     "MemoryRow",
+    "ModelTime",
     "NamedRun",
     "Network",
     "NetworkRow",

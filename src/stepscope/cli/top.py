@@ -15,7 +15,7 @@ from stepscope.errors import StepscopeError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepscope.analysis import LayerProfile, LayerRow, OpProfile
+    from stepscope.analysis import LayerProfile, LayerRow, ModelTime, OpProfile
     from stepscope.analysis.sampling.sampled_profile import SampledProfile
     from stepscope.cli.output.tables import Column, TableChoice
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 else:
     _OneOf = click.Choice  # before click 8.2 it takes no type
 
+_MENTIONED = 0.0005
+"""What is a smaller share than this would be said to be 0.0%."""
 _ROWS = {"type": "op type", "name": "op"}
 
 
@@ -71,8 +73,9 @@ def command(
 
     A layer is a layer of Keras or a scope of names, with all that is below it: its forward and
     backward ops, and those of the optimizer that update its variables. Ops outside of any are
-    known by the line that made them. A line, file or function is of the program, where an op was
-    made.
+    known by the line that made them. Above the table stands how much of what the model does is in
+    its layers, what the program does around it (input, runs without layers) not counted. A line,
+    file or function is of the program, where an op was made.
 
     Of a recording with a budget, in which few steps are there of many, what is shown is estimated
     for all of them (not by layer): each run is weighed by how many steps it stands for. By type and
@@ -93,7 +96,8 @@ def command(
         tree = layer_profile(each_run(path, number), depth)
         columns = _layer_columns(tree, apart, flat=choice.sort is not None or bool(choice.pattern))
         if not tables.write_for_programs(tree, tree.rows, columns, choice):
-            _show(tree, _largest(tree.rows, choice), columns, choice, "layer")
+            around = _of_model(tree.model, tree.self_ns)
+            _show(tree, _largest(tree.rows, choice), columns, choice, "layer", around)
         return
     if depth is not None or apart:
         raise StepscopeError("--depth and --apart are for --by layer")
@@ -135,6 +139,7 @@ def _show(
     columns: list[Column],
     choice: TableChoice,
     what: str,
+    more: str = "",
 ) -> None:
     from stepscope.cli.output import tables, terminal, wording
 
@@ -150,6 +155,8 @@ def _show(
             "steps, 19 times of 20"
         )
     screen.print(f"{ran if not steps else f'{steps:,} steps'} · {ops} · {times}{at_once}")
+    if more:
+        screen.print(more)
     for ending, count in profile.not_ok.items():
         which = "" if profile.runs == 1 else f"{count:,} of {ran}: "
         screen.print(f"{which}status {ending}; not every op may be here", style="yellow")
@@ -160,6 +167,31 @@ def _show(
         screen.print(
             f"and {wording.number(left, 'smaller layer')} (--limit 0 shows all)", style="dim"
         )
+
+
+def _of_model(model: ModelTime, whole_ns: int) -> str:
+    """How much of what a model does is in its layers, and what the program does beside it."""
+    from stepscope.cli.output import wording
+
+    if not model.self_ns:
+        return ""
+    parts = {
+        "in the loss": model.loss_ns,
+        "in metrics": model.metrics_ns,
+        "of the optimizer as a whole": model.optimizer_ns,
+        "by lines outside of layers": model.lines_ns,
+        "unknown": model.unnamed_ns,
+    }
+    text = f"{wording.share(model.layers_ns / model.self_ns)} of their work in layers"
+    for what, ns in sorted(parts.items(), key=lambda part: -part[1]):
+        if ns > _MENTIONED * model.self_ns:
+            text += f", {wording.share(ns / model.self_ns)} {what}"
+    elsewhere = whole_ns - model.self_ns - model.input_ns
+    beside = {"taking input": model.input_ns, "in runs without layers": elsewhere}
+    told = [f"{wording.time(ns)} {what}" for what, ns in beside.items()
+            if ns > _MENTIONED * whole_ns]  # fmt: skip
+    aside = f" (not counted: {', '.join(told)})" if told else ""
+    return f"{wording.number(model.runs, 'run')} with layers: {text}{aside}"
 
 
 def _largest(rows: tuple[LayerRow, ...], choice: TableChoice) -> tuple[LayerRow, ...]:

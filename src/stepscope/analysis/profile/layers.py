@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -40,6 +41,7 @@ __all__ = [
     "PHASES",
     "LayerPlace",
     "NodeScopes",
+    "PlaceKind",
 ]
 __all__ += ["layer_lines", "layers_of", "places", "scope_of"]
 
@@ -110,11 +112,26 @@ class NodeScopes(NamedTuple):
     """Whether it makes the first value of a variable."""
 
 
+class PlaceKind(StrEnum):
+    """What the name of a place stands for."""
+
+    LAYER = "layer"
+    LOSS = LOSS
+    METRICS = METRICS
+    INPUT = INPUT
+    OPTIMIZER = OPTIMIZER
+    """What an optimizer does for all layers at once."""
+    LINE = "line"
+    """Made outside of any scope, by this line of the program."""
+    NONE = NO_LAYER
+
+
 class LayerPlace(NamedTuple):
     """A layer, as a path (`resnet50/conv1_conv`), and the part of it."""
 
     layer: str
     phase: str
+    kind: PlaceKind = PlaceKind.LAYER
 
 
 @lru_cache(1 << 16)
@@ -188,7 +205,7 @@ def places(
     >>> types = [call.partition("(")[0] for call in nodes.values()]
     >>> labels = [f"{name} = {call}" for name, call in nodes.items()]
     >>> for place in places(list(nodes), types, labels, {"Mean": "/a/net.py:7"}, function=True):
-    ...     print(*place)
+    ...     print(place.layer, place.phase)
     net/dense forward
     net/dense forward
     net/dense forward
@@ -206,7 +223,7 @@ def places(
         found.append(graph.place(number, scope, layers))
     graph.place_optimizer(found)
     graph.place_others(found)
-    return [place or LayerPlace(NO_LAYER, OTHER) for place in found]
+    return [place or LayerPlace(NO_LAYER, OTHER, PlaceKind.NONE) for place in found]
 
 
 _found: WeakKeyDictionary[GraphFacts, tuple[Mapping[str, str], list[LayerPlace]]] = (
@@ -381,16 +398,17 @@ class _Graph:
         if kind in _ARGUMENTS:
             return None
         if _OF_INPUT.fullmatch(kind) and len(scope.parts) < 2:
-            return LayerPlace(INPUT, OTHER)
+            return LayerPlace(INPUT, OTHER, PlaceKind.INPUT)
         first = scope.parts[0] if scope.parts else name.rpartition("/")[2]
         if first in self._optimizers or _is_optimizer(first):
             return None
         path = layers.path(scope.parts)
         if not path:
             return None
-        if _SLOTS.intersection(_unnumbered(name)):
-            return LayerPlace(path, OPTIMIZER)
-        return LayerPlace(path, scope.phase)
+        phase = OPTIMIZER if _SLOTS.intersection(_unnumbered(name)) else scope.phase
+        return LayerPlace(
+            path, phase, PlaceKind.LOSS if path.split("/")[0] == LOSS else PlaceKind.LAYER
+        )
 
     def place_optimizer(self, found: list[LayerPlace | None]) -> None:
         """Put the ops of optimizers to the layers of the variables that they update."""
@@ -433,7 +451,8 @@ class _Graph:
                     layer.update(dict.fromkeys(more, layer[number]))
                     waiting += more
         for number in own:
-            found[number] = LayerPlace(layer.get(number, OPTIMIZER), OPTIMIZER)
+            kind = PlaceKind.LAYER if number in layer else PlaceKind.OPTIMIZER
+            found[number] = LayerPlace(layer.get(number, OPTIMIZER), OPTIMIZER, kind)
 
     def _is_of_optimizer(self, number: int) -> bool:
         name = self._names[number]
@@ -484,9 +503,9 @@ class _Graph:
         ):
             return None
         for near in (into, out_of):
-            layers = [place.layer for place in near if place is not None and place.phase != OTHER]
-            if layers:
-                return LayerPlace(layers[0], BACKWARD)
+            for place in near:
+                if place is not None and place.phase != OTHER:
+                    return LayerPlace(place.layer, BACKWARD, place.kind)
         return None
 
     def _argument(self, number: int, found: list[LayerPlace | None]) -> LayerPlace:
@@ -494,11 +513,10 @@ class _Graph:
         results = self._types[number] == "_Retval"
         beside = self._inputs[number] if results else self._readers[number]
         near = [place for node in beside if node >= 0 and (place := found[node]) is not None]
-        layer = _one(place.layer for place in near)
-        if not layer:
-            return LayerPlace("output" if results else INPUT, OTHER)
+        if not _one(place.layer for place in near):
+            return LayerPlace("output" if results else INPUT, OTHER, PlaceKind.INPUT)
         phases = {place.phase for place in near}
-        return LayerPlace(layer, FORWARD if FORWARD in phases else min(phases))
+        return near[0]._replace(phase=FORWARD if FORWARD in phases else min(phases))
 
     def _without_scope(self, number: int, found: list[LayerPlace | None]) -> LayerPlace | None:
         name = self._names[number]
@@ -506,16 +524,17 @@ class _Graph:
             return None
         line = self._sources.get(name, "")
         if self._keras_line is not None and line in ("", self._keras_line):
-            return LayerPlace(METRICS, OTHER)
+            return LayerPlace(METRICS, OTHER, PlaceKind.METRICS)
         if not line:
             # The first value of a variable, for example, is made in a layer and assigned outside.
-            made_in = (found[node] for node in self._inputs[number] if node >= 0)
-            layer = _one(place.layer for place in made_in if place is not None)
-            return LayerPlace(layer, FORWARD) if layer else None
+            inputs = (found[node] for node in self._inputs[number] if node >= 0)
+            made_in = [place for place in inputs if place is not None]
+            one = _one(place.layer for place in made_in)
+            return made_in[0]._replace(phase=FORWARD) if one else None
         file, _, rest = line.rpartition("/")
         phase = scope_of(name).phase
         known = phase == BACKWARD or self._inputs[number] or self._readers[number]
-        return LayerPlace(rest if file else line, phase if known else OTHER)
+        return LayerPlace(rest if file else line, phase if known else OTHER, PlaceKind.LINE)
 
 
 def _unnumbered(name: str) -> set[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from stepscope.analysis.intervals import self_times
-from stepscope.analysis.profile.layers import LayerPlace, layers_of
+from stepscope.analysis.profile.layers import layers_of
 from stepscope.analysis.profile.profile_sums import Batch, ProfileSums
 from stepscope.analysis.profile.source_functions import SourceFunctions
 from stepscope.analysis.result import Result, made_of
@@ -234,15 +234,9 @@ def _by_function() -> Groups:
     return by_function
 
 
-def by_place(key: Callable[[LayerPlace], str]) -> Groups:
-    """Groups by what `key` makes of an op's layer and phase."""
-
-    def groups(run: RunMetadata) -> StringColumn:
-        places = layers_of(run)
-        keys = StringColumn.of([key(place) for place in places])
-        return StringColumn(keys.codes[run.ops.node], keys.table)
-
-    return groups
+def _by_layer(run: RunMetadata) -> StringColumn:
+    keys = StringColumn.of([place.layer for place in layers_of(run)])
+    return StringColumn(keys.codes[run.ops.node], keys.table)
 
 
 def _by_thread(run: RunMetadata) -> StringColumn:
@@ -259,7 +253,7 @@ def _by_thread(run: RunMetadata) -> StringColumn:
 _GROUPS: dict[str, Callable[[], Groups]] = {
     "type": lambda: lambda run: run.ops.ops,
     "name": lambda: lambda run: run.ops.names,
-    "layer": lambda: by_place(lambda place: place.layer),
+    "layer": lambda: _by_layer,
     "line": lambda: _by_line,
     "file": lambda: _by_file,
     "function": _by_function,

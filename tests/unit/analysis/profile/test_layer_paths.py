@@ -1,12 +1,14 @@
 """Which layer a node belongs to. What Keras' models give is in `test_cli_recorded_coverage`."""
 
+import doctest
+
 import numpy as np
 import pytest
 
 import stepscope.tf1 as tf
 from analysed_runs import run_of
 from stepscope import RunMetadata, RunOptions
-from stepscope.analysis import layer_profile, op_profile
+from stepscope.analysis import ModelTime, layer_profile, op_profile
 from stepscope.analysis.profile import layers
 from stepscope.analysis.profile.layers import places, scope_of
 
@@ -37,6 +39,10 @@ def named(nodes, function=True, **lines):
     types = [kind for kind, *_ in nodes.values()]
     found = places(list(nodes), types, labels, lines, function=function)
     return {name: f"{place.layer} {place.phase}" for name, place in zip(nodes, found, strict=True)}
+
+
+def test_the_worked_examples_are_true():
+    assert doctest.testmod(layers).failed == 0
 
 
 def test_numbers_are_keras_own_where_nothing_is_in_the_scope_before():
@@ -138,6 +144,23 @@ def test_a_tree_adds_up():
     ]  # fmt: skip
     with pytest.raises(ValueError, match="depth must be 1 or more"):
         layer_profile(run, depth=0)
+
+
+def test_what_the_model_does_is_told_from_what_is_around_it():
+    step = run_of(
+        ("next", "IteratorGetNext", [], 7, 0, 0, 50),
+        ("net_1/dense_1/MatMul", "MatMul", ["next"], 7, 50, 50, 80),
+        ("compile_loss/mse/Square", "Square", ["net_1/dense_1/MatMul"], 7, 80, 80, 88),
+        ("Neg", "Neg", ["net_1/dense_1/MatMul"], 7, 88, 88, 90),
+        sources=lambda: {"Neg": "net.py:4"},
+    )
+    eager = run_of(("Range", "Range", [], 7, 0, 0, 9), sources=lambda: {"Range": "data.py:1"})
+    found = layer_profile([step, eager])
+    assert found.model == ModelTime(
+        runs=1, self_ns=40, layers_ns=30, loss_ns=8, lines_ns=2, input_ns=50
+    )
+    assert (found.model.in_layers, found.self_ns) == (0.95, 99)
+    assert layer_profile(eager).model == ModelTime()
 
 
 def test_a_trained_graph_of_the_embedded_engine():
