@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import shlex
 import threading
 import time
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,12 +20,13 @@ from stepscope.errors import StepscopeError
 from stepscope.scheduling import Schedule, every, parse_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.text import Text
 
     from stepscope.analysis import Advice, OpProfile, Verdict
     from stepscope.analysis.advice import AdviceSums
+    from stepscope.analysis.program.account import AccountedRuns
     from stepscope.cli.script.engines import ScriptEngine
     from stepscope.cli.script.program_course import ProgramCourse
     from stepscope.cli.script.recorded_runs import RecordedRuns
@@ -234,9 +237,10 @@ def command(
     course.begins(import_times.watch(runs.note))
     status = found.run(arguments, chosen.failed)
     course.ended()
-    finish = functools.partial(
-        _finish, runs, chosen, shown, trace, top, status, waiting, notes, course
-    )
+
+    def finish() -> bool:
+        return _finish(runs, chosen, shown, trace, top, status, waiting, notes, course)
+
     if _threads_left():
         # As Python does, wait for them: exit handlers are called when they are done.
         atexit.register(finish)
@@ -336,19 +340,36 @@ def _load_shared() -> list[Note]:
     return [Note(IMPORT, began, ended, thread, module) for module, (began, ended) in spans]
 
 
-def _summed_up(runs: RecordedRuns) -> tuple[AdviceSums, OpProfile, Verdict]:
-    """Where the time of all runs went and what limits them, also of those that were not kept."""
+class _Sums(NamedTuple):
+    """What is said of all runs: advice, where their time went by op type, what limits them.
+
+    `times` are what the account of the program needs of them, if they were read one by one.
+    """
+
+    advice: AdviceSums
+    table: OpProfile
+    limits: Verdict
+    times: AccountedRuns | None = None
+
+
+def _summed_up(runs: RecordedRuns) -> _Sums:
+    """Of all runs, also of those that were not kept. What was kept is read once."""
     from stepscope.analysis import op_profile
-    from stepscope.analysis.advice import AdviceSums
+    from stepscope.analysis.advice import AdviceSums, program_at
+    from stepscope.analysis.program.account import AccountedRuns
     from stepscope.analysis.program.verdict import notes_for_verdict
     from stepscope.analysis.sampling.all_steps import all_steps
 
     every = all_steps(runs.file) if runs.kept is not None else None
     if every is not None and every.profile.runs:
-        return every.sums, every.profile, every.verdict
-    sums = AdviceSums()
-    table = op_profile(sums.passing(runs.each()))
-    return sums, table, sums.limits.verdict(notes_for_verdict(runs.file))
+        return _Sums(every.sums, every.profile, every.verdict)
+    sums, program = AdviceSums(), program_at(runs.file)
+    times, each = None, runs.each()
+    if program is not None and runs.runs:
+        times = AccountedRuns(program)
+        each = times.passing(program.runs())
+    table = op_profile(sums.passing(each))
+    return _Sums(sums, table, sums.limits.verdict(notes_for_verdict(runs.file)), times)
 
 
 def _exported(runs: RecordedRuns, course: ProgramCourse) -> tuple[list[Path], int]:
@@ -370,6 +391,20 @@ def _problems_said(runs: RecordedRuns, engine: ScriptEngine) -> int:
     return len(problems)
 
 
+@contextmanager
+def _collecting_garbage_of_its_own() -> Iterator[None]:
+    """The garbage collector passes over what the script left: that is for the script's end.
+
+    It does not list what it passes over, so who looks for the script's objects does that before.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@_collecting_garbage_of_its_own()
 def _finish(
     runs: RecordedRuns, engine: ScriptEngine, script: str, trace: str, top: int, status: Any,
     waiting: Waiting, notes: outside.Notes | None, course: ProgramCourse,
@@ -393,8 +428,8 @@ def _finish(
     try:
         timeline = runs.write_timeline()
         others, exporting_ns = _exported(runs, course)
-        sums, table, found = _summed_up(runs)
-        advice = sums.advice(program_at(runs.file))
+        sums = _summed_up(runs)
+        advice = sums.advice.advice(program_at(runs.file))
     finally:
         # An error is shown as well: nobody else has to say anything.
         if notes is not None:
@@ -420,14 +455,14 @@ def _finish(
 
     run_report.show(
         [
-            run_report.heading(script, engine.name(runs), trace, table),
-            *_verdict(runs, found, advice, console.width, costs().recording_ns),
-            run_report.ops(table, console.width, top) if len(table) else None,
+            run_report.heading(script, engine.name(runs), trace, sums.table),
+            *_verdict(runs, sums, advice, console.width, costs().recording_ns),
+            run_report.ops(sums.table, console.width, top) if len(sums.table) else None,
             run_report.failures(runs.runs, ends_too=not went_on),
             run_report.ends_of_input(runs.runs, console.width) if went_on else None,
             said if runs.runs else None,
             run_report.losses(runs.runs, [*runs.given_up(), *engine.losses()], console.width),
-            run_report.notes(_remarks(runs, engine, len(table), trace, status), console.width),
+            run_report.notes(_remarks(runs, engine, len(sums.table), trace, status), console.width),
             run_report.files(runs.store, timeline, others) if runs.runs else None,
         ],
         console,
@@ -453,14 +488,16 @@ def _starting_ns(waiting: Waiting, course: ProgramCourse) -> int:
 
 
 def _verdict(
-    runs: RecordedRuns, found: Verdict, advice: Advice, width: int, recording_ns: int
+    runs: RecordedRuns, sums: _Sums, advice: Advice, width: int, recording_ns: int
 ) -> list[Any]:
     """What limits the program, and what to look at next; nothing where nothing ran."""
     from stepscope.cli.output import program_verdict
 
     if not runs.runs:
         return []
-    return program_verdict.parts(found, advice, runs.file, runs.directory, width, recording_ns)
+    return program_verdict.parts(
+        sums.limits, advice, runs.file, runs.directory, width, recording_ns, sums.times
+    )
 
 
 def _remarks(

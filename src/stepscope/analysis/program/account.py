@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,7 +25,7 @@ import numpy as np
 from stepscope.analysis.intervals import merged
 from stepscope.analysis.program.run_parts import parts_between
 from stepscope.analysis.program.waiting import INPUT_TYPES
-from stepscope.analysis.result import Result
+from stepscope.analysis.result import Result, made_of
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Program, programs
 from stepscope.metadata.program_notes import (
@@ -44,7 +44,7 @@ from stepscope.metadata.program_notes import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepscope.metadata import OpColumns
+    from stepscope.metadata import OpColumns, RunMetadata
     from stepscope.metadata.readers.programs import ProgramRun
 
     Ints = NDArray[np.int64]
@@ -54,6 +54,7 @@ __all__ = [
     "STEPS",
     "Account",
     "AccountRow",
+    "AccountedRuns",
     "account",
     "one_program",
 ]
@@ -151,13 +152,19 @@ def one_program(source: str | os.PathLike[str] | Program) -> Program:
     return found[0]
 
 
-def account(source: str | os.PathLike[str] | Program) -> Account:
+def account(source: str | os.PathLike[str] | Program, runs: AccountedRuns | None = None) -> Account:
     """Where the time of the program went that `stepscope run` recorded at a path.
+
+    Its runs are read for that, unless they were taken in before, as `runs`.
 
     `UnreadableFileError` where the record has no program in it, which says how to record one.
     """
     program = one_program(source)
-    return _Accounting(program).account()
+    if runs is None:
+        runs = AccountedRuns(program)
+        for run in program.runs():
+            runs.add(run)
+    return made_of(_Accounting(program, runs).account(), source)
 
 
 # -- moments -----------------------------------------------------------------------------------
@@ -223,29 +230,81 @@ def exclusive(spans: Iterable[ThreadSpan], start: int, end: int) -> list[Piece]:
 # -- the account -------------------------------------------------------------------------------
 
 
+class AccountedRuns:
+    """What an account needs of a program's runs: taken in while they are read for something else.
+
+    The program's functions have all been traced by then; what recording cost need not be known.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._main = program.main_thread
+        self._traces = sorted(
+            note.started_ns for note in program.of(TRACE) if note.thread == self._main
+        )
+        self._seen: set[str] = set()
+        self.spans: list[ThreadSpan] = []
+        self.runs: list[tuple[str, dict[str, int]]] = []
+        """Of each run of the main thread what it is called, and what its ops did; nothing of the
+        first of its kind."""
+        self.firsts: set[int] = set()
+        self.others = 0
+        self.others_ns = 0
+        self.eager: list[OpColumns] = []
+        """The ops of eager code, outside of runs."""
+        self.slowed_ns: Counter[bool] = Counter()
+        """By how much the embedded engine's runs were slowed down inside, first ones and others."""
+
+    def passing(self, runs: Iterable[ProgramRun]) -> Iterator[tuple[str, RunMetadata]]:
+        """The runs by their names, each taken in on its way."""
+        for run in runs:
+            self.add(run)
+            yield run.name, run.metadata
+
+    def add(self, run: ProgramRun) -> None:
+        """Take in the next run."""
+        call = run.call
+        ops = run.metadata.ops
+        if run.engine == _EAGER and call is None:
+            if len(ops):
+                self.eager.append(ops)
+            return
+        if call is None and not len(ops):
+            return
+        begin = call.started_ns if call is not None else int(ops.start_ns.min())
+        until = call.ended_ns if call is not None else int(ops.end_ns.max())
+        elsewhere = call is not None and call.thread not in (0, self._main)
+        if elsewhere or run.engine == _SERVER:
+            self.others += 1
+            self.others_ns += max(0, until - begin)
+            return
+        place = len(self.runs)
+        if _is_first(run, self._seen, _any_between(self._traces, begin, until)):
+            self.firsts.add(place)
+            self.runs.append((run.what, {}))
+        else:
+            self.runs.append((run.what, parts_between(ops, begin, until)))
+        self.spans.append(ThreadSpan(begin, until, "run", place))
+        if run.engine == "embedded":
+            self.slowed_ns[place in self.firsts] += run.overhead_ns
+
+
 class _Accounting:
     """One account in the making."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, runs: AccountedRuns) -> None:
         self._program = program
+        self._taken = runs
         self._main = program.main_thread
         self._ns: Counter[str] = Counter()
         self._count: Counter[str] = Counter()
         self._largest: dict[str, tuple[int, str, str]] = {}
-        self._spans: list[ThreadSpan] = []
-        self._runs: list[tuple[str, dict[str, int]]] = []
-        """Of each run of the main thread what it is called, and what its ops did; nothing of the
-        first of its kind."""
-        self._firsts: set[int] = set()
-        self._others = 0
-        self._others_ns = 0
-        self._slowed_ns: Counter[bool] = Counter()
-        """By how much the embedded engine's runs were slowed down inside, first ones and others."""
+        self._spans = list(runs.spans)
 
     def account(self) -> Account:
         program = self._program
         self._note_spans()
-        self._run_spans()
+        for ops in self._taken.eager:
+            self._eager_spans(ops)
         process, script = program.last(PROCESS), program.last(SCRIPT)
         ends = [span.end for span in self._spans]
         ends += [note.ended_ns or note.started_ns for note in program.notes]
@@ -272,10 +331,10 @@ class _Accounting:
             self._rows(end - start),
             process.what,
             end - start,
-            len(self._runs),
-            len(self._firsts),
-            self._others,
-            self._others_ns,
+            len(self._taken.runs),
+            len(self._taken.firsts),
+            self._taken.others,
+            self._taken.others_ns,
             ended,
         )
 
@@ -293,40 +352,8 @@ class _Accounting:
     def _compare(self, key: str, ns: int, what: str, where: str = "") -> None:
         self._largest[key] = max(self._largest.get(key, (0, "", "")), (ns, what, where))
 
-    def _run_spans(self) -> None:
-        traces = sorted(
-            note.started_ns for note in self._program.of(TRACE) if note.thread == self._main
-        )
-        seen: set[str] = set()
-        for run in self._program.runs():
-            call = run.call
-            ops = run.metadata.ops
-            if run.engine == _EAGER and call is None:
-                self._eager_spans(ops)
-                continue
-            if call is None and not len(ops):
-                continue
-            begin = call.started_ns if call is not None else int(ops.start_ns.min())
-            until = call.ended_ns if call is not None else int(ops.end_ns.max())
-            elsewhere = call is not None and call.thread not in (0, self._main)
-            if elsewhere or run.engine == _SERVER:
-                self._others += 1
-                self._others_ns += max(0, until - begin)
-                continue
-            place = len(self._runs)
-            if _is_first(run, seen, _any_between(traces, begin, until)):
-                self._firsts.add(place)
-                self._runs.append((run.what, {}))
-            else:
-                self._runs.append((run.what, parts_between(ops, begin, until)))
-            self._spans.append(ThreadSpan(begin, until, "run", place))
-            if run.engine == "embedded":
-                self._slowed_ns[place in self._firsts] += run.overhead_ns
-
     def _eager_spans(self, ops: OpColumns) -> None:
         """The ops of eager code, outside of runs."""
-        if not len(ops):
-            return
         waits = _waits_for_input(self._program)
         own = np.array([not (waits and name in INPUT_TYPES) for name in ops.ops.table])[
             ops.ops.codes
@@ -341,8 +368,8 @@ class _Accounting:
             if piece.run < 0:
                 self._ns[piece.label] += piece.ns
                 continue
-            what, spent = self._runs[piece.run]
-            if piece.run in self._firsts:
+            what, spent = self._taken.runs[piece.run]
+            if piece.run in self._taken.firsts:
                 self._ns["first_runs"] += piece.ns
                 self._count["first_runs"] += 1
                 self._compare("first_runs", piece.ns, what)
@@ -384,8 +411,8 @@ class _Accounting:
         self._move(after, ("after", "between", "before"), "recording")
         self._move(around - before - after, python, "recording")
         steps = ("calling", "computing")
-        self._move(self._slowed_ns[True], ("first_runs", *steps), "recording")
-        slowed = known.get("inside_ns", 0) + self._slowed_ns[False]
+        self._move(self._taken.slowed_ns[True], ("first_runs", *steps), "recording")
+        slowed = known.get("inside_ns", 0) + self._taken.slowed_ns[False]
         self._move(slowed, (*steps, "first_runs"), "recording")
         self._move(known.get("unrecorded_ns", 0), python, "unrecorded")
         self._move(_waits_for_input(self._program), python, "input")

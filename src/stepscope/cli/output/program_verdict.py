@@ -16,21 +16,23 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stepscope.analysis import Account, Advice, Retraces, Verdict
+    from stepscope.analysis.program.account import AccountedRuns
 
 __all__ = ["parts"]
 
 
 def parts(
     found: Verdict, advice: Advice, record: Path, directory: Path, width: int,
-    recording_ns: int | None = None,
+    recording_ns: int | None = None, times: AccountedRuns | None = None,
 ) -> list[RenderableType]:  # fmt: skip
     """The verdict, with what the record notes of the program as a whole where it does.
 
     `advice` is what is said of each kind of step beside what limits it.
     `directory` is what the commands that come next are to be given; `recording_ns` is what
-    recording cost so far, where all of it is said in the end.
+    recording cost so far, where all of it is said in the end. `times` are of the recorded runs, for
+    who has read them.
     """
-    account, retraces = _noted(record)
+    account, retraces = _noted(record, times)
     said: list[RenderableType] = []
     if account is not None:
         said.append(Text(run_report.filled(verdict_words.spent(account, recording_ns), width)))
@@ -48,13 +50,13 @@ def parts(
     return said
 
 
-def _noted(record: Path) -> tuple[Account | None, Retraces | None]:
+def _noted(record: Path, times: AccountedRuns | None) -> tuple[Account | None, Retraces | None]:
     """What is known of the program as a whole; None where the record is of runs alone."""
     from stepscope.analysis import account, retraces
     from stepscope.analysis.program.account import one_program
 
     try:
         program = one_program(record)
-        return account(program), retraces(program)
+        return account(program, times), retraces(program)
     except StepscopeError:
         return None, None

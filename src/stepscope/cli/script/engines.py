@@ -69,7 +69,7 @@ class ScriptEngine(ABC):
 
     def cost_ns(self, runs: RecordedRuns) -> int:
         """What the script waited for so far because its runs are recorded."""
-        return sum(run.overhead.ns for _, run in runs.runs) + runs.writing_ns
+        return runs.overhead_ns + runs.writing_ns
 
     def costs(self, runs: RecordedRuns) -> dict[str, int]:
         """The same by where the main thread waited, as a note of kind "cost" has it."""

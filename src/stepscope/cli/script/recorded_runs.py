@@ -33,6 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepscope.cached_property import cached_property
 from stepscope.cli.script.process_memory import ProcessMemory
 from stepscope.cli.script.saved_graphs import GRAPH_FILE, METADATA_FILE, SavedGraphs
 from stepscope.cli.script.worker_file import WORKER_FILE, WorkerFile
@@ -223,6 +224,11 @@ class RecordedRuns:
                     run = replace(run, parts=ended, columns={})
                 self._runs.append((run.name, decoded_run(run)))
         return self._runs
+
+    @cached_property
+    def overhead_ns(self) -> int:
+        """What recording the runs cost, by what they say themselves, after `stop`."""
+        return sum(run.overhead.ns for _, run in self.runs)
 
     def each(self) -> Iterator[tuple[str, RunMetadata]]:
         """Every run with all that was recorded of it, read one after the other, after `stop`."""

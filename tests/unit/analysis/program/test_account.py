@@ -6,6 +6,7 @@ import pytest
 
 from recorded_program import MS, at, keras_like, note, run
 from stepscope.analysis import account
+from stepscope.analysis.program.account import AccountedRuns, one_program
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import Note
 from stepscope.metadata.program_notes import COST, PLAN, PROCESS, SCRIPT, STOPPED
@@ -104,6 +105,19 @@ def test_eager_ops_between_runs_are_no_run(tmp_path):
     found = account(tmp_path)
     assert found.runs == 1
     assert milliseconds(found) == {"eager": 11, "first_runs": 10, "before": 30, "after": 49}
+
+
+def test_runs_that_were_read_for_something_else_are_not_read_again(tmp_path):
+    (tmp_path / "eager").mkdir()
+    with Store(tmp_path / "eager") as store:
+        store.note(note(PROCESS, 0, 100, "eager.py"))
+        store.add(run(0, 0, [("Add", 10, 15)], engine="tensorflow eager", called=False), "eager")
+    for folder in (keras_like(tmp_path), store.path):
+        program = one_program(folder)
+        times = AccountedRuns(program)
+        names = [name for name, _ in times.passing(program.runs())]
+        assert names == [found.name for found in program.runs()]
+        assert account(program, times) == account(folder)
 
 
 def test_runs_without_a_program_are_refused(tmp_path):
