@@ -81,6 +81,8 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
     if tables.write_for_programs(_info(rows, found, kept), rows, columns, choice):
         return
     for store, recording in recorded:
+        if not recording.summaries:
+            continue  # its process was killed before it wrote what it had seen of all steps
         explained = explained_runs(store, recording)
         terminal.console().print(kept_steps.shown(recording, explained))
     if len(runs) == 1:

@@ -125,7 +125,7 @@ def test_the_page_that_was_asked_for_is_written_for_a_script_that_is_killed(star
     assert runs["name"] == ["run_000001", "run_000002", "run_000003"]
 
 
-def test_kill_9_in_the_midst_of_a_run(start, tmp_path):
+def test_kill_9_in_the_midst_of_a_run(start, stepscope, tmp_path):
     source = RUNS + (
         "def never(x):\n    " + READY + "    while True:\n        time.sleep(60)\n"
         "session.run(tf.py_func(never, [total], tf.float32))\n"
@@ -141,6 +141,9 @@ def test_kill_9_in_the_midst_of_a_run(start, tmp_path):
     assert (under_way.status.code, under_way.status.in_flight) == ("ABORTED", ["PyFunc"])
     assert under_way.ops.name.tolist() == ["total"]
     assert not under_way.completeness.complete
+    told = stepscope("info", "out").stdout
+    assert "4 runs in out" in told
+    assert "0 steps" not in told
 
 
 def test_a_script_that_dies_before_its_first_run(start, tmp_path):
