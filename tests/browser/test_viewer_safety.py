@@ -1,15 +1,19 @@
-"""What the server of `stepscope view` gives to a page of somebody else: nothing."""
+"""What `stepscope view`, and the plugin in TensorBoard, give to another's page: nothing."""
 
 from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
 from patience import patient
+from stepscope.export import FileWriter
+from stepscope.metadata import iter_runs
 
 RECORDED = Path(__file__).parents[2] / "docs" / "questions" / "recorded"
 
@@ -79,3 +83,62 @@ def test_a_page_of_another_origin_gets_nothing(browser, view, elsewhere):
         # Its own page goes on.
         page.reload()
         page.locator("main.overview .verdict .headline").first.wait_for()
+
+
+# As TRIES, of the routes of the plugin: its page and its script are no secret, what they show is.
+PLUGIN_TRIES = """async plugin => {
+  const read = async (url, options) => {
+    try { return await (await fetch(url, options)).text() || null } catch { return null }
+  };
+  const framed = url => new Promise(done => {
+    const frame = document.createElement("iframe");
+    frame.onload = () => {
+      try { done(frame.contentDocument?.body?.textContent || null) } catch { done(null) }
+    };
+    frame.onerror = () => done(null);
+    frame.src = url;
+    document.body.append(frame);
+  });
+  const script = url => new Promise(done => {
+    const element = document.createElement("script");
+    const ours = name => /stepscope/i.test(name);
+    element.onload = () => done(Object.keys(window).find(ours) ?? null);
+    element.onerror = () => done(null);
+    element.src = url;
+    document.body.append(element);
+  });
+  const session = `${plugin}api/session`;
+  return {
+    fetched: await read(session),
+    "with cookies": await read(session, { credentials: "include" }),
+    "without CORS": await read(session, { mode: "no-cors", credentials: "include" }),
+    posted: await read(session, { method: "POST", mode: "no-cors", body: "x" }),
+    page: await read(`${plugin}index.html`),
+    framed: await framed(session),
+    script: await script(session),
+  };
+}"""
+
+
+def test_a_page_of_another_origin_gets_nothing_from_the_plugin(browser, serve, elsewhere, tmp_path):
+    with FileWriter(tmp_path / "train") as writer:
+        for step, run in enumerate(iter_runs(RECORDED / "classify")):
+            writer.add_run_metadata(run.metadata, run.name, step)
+    address = serve(tmp_path)
+    plugin = f"{address.rstrip('/')}/data/plugin/stepscope/"
+    with browser.new_context() as context:
+        context.set_default_timeout(patient(60) * 1000)
+        # The same browser looks at TensorBoard, whose own page is answered.
+        own = context.new_page()
+        own.goto(address)
+        asked = "async url => (await fetch(url)).status"
+        assert own.evaluate(asked, f"{plugin}api/session") == 200
+        other = context.new_page()
+        other.goto(elsewhere)
+        got = other.evaluate(PLUGIN_TRIES, plugin)
+        assert got == dict.fromkeys(got)
+        assert len(got) == 7
+    for site in ("cross-site", "same-site"):
+        request = Request(f"{plugin}api/session", headers={"Sec-Fetch-Site": site})
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(request, timeout=patient(60))

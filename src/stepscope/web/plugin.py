@@ -25,6 +25,8 @@ __all__ = ["DATA", "StepscopePlugin", "stores_below"]
 
 DATA: Final = ("graph_tagged_run_metadata", "graph_run_metadata", "graph_run_metadata_graph")
 """What TensorBoard calls the recorded runs of event files."""
+_ELSEWHERE: Final = ("cross-site", "same-site")
+"""What browsers say of a request by another's page: one of this machine's other ports included."""
 _SUFFIX: Final = ".stepscope"
 _LOOK_EVERY_S: Final = 30.0
 _MOST_FOLDERS: Final = 10_000
@@ -92,8 +94,11 @@ class StepscopePlugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
             from tensorboard import plugin_util
 
-            from stepscope.web.answers import answered
+            from stepscope.web.answers import answered, failed
 
+            if environ.get("HTTP_SEC_FETCH_SITE") in _ELSEWHERE:
+                refused = failed(403, "this was asked by a page of another origin")
+                return _sent(refused, environ, start_response)
             experiment = plugin_util.experiment_id(environ)
             context = plugin_util.context(environ)
             parameters = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
