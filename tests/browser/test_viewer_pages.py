@@ -17,6 +17,7 @@ from read_pages import choose_op, is_chosen_on_every_page, read_memory
 import stepscope
 import stepscope.tf1 as tf1
 from patience import patient
+from stepscope.analysis.coverage.report import STATES
 from stepscope.cli.output import wording
 from stepscope.metadata import readable
 
@@ -123,6 +124,20 @@ def test_the_graph_folds_scopes_and_opens_them(watched, address):
     page.window.locator("[data-node='hidden']").dispatch_event("dblclick")
     page.window.locator("[data-node='hidden/product']").wait_for()
     assert "MatMul" in page.window.locator("[data-node='hidden/product'] title").inner_html()
+    assert page.errors == []
+
+
+def test_a_node_that_did_not_run_says_what_became_of_it(watched, view, said):
+    """Clicked in the graph, as somebody does who asks why an op is missing."""
+    path = RECORDED / "optimised"
+    page = watched(view(path))
+    page.go("graph")
+    states = {row["name"]: row["state"] for row in said("coverage", path)["rows"]}
+    for name in ("mul_1", "summary", "x"):
+        page.window.locator(f"[data-node='{name}']").dispatch_event("click")
+        page.window.locator("[data-testid='selected']", has_text=name).wait_for()
+        page.window.locator("aside.panel .lead", has_text=states[name]).wait_for()
+        assert STATES[states[name]] in page.text("aside.panel .cause-of").lower()
     assert page.errors == []
 
 

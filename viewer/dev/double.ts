@@ -393,9 +393,9 @@ export class Double implements Source {
     const random = numbers(row + 1);
     const times = Array.from({ length: 60 }, () => op.ns * (0.9 + 0.3 * random()));
     return {
-      name: op.name, type: op.type, row, device: "CPU:0", thread: op.lane ? `thread ${op.lane}` : "main", lane: op.lane, layer: op.layer, phase: "", line: op.line, scheduled_ns: op.start, start_ns: op.start, end_ns: op.start + op.ns, ns: op.ns, self_ns: op.ns, waited_ns: 12_000, category: CATEGORIES[op.category], label: op.name,
-      inputs: op.inputs.map((name) => ({ name, type: "MatMul", shape: "[256, 512]", dtype: "float32", bytes: 524288 })), outputs: [{ slot: 0, shape: "[256, 512]", dtype: "float32", bytes: op.bytes }], output_bytes: op.bytes, executions: 1, times: { runs: times.map((_, run) => run), ns: times },
-      median_ns: op.ns, p90_ns: op.ns * 1.1, max_ns: op.ns * 1.2, memory: { temporary_bytes: 4096, persistent_bytes: 0 }, placement: { requested: "", assigned: "CPU:0", reason: "the only device", differs: false }, coverage: { state: "measured", detail: "" }, on_path: op.lane === 0, share: op.ns / this.total(),
+      name: op.name, type: op.type, row, depth: 0, own_ns: op.ns, device: "CPU:0", thread: op.lane ? `thread ${op.lane}` : "main", lane: op.lane, layer: op.layer, phase: "", line: op.line, scheduled_ns: op.start, start_ns: op.start, end_ns: op.start + op.ns, ns: op.ns, self_ns: op.ns, waited_ns: 12_000, category: CATEGORIES[op.category], label: op.name,
+      inputs: op.inputs.map((name) => ({ name, type: "MatMul", shape: "[256, 512]", dtype: "float32", bytes: 524288 })), outputs: [{ slot: 0, shape: "[256, 512]", dtype: "float32", bytes: op.bytes }], output_bytes: op.bytes, executions: 1, times: { runs: times.map((_, run) => run), ns: times, median_ns: op.ns, p90_ns: op.ns * 1.1, max_ns: op.ns * 1.2 },
+      memory: { total_bytes: 8192, peak_bytes: 4096, live_bytes: 0 }, placement: { requested: "", assigned: "CPU:0", reason: "the only device", differs: false }, coverage: { state: "measured", detail: "", reason: "measured", meaning: "it ran under its own name and has a time" }, on_path: op.lane === 0, share: op.ns / this.total(),
       source: { file: op.line.split(":")[0], line: 13, lines: source(op.line) },
     };
   }

@@ -9,6 +9,7 @@ import { type Act, type PageProps, runParam } from "./page.ts";
 import { pages } from "./pages/index.ts";
 import { Panel } from "./panel.tsx";
 import { Await, Empty, withCode } from "./parts/await.tsx";
+import { Guard } from "./parts/guard.tsx";
 import { HatchPatterns } from "./parts/hatches.tsx";
 import { Keys } from "./parts/keys.tsx";
 import { OpenInPerfetto } from "./parts/perfetto.tsx";
@@ -192,9 +193,9 @@ function Frame({ store, state, act, theme, toggleTheme, session, said }: FramePr
       {trouble && <p class="banner" role="alert">{withCode(trouble)}</p>}
       <main class={`page ${page.id}`} aria-label={page.label}>
         {session.state === "empty" ? <Empty what={session.message || "There is no run here yet."} todo="This page shows runs as they come." />
-          : absent !== null ? <Empty what={absent} /> : <page.View {...props} />}
+          : absent !== null ? <Empty what={absent} /> : <Guard key={`${page.id} ${shown.run} ${session.generation}`} what="This page"><page.View {...props} /></Guard>}
       </main>
-      <Panel {...props} />
+      {state.select && <Panel key={`${state.select.kind} ${state.select.name} ${shown.run}`} {...props} />}
       <footer class="foot">
         {[...session.damage, ...(session.folded ?? []), ...(session.notes ?? [])].map((sentence, place) => <span key={place}>{shortened(sentence, 400)}</span>)}
       </footer>

@@ -2,13 +2,13 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { meaning } from "./colour.ts";
-import type { Column } from "./data/frame.ts";
 import { text } from "./data/frame.ts";
-import type { Index, Layer, Op, SourceLines } from "./data/types.ts";
+import type { Index, Layer, Op, OpTimes, SourceLines } from "./data/types.ts";
 import { lastPart, number, shortened, share, size, spent, time, whole } from "./format.ts";
 import { type PageProps, runParam } from "./page.ts";
-import { Await, Notes } from "./parts/await.tsx";
+import { Await, Notes, sentence } from "./parts/await.tsx";
 import { Chart, axes } from "./parts/chart.tsx";
+import { Guard } from "./parts/guard.tsx";
 import { Swatch } from "./parts/hatches.tsx";
 import { Measured } from "./parts/measured.tsx";
 import { Name } from "./parts/name.tsx";
@@ -27,10 +27,10 @@ export function Panel(props: PageProps) {
         <button type="button" class="plain close" aria-label="Close the panel" title="Close (Esc)" onClick={() => act.select(null)}>✕</button>
         <h2 data-testid="selected"><Name of={select.name} most={120} /></h2>
       </header>
-      {select.kind === "op" ? <OpPanel {...props} select={select} />
+      <Guard what="The selection">{select.kind === "op" ? <OpPanel {...props} select={select} />
         : select.kind === "layer" ? <LayerPanel {...props} select={select} />
         : select.kind === "task" ? <p class="quiet">Its row on the Cluster page has its clock, what it waited for and whom it kept waiting.</p>
-        : <GroupPanel {...props} select={select} />}
+        : <GroupPanel {...props} select={select} />}</Guard>
     </aside>
   );
 }
@@ -52,46 +52,35 @@ function OpPanel(props: Chosen) {
     <Await of={askOp(props)}>
       {(op) => (
         <>
-          <p class="lead"><b class="figure">{time(op.self_ns)}</b> <span class="quiet">{share(op.share)} of the run's op time{op.ns !== op.self_ns && `; ${time(op.ns)} with what it waited for inside`}</span></p>
+          {op.executions > 0 ? (
+            <p class="lead"><b class="figure">{time(op.self_ns)}</b> <span class="quiet">{share(op.share)} of the run's op time{op.ns !== undefined && op.ns !== op.self_ns && `; ${time(op.ns)} with what it waited for inside`}</span></p>
+          ) : <NotRun op={op} />}
           <dl class="facts">
-            <dt>type</dt><dd><button type="button" class="link" onClick={() => act.select({ kind: "type", name: op.type })}>{shortened(op.type, 60)}</button></dd>
-            <dt>category</dt><dd><Swatch category={op.category} theme={theme} /> {meaning(op.category).label}</dd>
-            {op.layer && <><dt>layer</dt><dd><button type="button" class="link" onClick={() => act.select({ kind: "layer", name: op.layer })}><Name of={op.layer} most={48} /></button></dd></>}
-            <dt>device</dt><dd>{shortened(op.device, 60)}</dd>
-            <dt>thread</dt><dd>{shortened(String(op.thread), 60)}</dd>
-            <dt>began</dt><dd>{time(op.start_ns)} <span class="quiet">into the run</span></dd>
+            {op.type && <><dt>type</dt><dd><button type="button" class="link" onClick={() => act.select({ kind: "type", name: op.type })}>{shortened(op.type, 60)}</button></dd></>}
+            {op.category !== undefined && <><dt>category</dt><dd><Swatch category={op.category} theme={theme} /> {meaning(op.category).label}</dd></>}
+            {op.layer && <><dt>layer</dt><dd><button type="button" class="link" onClick={() => act.select({ kind: "layer", name: op.layer ?? "" })}><Name of={op.layer} most={48} /></button></dd></>}
+            {op.device && <><dt>device</dt><dd>{shortened(op.device, 60)}</dd></>}
+            {op.thread && <><dt>thread</dt><dd>{shortened(op.thread, 60)}</dd></>}
+            {op.start_ns !== undefined && <><dt>began</dt><dd>{time(op.start_ns)} <span class="quiet">into the run</span></dd></>}
             {op.waited_ns ? <><dt>waited</dt><dd>{time(op.waited_ns)} <span class="quiet">from ready to running</span></dd></> : null}
             {op.on_path && <><dt>critical path</dt><dd>on it</dd></>}
             {op.executions > 1 && <><dt>executions</dt><dd>{whole(op.executions)} <span class="quiet">in this run</span></dd></>}
           </dl>
           <Lines of={op.source} line={op.line} act={act} />
-          <Times of={op.times} theme={theme} median={op.median_ns} most={op.max_ns} />
-          {op.inputs.length > 0 && (
-            <section><h3>inputs</h3>
-              <ul class="rows">{op.inputs.map((input, place) => (
-                <li key={place}><button type="button" class="link" onClick={() => act.select({ kind: "op", name: input.name })}><Name of={input.name} most={40} /></button><span class="quiet">{input.dtype} {input.shape}</span><span class="figure">{input.bytes ? size(input.bytes) : ""}</span></li>
-              ))}</ul>
-            </section>
-          )}
-          {op.outputs.length > 0 && (
-            <section><h3>outputs</h3>
-              <ul class="rows">{op.outputs.map((output, place) => (
-                <li key={place}><span>:{output.slot}</span><span class="quiet">{output.dtype} {output.shape}</span><span class="figure">{output.bytes ? size(output.bytes) : ""}</span></li>
-              ))}</ul>
-            </section>
-          )}
-          {op.memory && (op.memory.temporary_bytes > 0 || op.memory.persistent_bytes > 0) && (
-            <section><h3>memory</h3><dl class="facts"><dt>temporary</dt><dd>{size(op.memory.temporary_bytes)}</dd><dt>kept</dt><dd>{size(op.memory.persistent_bytes)}</dd></dl></section>
+          <Times of={op.times} theme={theme} />
+          <Tensors op={op} act={act} />
+          {op.memory && op.memory.peak_bytes > 0 && (
+            <section><h3>memory of its kernel</h3><dl class="facts"><dt>at most</dt><dd>{size(op.memory.peak_bytes)}</dd><dt>in all</dt><dd>{size(op.memory.total_bytes)}</dd>{op.memory.live_bytes > 0 && <><dt>kept</dt><dd>{size(op.memory.live_bytes)}</dd></>}</dl></section>
           )}
           {op.placement && <section><h3>placement</h3><p>{shortened(op.placement.assigned, 80)}: {shortened(op.placement.reason, 300)}{op.placement.differs && <span class="warn"> (asked for {shortened(op.placement.requested, 80)})</span>}</p></section>}
-          {op.coverage && <section><h3>coverage</h3><p>{op.coverage.state}{op.coverage.detail && `: ${shortened(op.coverage.detail, 300)}`}</p></section>}
+          {op.executions > 0 && op.coverage && <section><h3>coverage</h3><p>{op.coverage.state}{op.coverage.detail && `: ${shortened(op.coverage.detail, 300)}`}</p></section>}
           <Notes of={op} />
           <nav class="goto" aria-label="Show the selected op in">
             <span class="quiet">show in</span>
-            <button type="button" class="small" onClick={() => act.set({ page: "timeline", ...around(op, state.run) })}>timeline</button>
-            <button type="button" class="small" onClick={() => act.set({ page: "ops", by: "name", filter: op.name, tree: state.tree })}>ops</button>
+            {op.start_ns !== undefined && <button type="button" class="small" onClick={() => act.set({ page: "timeline", ...around(op, state.run) })}>timeline</button>}
+            {op.executions > 0 && <button type="button" class="small" onClick={() => act.set({ page: "ops", by: "name", filter: op.name, tree: state.tree })}>ops</button>}
             <button type="button" class="small" onClick={() => act.set({ page: "graph", scope: op.name.includes("/") ? op.name.slice(0, op.name.lastIndexOf("/")) : "" })}>graph</button>
-            <button type="button" class="small" onClick={() => act.set({ page: "memory", at: op.end_ns })}>memory</button>
+            {op.end_ns !== undefined && <button type="button" class="small" onClick={() => act.set({ page: "memory", at: op.end_ns ?? null })}>memory</button>}
           </nav>
         </>
       )}
@@ -99,10 +88,43 @@ function OpPanel(props: Chosen) {
   );
 }
 
+/** What became of an op without an execution of its own: fed, folded, fused, pruned. */
+function NotRun({ op }: { op: Op }) {
+  const { coverage } = op;
+  return (
+    <>
+      <p class="lead"><b>{coverage?.state || "did not run"}</b> <span class="quiet">no execution of its own in this run</span></p>
+      {coverage && <p class="cause-of">{sentence([coverage.meaning, coverage.reason === coverage.state ? "" : shortened(coverage.reason, 300)].filter(Boolean).join("; "))}</p>}
+    </>
+  );
+}
+
+/** What went in and what came out. */
+function Tensors({ op, act }: { op: Op; act: PageProps["act"] }) {
+  return (
+    <>
+      {op.inputs.length > 0 && (
+        <section><h3>inputs</h3>
+          <ul class="rows">{op.inputs.map((input, place) => (
+            <li key={place}><button type="button" class="link" onClick={() => act.select({ kind: "op", name: input.name })}><Name of={input.name} most={40} /></button><span class="quiet">{input.dtype} {input.shape}</span><span class="figure">{input.bytes ? size(input.bytes) : ""}</span></li>
+          ))}</ul>
+        </section>
+      )}
+      {op.outputs.length > 0 && (
+        <section><h3>outputs</h3>
+          <ul class="rows">{op.outputs.map((output, place) => (
+            <li key={place}><span>:{output.slot}</span><span class="quiet">{output.dtype} {output.shape}</span><span class="figure">{output.bytes ? size(output.bytes) : ""}</span></li>
+          ))}</ul>
+        </section>
+      )}
+    </>
+  );
+}
+
 /** A view of the timeline with an op in its middle third. */
-export function around(op: Pick<Op, "start_ns" | "end_ns">, run: string): { view: [number, number] | null } {
-  const long = Math.max(op.end_ns - op.start_ns, 100);
-  return { view: run === "all" ? null : [Math.round(op.start_ns - long), Math.round(op.end_ns + long)] };
+export function around({ start_ns: from = 0, end_ns: to = from }: Pick<Op, "start_ns" | "end_ns">, run: string): { view: [number, number] | null } {
+  const long = Math.max(to - from, 100);
+  return { view: run === "all" ? null : [Math.round(from - long), Math.round(to + long)] };
 }
 
 function LayerPanel({ store, state, act, theme, select }: Chosen) {
@@ -116,7 +138,7 @@ function LayerPanel({ store, state, act, theme, select }: Chosen) {
             {value.forward_ns > 0 && <><dt>forward</dt><dd>{time(value.forward_ns)}</dd></>}
             {value.backward_ns > 0 && <><dt>backward</dt><dd>{time(value.backward_ns)}</dd></>}
             {value.optimizer_ns > 0 && <><dt>optimizer</dt><dd>{time(value.optimizer_ns)}</dd></>}
-            {value.bytes > 0 && <><dt>output</dt><dd>{size(value.bytes)}</dd></>}
+            {(value.bytes ?? 0) > 0 && <><dt>output</dt><dd>{size(value.bytes)}</dd></>}
           </dl>
           <LineOf store={store} line={value.line} act={act} />
           <Times of={value.times ?? null} theme={theme} />
@@ -211,14 +233,14 @@ function Lines({ of, line, act }: { of: SourceLines | null; line: string; act: P
   );
 }
 
-function Times({ of, theme, median, most }: { of: { readonly runs: Column; readonly ns: Column } | null; theme: PageProps["theme"]; median?: number; most?: number }) {
+function Times({ of, theme }: { of: Pick<OpTimes, "runs" | "ns"> & Partial<OpTimes> | null; theme: PageProps["theme"] }) {
   const options = useMemo(() => timesOptions(theme), [theme]);
   const data = useMemo(() => (of ? [Array.from(of.runs), Array.from(of.ns, (ns) => (Number.isNaN(ns) ? null : ns))] : [[], []]) as uPlot.AlignedData, [of]);
   if (!of || of.ns.length < 2) return null;
   return (
     <section>
       <h3>over {number(of.ns.length, "run")}</h3>
-      {median !== undefined && <p class="quiet">median {time(median)}{most !== undefined && `, longest ${time(most)}`}</p>}
+      {of.median_ns !== undefined && <p class="quiet">median {time(of.median_ns)}, longest {time(of.max_ns)}</p>}
       <Measured class="times">{(width) => <Chart label="Its time in each run" width={width} height={96} theme={theme} options={options} data={data} />}</Measured>
     </section>
   );

@@ -335,37 +335,49 @@ export interface Cluster extends Said {
   readonly bytes?: number;
 }
 
-export interface Op extends Said {
+/** An op of a run: all that is known of it, and of its execution; one that did not run has none. */
+export interface Op extends Said, Partial<Execution> {
   readonly name: string;
   readonly type: string;
   readonly row: number;
-  readonly device: string;
-  readonly thread: string;
-  readonly lane: number;
-  readonly layer: string;
+  readonly layer?: string;
   readonly line: string;
-  readonly scheduled_ns: number;
-  readonly start_ns: number;
-  readonly end_ns: number;
-  readonly ns: number;
+  readonly label?: string;
   readonly self_ns: number;
-  readonly waited_ns: number | null;
-  readonly category: string;
-  readonly label: string;
   readonly inputs: readonly { readonly name: string; readonly type: string; readonly shape: string; readonly dtype: string; readonly bytes: number | null }[];
   readonly outputs: readonly { readonly slot: number; readonly shape: string; readonly dtype: string; readonly bytes: number | null }[];
   readonly output_bytes: number | null;
   readonly executions: number;
-  readonly times: { readonly runs: Column; readonly ns: Column } | null;
-  readonly median_ns: number;
-  readonly p90_ns: number;
-  readonly max_ns: number;
-  readonly memory: null | { readonly temporary_bytes: number; readonly persistent_bytes: number };
+  readonly times: OpTimes | null;
+  /** What the kernel used beside its outputs. */
+  readonly memory: null | { readonly total_bytes: number; readonly peak_bytes: number; readonly live_bytes: number };
   readonly placement: null | { readonly requested: string; readonly assigned: string; readonly reason: string; readonly differs: boolean };
-  readonly coverage: null | { readonly state: string; readonly detail: string };
+  readonly coverage: null | { readonly state: string; readonly detail: string; readonly reason: string; readonly meaning: string };
   readonly on_path: boolean;
   readonly share: number;
   readonly source: SourceLines | null;
+}
+
+export interface Execution {
+  readonly device: string;
+  readonly thread: string;
+  readonly lane: number;
+  readonly depth: number;
+  readonly category: string;
+  readonly scheduled_ns: number | null;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly ns: number;
+  readonly own_ns: number;
+  readonly waited_ns: number | null;
+}
+
+export interface OpTimes {
+  readonly runs: Column;
+  readonly ns: Column;
+  readonly median_ns: number | null;
+  readonly p90_ns: number | null;
+  readonly max_ns: number | null;
 }
 
 export interface SourceLines {
@@ -382,7 +394,7 @@ export interface Layer extends Said {
   readonly forward_ns: number;
   readonly backward_ns: number;
   readonly optimizer_ns: number;
-  readonly bytes: number;
+  readonly bytes?: number;
   readonly line: string;
   readonly ops: readonly { readonly name: string; readonly type: string; readonly self_ns: number }[];
   readonly times?: { readonly runs: Column; readonly ns: Column } | null;

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from stepscope.analysis.coverage.report import STATES
 from stepscope.analysis.execution.timeline import CATEGORIES
 from stepscope.analysis.intervals import highest_places
 from stepscope.metadata import readable
@@ -19,6 +20,7 @@ from stepscope.web.resources.search import nodes_of
 from stepscope.web.resources.source_lines import lines_around
 
 if TYPE_CHECKING:
+    from stepscope.analysis.coverage.report import CoverageRow
     from stepscope.analysis.profile.node_times import NodeTimes
     from stepscope.metadata import RunMetadata
     from stepscope.web.recordings import Recordings
@@ -83,7 +85,7 @@ def _unmeasured(here: LookedAt, name: str) -> dict[str, Any]:
         "output_bytes": 0,
         "times": _times(here, name),
         "placement": _placement(here.run, name),
-        "coverage": fate and {"state": fate.state, "detail": fate.detail, "reason": fate.reason},
+        "coverage": fate and _coverage(fate),
         "outcome": outcome,
         "on_path": False,
         "memory": None,
@@ -120,7 +122,7 @@ def shown_op(here: LookedAt, row: int, place: int) -> dict[str, Any]:
         "inputs": _inputs(here, nodes, parse_label(name, label)[1]),
         "times": _times(here, name),
         "placement": _placement(run, name),
-        "coverage": fate and {"state": fate.state, "detail": fate.detail, "reason": fate.reason},
+        "coverage": fate and _coverage(fate),
         "outcome": next((op for op in run.status.outcomes if op.name == name), None),
         "on_path": on_path,
         "source": lines_around(line) if line else None,
@@ -131,6 +133,16 @@ def shown_op(here: LookedAt, row: int, place: int) -> dict[str, Any]:
     if row >= 0:
         found |= _execution(here, nodes, row)
     return found
+
+
+def _coverage(fate: CoverageRow) -> dict[str, Any]:
+    """What became of a node of the user's graph, in words."""
+    return {
+        "state": fate.state,
+        "detail": fate.detail,
+        "reason": fate.reason,
+        "meaning": STATES.get(fate.state, ""),
+    }
 
 
 def _execution(here: LookedAt, nodes: NodeTimes, row: int) -> dict[str, Any]:
