@@ -4,10 +4,11 @@ import { test } from "node:test";
 import { DARK, LIGHT, MEANINGS, type Rgb, hash, rgb } from "../src/colour.ts";
 import { text } from "../src/data/frame.ts";
 import type { Index, MemoryFacts, Ops, Runs, StepRow } from "../src/data/types.ts";
-import { crossings, layout, ranksOf } from "../src/draw/graph_layout.ts";
+import { crossings, flowOrder, layout, ranksOf } from "../src/draw/graph_layout.ts";
 import { dedented, membersOf } from "../src/panel.tsx";
 import { bounds, heatRow, linesRows, longestOf } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
+import { drawnOf } from "../src/pages/graph.tsx";
 import { addressMap, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
 import { columnsOf, matching, pathsOf, shortDevice } from "../src/pages/ops.tsx";
 import { lines, stepBars } from "../src/pages/overview.tsx";
@@ -46,6 +47,23 @@ test("a cycle is drawn, with one edge upwards", () => {
   const made = layout([0, 1, 2].map(() => ({ width: 50, height: 20 })), [[0, 1], [1, 2], [2, 0], [1, 1]]);
   assert.deepEqual(made.nodes.map((node) => node.rank), [0, 1, 2]);
   assert.ok((made.edges[2]?.[0]?.[1] ?? 0) > (made.edges[2]?.at(-1)?.[1] ?? 0));
+});
+
+test("of a cycle the lightest edge goes upwards: gradients stand below what they are of", () => {
+  // flat -> layer -> gradients -> flat: three tensors go to the gradients, one comes back.
+  const edges = [[0, 1], [1, 2], [2, 0]] as [number, number][];
+  const weights = [2, 3, 1];
+  assert.deepEqual(flowOrder(3, edges, (edge) => weights[edge] ?? 1), [0, 1, 2]);
+  assert.deepEqual([...ranksOf(3, edges, (edge) => weights[edge] ?? 1).turned], [2]);
+  assert.deepEqual(ranksOf(4, [[3, 2], [2, 1], [1, 0]]), { ranks: [3, 2, 1, 0], turned: new Set() });
+});
+
+test("nodes that were not measured and have no edge are counted, not drawn, where they are many", () => {
+  const fed = Array.from({ length: 6 }, () => ({ state: "fed", kind: "op" }));
+  const nodes = [...fed, { state: "measured", kind: "op" }, { state: "pruned", kind: "op" }, { state: "fed", kind: "op" }];
+  const { shown, left } = drawnOf(nodes, { from: [8], to: [6] });
+  assert.deepEqual(shown, [6, 7, 8]);
+  assert.deepEqual([...left], [["fed", 6]]);
 });
 
 test("crossings are counted, and an order without them is found", () => {

@@ -1,7 +1,7 @@
 // A layered layout of a directed graph, from the top down (after Sugiyama):
 //
-// 1. edges that close a cycle are turned around, so that every node has a rank: one more than the
-//    highest of those that it reads from;
+// 1. edges that close a cycle are turned around, the lightest first, so that every node has a rank: one
+//    more than the highest of those that it reads from;
 // 2. edges over several ranks get a place in each, so that lines bend around nodes;
 // 3. nodes of a rank are ordered by the middle of their neighbours, down and up a few times, and the
 //    order with the fewest crossings stays;
@@ -35,43 +35,71 @@ const ACROSS = 22;
 const DOWN = 46;
 const SWEEPS = 8;
 
-/** Ranks from the longest way down; edges of cycles (found depth first) do not count. */
-export function ranksOf(count: number, edges: readonly (readonly [number, number])[]): { ranks: number[]; turned: Set<number> } {
-  const out: number[][] = Array.from({ length: count }, () => []);
-  edges.forEach(([from], edge) => out[from]?.push(edge));
-  const turned = new Set<number>();
-  const mark = new Uint8Array(count);
-  const order: number[] = [];
-  for (let root = 0; root < count; root += 1) {
-    if (mark[root]) continue;
-    // Depth first without recursion: graphs are as deep as loops are long.
-    const stack: [number, number][] = [[root, 0]];
-    mark[root] = 1;
-    while (stack.length) {
-      const top = stack[stack.length - 1] as [number, number];
-      const edge = out[top[0]]?.[top[1]];
-      top[1] += 1;
-      if (edge === undefined) {
-        mark[top[0]] = 2;
-        order.push(top[0]);
-        stack.pop();
-        continue;
-      }
-      const to = edges[edge]?.[1] ?? 0;
-      if (mark[to] === 1) turned.add(edge);
-      else if (!mark[to]) {
-        mark[to] = 1;
-        stack.push([to, 0]);
-      }
+/**
+ * An order of nodes in which edges that go backwards weigh little together (after Eades, Lin and Smyth):
+ * whatever nothing is left to read from comes last, whatever reads nothing first, and of a cycle first
+ * the node that gives most in excess of what it takes. Without cycles no edge goes backwards.
+ */
+export function flowOrder(count: number, edges: readonly (readonly [number, number])[], weight: (edge: number) => number): number[] {
+  const out: [number, number][][] = Array.from({ length: count }, () => []);
+  const into: [number, number][][] = Array.from({ length: count }, () => []);
+  const gives = new Array<number>(count).fill(0);
+  const takes = new Array<number>(count).fill(0);
+  const givers = new Array<number>(count).fill(0);
+  const takers = new Array<number>(count).fill(0);
+  edges.forEach(([from, to], edge) => {
+    const heavy = weight(edge);
+    out[from]?.push([to, heavy]);
+    into[to]?.push([from, heavy]);
+    gives[from] = (gives[from] ?? 0) + heavy;
+    takes[to] = (takes[to] ?? 0) + heavy;
+    takers[from] = (takers[from] ?? 0) + 1;
+    givers[to] = (givers[to] ?? 0) + 1;
+  });
+  const left = new Set(Array.from({ length: count }, (_, node) => node));
+  const first: number[] = [];
+  const last: number[] = [];
+  const free = Array.from(left).filter((node) => !givers[node] || !takers[node]);
+  const take = (node: number): void => {
+    left.delete(node);
+    (givers[node] ? last : first).push(node);
+    for (const [to, heavy] of out[node] ?? []) {
+      takes[to] = (takes[to] ?? 0) - heavy;
+      givers[to] = (givers[to] ?? 0) - 1;
+      if (left.has(to) && !givers[to]) free.push(to);
     }
+    for (const [from, heavy] of into[node] ?? []) {
+      gives[from] = (gives[from] ?? 0) - heavy;
+      takers[from] = (takers[from] ?? 0) - 1;
+      if (left.has(from) && !takers[from]) free.push(from);
+    }
+  };
+  while (left.size) {
+    let node = free.shift();
+    if (node === undefined) {
+      const excess = (one: number): number => (gives[one] ?? 0) - (takes[one] ?? 0);
+      node = Array.from(left).reduce((best, one) => (excess(one) > excess(best) ? one : best));
+      givers[node] = 0;
+    }
+    if (left.has(node)) take(node);
   }
+  return [...first, ...last.reverse()];
+}
+
+/** Ranks from the longest way down; edges that are turned around do not count. */
+export function ranksOf(count: number, edges: readonly (readonly [number, number])[], weight: (edge: number) => number = () => 1): { ranks: number[]; turned: Set<number> } {
+  const order = flowOrder(count, edges, weight);
+  const place = new Array<number>(count).fill(0);
+  order.forEach((node, at) => { place[node] = at; });
+  const out: number[][] = Array.from({ length: count }, () => []);
+  const turned = new Set<number>();
+  edges.forEach(([from, to], edge) => {
+    if ((place[from] ?? 0) >= (place[to] ?? 0)) turned.add(edge);
+    else out[from]?.push(to);
+  });
   const ranks = new Array<number>(count).fill(0);
-  for (const node of order.reverse()) {
-    for (const edge of out[node] ?? []) {
-      if (turned.has(edge)) continue;
-      const to = edges[edge]?.[1] ?? 0;
-      ranks[to] = Math.max(ranks[to] ?? 0, (ranks[node] ?? 0) + 1);
-    }
+  for (const node of order) {
+    for (const to of out[node] ?? []) ranks[to] = Math.max(ranks[to] ?? 0, (ranks[node] ?? 0) + 1);
   }
   return { ranks, turned };
 }
@@ -88,11 +116,11 @@ export function crossings(pairs: readonly (readonly [number, number])[]): number
   return count;
 }
 
-export function layout(nodes: readonly LayoutNode[], given: readonly (readonly [number, number])[]): Layout {
+export function layout(nodes: readonly LayoutNode[], given: readonly (readonly [number, number])[], weights?: ArrayLike<number>): Layout {
   const edges = given.map(([from, to]) => [from, to] as const);
   const touched = new Set(edges.filter(([from, to]) => from !== to).flat());
-  const { ranks, turned } = ranksOf(nodes.length, edges.map(([from, to]) => [from, to] as const).filter(([from, to]) => from !== to));
   const proper = edges.map(([from, to], edge) => ({ from, to, edge })).filter(({ from, to }) => from !== to);
+  const { ranks, turned } = ranksOf(nodes.length, proper.map(({ from, to }) => [from, to] as const), (at) => weights?.[proper[at]?.edge ?? 0] ?? 1);
 
   // Places: the nodes, then one for each rank that an edge passes.
   const width = nodes.map((node) => node.width);

@@ -51,6 +51,22 @@ function placesOf(graph: GraphFacts) {
 
 type Node = ReturnType<typeof placesOf>[number];
 
+/** How much it matters that an edge goes downwards: the critical path most, control edges least. */
+const weightsOf = (nodes: readonly Node[], { edges }: GraphFacts): number[] =>
+  Array.from({ length: edges.from.length }, (_, edge) => (nodes[edges.from[edge] ?? 0]?.path && nodes[edges.to[edge] ?? 0]?.path ? 1e6 : 0) + (edges.count[edge] ?? 1) * (edges.control[edge] ? 0.01 : 1));
+
+const FEW = 4;
+
+/** Which nodes are drawn: of those without a measurement and without an edge a few, of more only how many there are. */
+export function drawnOf(nodes: readonly { readonly state: string; readonly kind: string }[], edges: { readonly from: ArrayLike<number>; readonly to: ArrayLike<number> }): { shown: number[]; left: Map<string, number> } {
+  const touched = new Set([...Array.from(edges.from), ...Array.from(edges.to)]);
+  const alone = new Map<string, number>();
+  const idle = (node: { readonly state: string; readonly kind: string }, at: number): boolean => node.kind === "op" && !isMeasured(node.state) && !touched.has(at);
+  nodes.forEach((node, at) => idle(node, at) && alone.set(node.state, (alone.get(node.state) ?? 0) + 1));
+  const left = new Map([...alone].filter(([, count]) => count > FEW));
+  return { shown: nodes.map((_, at) => at).filter((at) => !idle(nodes[at] as Node, at) || !left.has(nodes[at]?.state ?? "")), left };
+}
+
 const labelOf = (node: Node): string => shortened(node.label, 26);
 const widthOf = (node: Node): number => Math.max(84, Math.min(230, Math.max(labelOf(node).length * 6.9, 60) + 26));
 const isMeasured = (state: string): boolean => ["", "measured", "executed", "mixed"].includes(state);
@@ -64,9 +80,11 @@ function fillOf(node: Node, paint: PageProps["state"]["paint"], most: { ns: numb
 
 function Scope({ graph, state, act, theme }: PageProps & { readonly graph: GraphFacts }) {
   const nodes = useMemo(() => placesOf(graph), [graph]);
-  const made = useMemo(() => {
-    const edges = Array.from({ length: graph.edges.from.length }, (_, edge) => [graph.edges.from[edge] ?? 0, graph.edges.to[edge] ?? 0] as const);
-    return layout(nodes.map((node) => ({ width: widthOf(node), height: HEIGHT })), edges);
+  const { made, shown, left } = useMemo(() => {
+    const drawn = drawnOf(nodes, graph.edges);
+    const place = new Map(drawn.shown.map((node, at) => [node, at]));
+    const edges = Array.from({ length: graph.edges.from.length }, (_, edge) => [place.get(graph.edges.from[edge] ?? 0) ?? 0, place.get(graph.edges.to[edge] ?? 0) ?? 0] as const);
+    return { ...drawn, made: layout(drawn.shown.map((node) => ({ width: widthOf(nodes[node] as Node), height: HEIGHT })), edges, weightsOf(nodes, graph)) };
   }, [graph, nodes]);
   const most = useMemo(() => ({ ns: nodes.reduce((high, node) => Math.max(high, node.ns), 0) || 1, bytes: nodes.reduce((high, node) => Math.max(high, node.bytes), 0) || 1 }), [nodes]);
   const states = useMemo(() => [...new Set(nodes.map((node) => node.state))].filter((one) => one && !isMeasured(one)), [nodes]);
@@ -82,21 +100,22 @@ function Scope({ graph, state, act, theme }: PageProps & { readonly graph: Graph
         {state.paint === "coverage" && states.map((one) => <li key={one} title={graph.states[one]}><Swatch colour={namedColour(one, theme)} theme={theme} /> {one}</li>)}
         <li><span class="outline path" aria-hidden="true" /> critical path</li>
         {states.length > 0 && <li><span class="outline dashed" aria-hidden="true" /> not measured: {states.slice(0, 5).join(", ")}</li>}
-        <li class="quiet">{number(nodes.filter((node) => node.kind !== "outside").length, "node")}; a click selects, a double click opens a scope</li>
+        <li class="quiet">{number(nodes.filter((node) => node.kind !== "outside").length, "node")}; a click selects, a double click opens a scope{[...left].map(([state, count]) => `; ${count} ${state} without an edge are not drawn`).join("")}</li>
       </ul>
       <Measured class="graph-box">
         {(width, height) => (
           <Canvas key={graph.scope} width={width} height={height} whole={[made.width, made.height]}>
+            <Tips theme={theme} />
             <g fill="none">
               {made.edges.map((points, edge) => {
                 const [from, to] = [graph.edges.from[edge] ?? 0, graph.edges.to[edge] ?? 0];
                 const onPath = !!nodes[from]?.path && !!nodes[to]?.path;
                 const near = !!state.select && (state.select.name === nodes[from]?.id || state.select.name === nodes[to]?.id);
-                return <path key={edge} d={edgePath(points)} stroke={near ? theme.accent : onPath ? theme.text : theme.dark ? "#4a525c" : "#c2c7cd"} stroke-width={onPath ? 2 : Math.min(4, 0.8 + Math.log2(1 + (graph.edges.count[edge] ?? 1)) / 2)} stroke-dasharray={graph.edges.control[edge] ? "3 3" : undefined}><title>{`${shortened(nodes[from]?.id ?? "", 200)} → ${shortened(nodes[to]?.id ?? "", 200)}${graph.edges.bytes[edge] ? `, ${size(graph.edges.bytes[edge])}` : ""}`}</title></path>;
+                return <path key={edge} d={edgePath(points)} marker-end={`url(#tip-${near ? "near" : onPath ? "path" : "plain"})`} stroke={near ? theme.accent : onPath ? theme.text : theme.dark ? "#5a636e" : "#b4bac1"} stroke-width={onPath ? 2 : Math.min(4, 0.8 + Math.log2(1 + (graph.edges.count[edge] ?? 1)) / 2)} stroke-dasharray={graph.edges.control[edge] ? "3 3" : undefined}><title>{`${shortened(nodes[from]?.id ?? "", 200)} → ${shortened(nodes[to]?.id ?? "", 200)}${graph.edges.bytes[edge] ? `, ${size(graph.edges.bytes[edge])}` : ""}`}</title></path>;
               })}
             </g>
             {made.nodes.map((place, at) => {
-              const node = nodes[at] as Node;
+              const node = nodes[shown[at] ?? 0] as Node;
               const fill = fillOf(node, state.paint, most, theme);
               const ink = inkOn(fill);
               const missing = !isMeasured(node.state);
@@ -121,10 +140,20 @@ function Scope({ graph, state, act, theme }: PageProps & { readonly graph: Graph
   );
 }
 
+/** Which way edges go: cycles among scopes have some that go upwards. */
+function Tips({ theme }: { theme: Theme }) {
+  const colours = { near: theme.accent, path: theme.text, plain: theme.dark ? "#5a636e" : "#b4bac1" };
+  return (
+    <defs>{Object.entries(colours).map(([name, colour]) => (
+      <marker key={name} id={`tip-${name}`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.8L8 4L0 7.2z" fill={colour} /></marker>
+    ))}</defs>
+  );
+}
+
 /** An SVG that is moved by dragging and zoomed by the wheel; at first all of it is in sight, and legible. */
 function Canvas({ width, height, whole, children }: { width: number; height: number; whole: readonly [number, number]; children: preact.ComponentChildren }) {
   const fit = (): [number, number, number] => {
-    const scale = Math.min(1, Math.max(0.4, Math.min((width - 40) / (whole[0] || 1), (height - 40) / (whole[1] || 1))));
+    const scale = Math.min(width > 1800 ? 1.6 : 1.15, Math.max(0.4, Math.min((width - 40) / (whole[0] || 1), (height - 40) / (whole[1] || 1))));
     return [Math.max(20, (width - whole[0] * scale) / 2), Math.max(20, (height - whole[1] * scale) / 2), scale];
   };
   const [[x, y, scale], place] = useState<[number, number, number]>(fit);
