@@ -141,6 +141,15 @@ def test_a_node_that_did_not_run_says_what_became_of_it(watched, view, said):
     assert page.errors == []
 
 
+def test_the_overview_names_the_slowest_ops(watched, address, runs, said):
+    page = watched(address)
+    page.go("overview")
+    longest = said("top", runs, "--by", "name")["rows"][0]
+    shown = page.text("[aria-label='Slowest ops']")
+    assert longest["key"] in shown
+    assert readable.time(longest["self_ns"]) in shown
+
+
 def test_the_tensors_of_an_instant_sum_to_the_live_bytes(watched, address, runs, said):
     page = watched(address)
     page.go("memory", run="1")

@@ -1,5 +1,6 @@
 """What pages are given: the same as the command line says of the same input."""
 
+import shlex
 from urllib.parse import quote
 
 import numpy as np
@@ -51,7 +52,8 @@ def test_everything_is_what_the_command_line_says(path, view, said):
     assert [row["what"] for row in overview["advice"]] == [row["sentence"] for row in advice[:3]]
     for shown, row in zip(overview["advice"], advice, strict=False):
         assert shown["gain_ns"] == (None if row["unit"] == "bytes" else row["gain"])
-        assert shown["check"] == f"stepscope advise --check {row['id']} {path} NEW"
+        command = shlex.join(["stepscope", "advise", "--check", row["id"], str(path)])
+        assert shown["check"] == f"{command} NEW"
     if overview["bar"]:
         whole = sum(part["ns"] for part in overview["bar"]["parts"])
         assert whole == pytest.approx(overview["bar"]["ns"])

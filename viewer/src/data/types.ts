@@ -104,6 +104,8 @@ export interface Overview extends Said {
   }[];
   readonly bar: { readonly per: string; readonly ns: number; readonly parts: readonly BarPart[] } | null;
   readonly steps: { readonly rows: readonly StepRow[] };
+  /** The ops with most time of their own; empty of very large runs. */
+  readonly slowest: readonly { readonly key: string; readonly type: string; readonly self_ns: number; readonly share: number; readonly calls: number }[];
   readonly top: {
     readonly by: "layer" | "type";
     readonly rows: readonly {

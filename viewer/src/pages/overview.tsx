@@ -19,9 +19,14 @@ function View({ data, act, theme, session }: PageProps) {
           {value.bar && value.bar.ns > 0 && <TimeBar of={value.bar} theme={theme} />}
           {value.steps.rows.filter((row) => row.lengths_ns.length > 1).slice(0, 3).map((row) => <Steps key={row.key} row={row} act={act} theme={theme} />)}
           <div class="columns">
-            <Top of={value} act={act} theme={theme} />
+            <div class="times-of">
+              <Top of={value} act={act} theme={theme} />
+              <Slowest of={value} act={act} theme={theme} />
+            </div>
+            <div class="beside">
             {value.memory ? <Memory of={value.memory} act={act} theme={theme} /> : session.pages.memory ? <section><h2>memory</h2><p class="quiet">{withCode(session.pages.memory)}</p></section> : null}
             <Missing of={value} />
+            </div>
           </div>
           <Notes of={value} />
         </div>
@@ -74,7 +79,7 @@ function Verdict({ of }: { of: Overview }) {
       <ul class="state" aria-label="State">
         <li class={of.failure ? "bad" : "good"}>{of.failure ? "✕ failed" : "✓ OK"}</li>
         <li class={of.complete ? "good" : "warn"}>{of.complete ? "✓ complete" : `! ${number(of.losses.length, "loss", "losses")}`}</li>
-        {of.cost && <li title="What recording cost">recording cost {of.cost.text}</li>}
+        {of.cost?.text && <li title="What recording cost">recording cost {of.cost.text}</li>}
       </ul>
       {(of.advice.length > 0 || of.spent) && (
         <div class="advices">
@@ -199,6 +204,27 @@ function Top({ of, act, theme }: { of: Overview; act: Act; theme: Theme }) {
         ))}
       </tbody></table>
       {of.top.rows.length === 0 && <p class="quiet">No op was recorded.</p>}
+    </section>
+  );
+}
+
+function Slowest({ of, act, theme }: { of: Overview; act: Act; theme: Theme }) {
+  if (!of.slowest?.length) return null;
+  const most = of.slowest.reduce((high, row) => Math.max(high, row.share), 0) || 1;
+  return (
+    <section aria-label="Slowest ops">
+      <h2>slowest ops <button type="button" class="link more" onClick={() => act.set({ page: "ops", by: "name" })}>all ›</button></h2>
+      <table class="short"><tbody>
+        {of.slowest.map((row) => (
+          <tr key={row.key} onClick={() => act.select({ kind: "op", name: row.key })} class="pick">
+            <td class="name-cell"><button type="button" class="link"><Name of={row.key} most={36} /></button></td>
+            <td class="bar-cell"><Bar share={row.share / most} colour={namedColour(row.type, theme)} /></td>
+            <td class="number">{share(row.share)}</td>
+            <td class="number">{spent(row.self_ns)}</td>
+            <td class="quiet line-cell">{shortened(row.type, 24)}</td>
+          </tr>
+        ))}
+      </tbody></table>
     </section>
   );
 }

@@ -16,7 +16,7 @@ from stepscope.analysis.program import verdict_words
 from stepscope.analysis.program.account import STEPS
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
-from stepscope.metadata.readable import writable
+from stepscope.metadata.readable import time, writable
 from stepscope.web.resources.session import typical
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _CURVE: Final = 300
 _ADVICE: Final = 3
 _MOST_TO_ADVISE: Final = 20_000
 """Of runs with more executions the page has no advice: `stepscope advise` takes its time."""
+_MOST_TO_RANK: Final = 2_000_000
+"""Of runs with more executions the page does not name the slowest ops; the page Ops has them."""
 _LABELS: Final = {
     "computing": "computing",
     "python_ops": "Python in ops",
@@ -60,6 +62,8 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
     whole = sum(row.ns for row in survey.rows)
     cost = survey.overhead_ns
     fraction = cost / max(1, whole - cost)
+    # A run that failed before its first op has no length to compare with.
+    ran = any(row.ops for row in survey.rows)
     return {
         "failure": _failure(recordings),
         "verdict": [_verdict(row) for row in said],
@@ -69,6 +73,7 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
         "bar": _bar(recordings, said),
         "steps": {"rows": [_steps(recordings, row.step) for row in survey.verdict.rows]},
         "top": _top(recordings),
+        "slowest": _slowest(recordings),
         "memory": _memory(recordings),
         "losses": [
             {"what": row.what, "count": row.lost, "runs": row.runs, "reason": row.reason}
@@ -79,7 +84,7 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
         "cost": {
             "ns": cost,
             "fraction": fraction,
-            "text": readable.cost(cost, fraction) if cost else "",
+            "text": "" if not cost else readable.cost(cost, fraction) if ran else time(cost),
         },
     }
 
@@ -254,6 +259,23 @@ def _top(recordings: Recordings) -> dict[str, Any]:
             for row in profile.rows[:_TOP]
         ],
     }
+
+
+def _slowest(recordings: Recordings) -> list[dict[str, Any]]:
+    """The ops that took most time of their own; none of runs so large that it takes its time."""
+    if sum(row.ops for row in recordings.survey.rows) > _MOST_TO_RANK:
+        return []
+    return [
+        {
+            "key": row.key,
+            "type": row.op,
+            "self_ns": row.self_ns,
+            "share": row.share,
+            "calls": row.calls,
+        }
+        for row in op_profile(recordings.each(), "name").rows[:_TOP]
+        if row.self_ns
+    ]
 
 
 def _memory(recordings: Recordings) -> dict[str, Any] | None:

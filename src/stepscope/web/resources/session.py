@@ -170,7 +170,12 @@ def _title(recordings: Recordings) -> str:
                     return Path(writable(script.what)).name
         except (UnreadableFileError, OSError):
             break
-    return file(writable(str(paths[0]))) if paths else "runs of this process"
+    if not paths:
+        return "runs of this process"
+    first = file(writable(str(paths[0])))
+    if len(paths) == 1:
+        return first
+    return f"{first} and {file(writable(str(paths[1]))) if len(paths) == 2 else len(paths) - 1}"
 
 
 def _engine(survey: Survey) -> str:
