@@ -107,11 +107,11 @@ def test_the_timeline_has_a_box_for_every_op_and_keys_move_it(watched, address):
     page.window.wait_for_url(re.compile("view="))
     page.window.keyboard.press("f")
     page.window.wait_for_url(re.compile("^((?!view=).)*$"))
-    # A drag on the ruler measures what lies in that time.
+    # A drag on the ruler measures what lies in that time: all of it, right of the lanes' names.
     box = canvas.bounding_box()
-    page.window.mouse.move(box["x"] + 300, box["y"] + 40)
+    page.window.mouse.move(box["x"] + 170, box["y"] + 40)
     page.window.mouse.down()
-    page.window.mouse.move(box["x"] + 900, box["y"] + 40, steps=4)
+    page.window.mouse.move(box["x"] + box["width"] - 1, box["y"] + 40, steps=4)
     page.window.mouse.up()
     page.window.locator("section.range tbody tr").first.wait_for()
     assert "MatMul" in page.text("section.range")
@@ -138,6 +138,19 @@ def test_a_node_that_did_not_run_says_what_became_of_it(watched, view, said):
         page.window.locator("[data-testid='selected']", has_text=name).wait_for()
         page.window.locator("aside.panel .lead", has_text=states[name]).wait_for()
         assert STATES[states[name]] in page.text("aside.panel .cause-of").lower()
+    assert page.errors == []
+
+
+def test_a_narrow_table_leaves_columns_out_and_says_which(watched, address):
+    page = watched(address, viewport={"width": 900, "height": 700})
+    page.go("ops")
+    box = page.window.locator(".table[aria-label='Ops by type']")
+    sizes = "box => [box.scrollWidth, box.clientWidth]"
+    whole, shown = box.evaluate(sizes)
+    assert whole <= shown
+    assert "device" in page.text(".ops-page .rest")
+    # What is left out is in what can be taken along.
+    assert "p99_ns" in page.taken("Ops")[0]
     assert page.errors == []
 
 

@@ -17,7 +17,7 @@ import { icicle } from "../src/parts/icicle.tsx";
 import { ordered } from "../src/parts/run_chooser.tsx";
 import { find } from "../src/parts/search.tsx";
 import { sparkPath } from "../src/parts/spark.tsx";
-import { sorted, tableRows, visible } from "../src/parts/table.tsx";
+import { type ColumnOf, fitting, sorted, tableRows, visible } from "../src/parts/table.tsx";
 import { Double } from "../dev/double.ts";
 
 const double = new Double();
@@ -64,6 +64,16 @@ test("nodes that were not measured and have no edge are counted, not drawn, wher
   const { shown, left } = drawnOf(nodes, { from: [8], to: [6] });
   assert.deepEqual(shown, [6, 7, 8]);
   assert.deepEqual([...left], [["fed", 6]]);
+});
+
+test("columns that can be spared go one by one, never the one of the order", () => {
+  const column = (id: string, spare?: number): ColumnOf => ({ id, label: id, value: () => 0, show: () => "", ...(spare ? { spare } : {}) });
+  const columns = [column("op"), column("mean", 2), column("p99", 1), column("device", 3)];
+  const kept = (sort: string, out: number): string[] => fitting(columns, sort, out).map((one) => one.id);
+  assert.deepEqual(kept("", 0), ["op", "mean", "p99", "device"]);
+  assert.deepEqual(kept("", 1), ["op", "mean", "device"]);
+  assert.deepEqual(kept("-p99", 2), ["op", "p99"]);
+  assert.deepEqual(kept("", 9), ["op"]);
 });
 
 test("crossings are counted, and an order without them is found", () => {
@@ -178,7 +188,7 @@ test("a line over runs keeps its highest point", () => {
 
 test("a thousand workers fit on one page", () => {
   assert.ok(heatRow(1000) * 1000 <= 500);
-  assert.equal(heatRow(4), 14);
+  assert.equal(heatRow(4), 22);
   assert.deepEqual(bounds([5, Number.NaN, 9, 0]), [5, 9]);
   assert.equal(relative(1, 2), 1);
   assert.equal(relative(0, 0), 0);

@@ -220,7 +220,9 @@ function drawStrip(context: CanvasRenderingContext2D, scene: Scene): void {
     const high = ((busy[column] ?? 0) / most) * (floor - 4);
     if (high <= 0) continue;
     context.fillStyle = scene.colour === "type" ? (colours.type[type[column] ?? 0] ?? OTHER) : theme.dark ? "#56606c" : "#b4bcc6";
-    context.fillRect(GUTTER + column * wide, floor - high, wide + 0.3, high);
+    // From pixel to pixel: edges between them would show as stripes.
+    const left = Math.floor(GUTTER + column * wide);
+    context.fillRect(left, floor - high, Math.max(1, Math.floor(GUTTER + (column + 1) * wide) - left), high);
   }
   const span = facts.to_ns - facts.from_ns;
   const from = GUTTER + ((view.from - facts.from_ns) / span) * place.plotWidth;

@@ -64,7 +64,7 @@ function taskColumns({ tasks }: Cluster, theme: PageProps["theme"]): ColumnOf[] 
     id, label, number: true, hint, value: (row) => Number((tasks[id] as Column)[row] ?? Number.NaN), show: (row) => show(Number((tasks[id] as Column)[row] ?? Number.NaN)),
   });
   return [
-    { id: "name", label: "worker", wide: true, value: (row) => tasks.name[row] ?? "", show: (row) => <Name of={tasks.name[row] ?? ""} most={48} /> },
+    { id: "name", label: "worker", wide: true, value: (row) => tasks.name[row] ?? "", show: (row) => <Name of={tasks.name[row] ?? ""} most={48} grows /> },
     column("ops", "ops", count, "Executions"),
     column("busy_ns", "busy", spent, "Time in ops"),
     column("idle_ns", "waited", spent, "Waited for others"),
@@ -96,9 +96,9 @@ function linkColumns(cluster: Cluster): { columns: ColumnOf[]; count: number } {
 }
 
 /** How tall a worker's row of the picture is: all of them are on one page. */
-export const heatRow = (workers: number, room = 420): number => Math.max(0.5, Math.min(14, Math.floor((room / workers) * 2) / 2));
+export const heatRow = (workers: number, room = 420): number => Math.max(0.5, Math.min(22, Math.floor((room / workers) * 2) / 2));
 
-/** Steps from left to right, workers from top to bottom, darker where a step took longer. */
+/** Steps from left to right, workers from top to bottom, stronger where a step took longer. */
 function Heat({ cluster, state, act, theme }: PageProps & { readonly cluster: Cluster }) {
   const { tasks } = cluster;
   const rows = tasks.name.length;
@@ -108,7 +108,7 @@ function Heat({ cluster, state, act, theme }: PageProps & { readonly cluster: Cl
   const chosen = state.select?.kind === "task" ? tasks.name.indexOf(state.select.name) : -1;
   return (
     <section aria-label="Steps of each worker">
-      <div class="bar-row"><h2>steps <span class="quiet">from left to right, workers from top to bottom; darker took longer</span></h2><span class="grow" /><Download name="cluster" picture={() => canvas.current} /></div>
+      <div class="bar-row"><h2>steps <span class="quiet">from left to right, workers from top to bottom; the stronger the colour, the longer it took</span></h2><span class="grow" /><Download name="cluster" picture={() => canvas.current} /></div>
       <Measured class="heat">{(width) => <HeatPicture {...{ cluster, canvas, width, steps, rows, high, chosen, theme }} onPick={(row) => act.select({ kind: "task", name: tasks.name[row] ?? "" })} />}</Measured>
       <p class="quiet">{whole(rows)} workers × {whole(steps)} steps{cluster.bytes ? `, ${size(cluster.bytes)} moved` : ""}</p>
     </section>

@@ -36,15 +36,16 @@ function View(props: PageProps) {
 export function diffColumns(value: Comparison): ColumnOf[] {
   const of = (id: string) => (row: number): number => Number((value.rows[id] as Column | undefined)?.[row] ?? Number.NaN);
   const words = (id: string) => (row: number): string => String((value.rows[id] as readonly string[] | undefined)?.[row] ?? "");
-  const shown = (id: string) => (row: number): string => (words("metric")(row) === "bytes" || words("metric")(row) === "memory" ? held : spent)(of(id)(row));
+  const amount = (id: string) => (id === "difference" ? (row: number): number => of("new")(row) - of("base")(row) : of(id));
+  const shown = (id: string) => (row: number): string => (words("metric")(row) === "bytes" || words("metric")(row) === "memory" ? held : spent)(amount(id)(row));
   return [
-    { id: "name", label: "op", wide: true, value: words("name"), show: (row) => <Name of={words("name")(row)} most={48} /> },
-    { id: "op", label: "type", value: words("op"), show: (row) => shortened(words("op")(row), 24) },
+    { id: "name", label: "op", wide: true, value: words("name"), show: (row) => <Name of={words("name")(row)} most={48} grows /> },
+    { id: "op", label: "type", value: words("op"), show: (row) => <Name of={words("op")(row)} most={24} grows /> },
     { id: "metric", label: "of", value: words("metric"), show: words("metric") },
     { id: "base", label: "base", number: true, value: of("base"), show: shown("base") },
     { id: "new", label: "new", number: true, value: of("new"), show: shown("new") },
     { id: "change", label: "change", number: true, value: of("change"), show: (row) => <b class={of("significant")(row) ? (of("change")(row) > 0 ? "worse" : "better") : "quiet"}>{change(of("change")(row))}</b> },
-    { id: "difference", label: "difference", number: true, value: (row) => of("new")(row) - of("base")(row), show: (row) => spent(of("new")(row) - of("base")(row)), hint: "New less base" },
+    { id: "difference", label: "difference", number: true, value: amount("difference"), show: (row) => `${of("new")(row) > of("base")(row) ? "+" : ""}${shown("difference")(row)}`, hint: "New less base" },
     { id: "significant", label: "sure", value: of("significant"), show: (row) => (of("significant")(row) ? <b>✓</b> : ""), hint: "Whether the change is significant, all ops taken together" },
     { id: "low", label: "interval", number: true, value: of("low"), show: (row) => (Number.isNaN(of("low")(row)) ? "-" : `${change(of("low")(row))} … ${change(of("high")(row))}`) },
     { id: "p", label: "p", number: true, value: of("p"), show: (row) => (Number.isNaN(of("p")(row)) ? "-" : of("p")(row) < 0.001 ? "<0.001" : of("p")(row).toFixed(3)) },
@@ -58,7 +59,7 @@ function Both({ value, state, act, theme }: PageProps & { readonly value: Compar
   const most = value.owners.reduce((high, owner) => Math.max(high, owner.base_bytes, owner.new_bytes), 0) || 1;
   return (
     <>
-      <ul class="sentences">{value.sentences.map((sentence, place) => <li key={place} class={place ? "" : "headline"}>{shortened(sentence, 300)}</li>)}</ul>
+      <ul class="sentences">{value.sentences.map((sentence, place) => <li key={place} class={place ? "" : "headline"}>{shortened(sentence, 300).replaceAll(" -> ", " → ")}</li>)}</ul>
       <section aria-label="By scope">
         <div class="bar-row"><h2>by scope <span class="quiet">as wide as the new time; warm is slower, cool is faster</span></h2><span class="grow" /><Download name="compare-tree" picture={() => document.querySelector(".compare-tree svg")} /></div>
         <Measured class="compare-tree">

@@ -157,7 +157,7 @@ function Alive({ memory, state, act, store, at, point, live }: PageProps & { rea
   const rest = asked ? asked.rest_bytes : (memory.rest?.[point] ?? 0);
   const end = memory.curve.ns[memory.curve.ns.length - 1] ?? 0;
   const columns = useMemo<ColumnOf[]>(() => [
-    { id: "name", label: "tensor", wide: true, value: (row) => text(tensors.name, row), show: (row) => <Name of={text(tensors.name, row)} most={72} /> },
+    { id: "name", label: "tensor", wide: true, value: (row) => text(tensors.name, row), show: (row) => <Name of={text(tensors.name, row)} most={62} grows /> },
     { id: "bytes", label: "bytes", number: true, value: (row) => tensors.bytes[row] ?? 0, show: (row) => held(tensors.bytes[row]) },
     { id: "share", label: "share", number: true, value: (row) => (tensors.bytes[row] ?? 0) / (live || 1), show: (row) => <><Bar share={(tensors.bytes[row] ?? 0) / (live || 1)} /><span class="percent">{share((tensors.bytes[row] ?? 0) / (live || 1))}</span></> },
     { id: "kind", label: "owner", value: (row) => text(tensors.kind, row), show: (row) => shortened(text(tensors.kind, row), 24) },

@@ -47,27 +47,27 @@ function View(props: PageProps) {
 export function columnsOf(ops: Ops): ColumnOf[] {
   const of = (id: string) => (row: number): number => Number((ops.rows[id] as Column | undefined)?.[row] ?? Number.NaN);
   const words = (id: string) => (row: number): string => String((ops.rows[id] as readonly string[] | undefined)?.[row] ?? "");
-  const figure = (id: string, label: string, show: (value: number) => string, hint?: string): ColumnOf[] =>
-    id in ops.rows ? [{ id, label, number: true, value: of(id), show: (row) => show(of(id)(row)), ...(hint ? { hint } : {}) }] : [];
+  const figure = (id: string, label: string, show: (value: number) => string, hint?: string, spare?: number): ColumnOf[] =>
+    id in ops.rows ? [{ id, label, number: true, value: of(id), show: (row) => show(of(id)(row)), ...(hint ? { hint } : {}), ...(spare ? { spare } : {}) }] : [];
   const runs = ops.spark?.runs.length ?? 0;
   const depth = of("depth");
   const columns: ColumnOf[] = [
-    { id: "key", label: ops.by === "name" ? "op" : ops.by, wide: true, value: words("key"), show: (row) => <>{ops.by === "layer" && depth(row) > 0 && <span class="indent" style={{ width: `${Math.min(depth(row), 8) * 12}px` }} />}<Name of={words("key")(row) || "(none)"} most={64} /></> },
+    { id: "key", label: ops.by === "name" ? "op" : ops.by, wide: true, value: words("key"), show: (row) => <>{ops.by === "layer" && depth(row) > 0 && <span class="indent" style={{ width: `${Math.min(depth(row), 8) * 12}px` }} />}<Name of={words("key")(row) || "(none)"} most={64} grows /></> },
     ...(ops.by === "name" ? [{ id: "op", label: "type", value: words("op"), show: (row: number) => shortened(words("op")(row), 28) }] : []),
     ...figure("calls", "calls", count),
     ...figure("self_ns", "self", spent, "Time of its own, without what it waited for inside"),
     { id: "share", label: "share", number: true, value: of("share"), show: (row) => <><Bar share={of("share")(row)} /><span class="percent">{share(of("share")(row))}</span></> },
-    ...(runs > 1 && ops.spark ? [{ id: "spark", label: `over ${number(runs, "run")}`, value: of("self_ns"), show: (row: number) => <Spark values={ops.spark?.ns ?? []} first={row * runs} count={runs} label={`over ${runs} runs`} /> }] : []),
+    ...(runs > 1 && ops.spark ? [{ id: "spark", label: `over ${number(runs, "run")}`, spare: 7, value: of("self_ns"), show: (row: number) => <Spark values={ops.spark?.ns ?? []} first={row * runs} count={runs} label={`over ${runs} runs`} /> }] : []),
     ...figure("p50_ns", "median", spent, "Of its time per run"),
-    ...figure("mean_ns", "mean", spent, "Of one call"),
-    ...figure("p99_ns", "p99", spent),
-    ...figure("max_ns", "longest", spent),
+    ...figure("mean_ns", "mean", spent, "Of one call", 4),
+    ...figure("p99_ns", "p99", spent, "Of its time per run", 3),
+    ...figure("max_ns", "longest", spent, "Of its executions", 6),
     ...figure("forward_ns", "forward", spent),
     ...figure("backward_ns", "backward", spent),
     ...figure("optimizer_ns", "optimizer", spent),
-    ...figure("total_ns", "total", spent, "From beginning to end, waits included"),
+    ...figure("total_ns", "total", spent, "From beginning to end, waits included", 2),
     ...figure("bytes", "output", held),
-    ...(ops.by === "type" || ops.by === "name" ? [{ id: "device", label: "device", value: words("device"), show: (row: number) => shortened(shortDevice(words("device")(row)), 24) }] : []),
+    ...(ops.by === "type" || ops.by === "name" ? [{ id: "device", label: "device", spare: 1, value: words("device"), show: (row: number) => shortened(shortDevice(words("device")(row)), 24) }] : []),
   ];
   return columns;
 }

@@ -39,11 +39,14 @@ export function Chart({ label, width, height, theme, options, data, onPoint }: P
   return <div class="chart" ref={box} role="img" aria-label={label} />;
 }
 
+/** Steps of an axis of time: 1, 2 and 5 of each power of ten, from a nanosecond to a day. */
+const INCREMENTS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** power)).flat();
+
 /** Axes in the theme's colours. */
 export function axes(theme: Theme, x: (ns: number, step: number, largest?: number) => string, y: (value: number) => string, ySize = 64): uPlot.Axis[] {
   const common = { stroke: theme.quiet, grid: { stroke: theme.faint, width: 1 }, ticks: { stroke: theme.line, width: 1, size: 4 }, font: theme.font, gap: 4 };
   return [
-    { ...common, values: (_chart, splits) => splits.map((value) => x(value, (splits[1] ?? 1) - (splits[0] ?? 0), splits.at(-1))), size: 28, space: 90 },
+    { ...common, values: (_chart, splits) => splits.map((value) => x(value, (splits[1] ?? 1) - (splits[0] ?? 0), splits.at(-1))), size: 28, space: 90, incrs: INCREMENTS },
     { ...common, values: (_chart, splits) => splits.map(y), size: ySize, space: 36 },
   ];
 }

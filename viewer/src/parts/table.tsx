@@ -1,6 +1,6 @@
 // A table of many rows: sorted by a click, drawn only where it is looked at.
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Rows } from "./download.tsx";
 
 export interface ColumnOf {
@@ -13,6 +13,8 @@ export interface ColumnOf {
   readonly number?: boolean;
   readonly wide?: boolean;
   readonly hint?: string;
+  /** Left out where the table is too narrow for all, the lowest first; downloads have it. */
+  readonly spare?: number;
 }
 
 interface Props {
@@ -58,13 +60,34 @@ export function tableRows(columns: readonly ColumnOf[], rows: readonly number[])
   return { columns: kept.map((column) => column.id), rows: rows.map((row) => kept.map((column) => column.value(row))) };
 }
 
-export function Table({ label, columns, count, rows = null, sort, onSort, chosen, onChoose, foot }: Props) {
+/** The columns that stay where so many are left out; never the one that rows are sorted by. */
+export function fitting(columns: readonly ColumnOf[], sort: string, out: number): readonly ColumnOf[] {
+  const spare = columns.filter((column) => column.spare !== undefined && column.id !== sort.replace(/^-/, ""));
+  const gone = new Set([...spare].sort((one, other) => (one.spare ?? 0) - (other.spare ?? 0)).slice(0, out));
+  return columns.filter((column) => !gone.has(column));
+}
+
+/** As many of the columns as fit into the box, tried one by one before anything is painted. */
+function useFitting(box: { current: HTMLDivElement | null }, columns: readonly ColumnOf[], sort: string, width: number): readonly ColumnOf[] {
+  const [tried, setTried] = useState<{ columns: readonly ColumnOf[]; width: number; out: number }>({ columns, width, out: 0 });
+  const out = tried.columns === columns && tried.width === width ? tried.out : 0;
+  const kept = useMemo(() => fitting(columns, sort, out), [columns, sort, out]);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element || element.scrollWidth <= element.clientWidth + 1) return;
+    if (fitting(columns, sort, out + 1).length < kept.length) setTried({ columns, width, out: out + 1 });
+  });
+  return kept;
+}
+
+export function Table({ label, columns: every, count, rows = null, sort, onSort, chosen, onChoose, foot }: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const [place, setPlace] = useState<[number, number]>([0, 800]);
+  const [place, setPlace] = useState<[number, number, number]>([0, 800, 0]);
+  const columns = useFitting(box, every, sort, place[2]);
   const all = useMemo(() => rows ?? Array.from({ length: count }, (_, row) => row), [rows, count]);
-  const ordered = useMemo(() => sorted(all, columns, sort), [all, columns, sort]);
+  const ordered = useMemo(() => sorted(all, every, sort), [all, every, sort]);
   const watch = (): void => {
-    if (box.current) setPlace([box.current.scrollTop, box.current.clientHeight]);
+    if (box.current) setPlace([box.current.scrollTop, box.current.clientHeight, box.current.clientWidth]);
   };
   useEffect(() => {
     const observer = new ResizeObserver(watch);
@@ -121,6 +144,7 @@ export function Table({ label, columns, count, rows = null, sort, onSort, chosen
         </tbody>
       </table>
       {ordered.length === 0 && <p class="empty">Nothing here has these words.</p>}
+      {columns.length < every.length && <p class="quiet rest">In a wider window, in CSV and in JSON: {every.filter((column) => !columns.includes(column)).map((column) => column.label).join(", ")}</p>}
       {foot}
     </div>
   );
