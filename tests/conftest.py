@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def own_op_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that register op types: the registry is as before when the test is over."""
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can come to.
+
+    Not below pytest's own: each of its sessions closes that one to others as it starts.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,8 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import textwrap
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -37,12 +35,9 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def reachable(folder):
-    """Let every user come to it: pytest's own folders are closed, and a worker has one more."""
-    temporary = Path(tempfile.gettempdir())
-    for path in (folder, *folder.parents):
-        if path != temporary and path.is_relative_to(temporary):
-            path.chmod(0o755)
+@pytest.fixture
+def tmp_path(open_folder):
+    return open_folder
 
 
 @contextlib.contextmanager
@@ -139,7 +134,6 @@ def test_what_belongs_to_another_user_is_not_given(cache, installed, what):
 @needs_root
 def test_root_may_have_made_the_directories_above(tmp_path):
     (tmp_path / "home").mkdir()
-    reachable(tmp_path)
     os.chown(tmp_path / "home", NOBODY, -1)
     with acting_as(NOBODY):
         cache = LibraryCache(tmp_path / "home" / "stepscope")
@@ -289,7 +283,6 @@ def program(tensorflow, monkeypatch, tmp_path):
     monkeypatch.delenv(build.SWITCH)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    reachable(tmp_path)
     # Another user may not be able to read this repository, which the name is made from.
     name = build._name()
     monkeypatch.setattr(build, "_name", lambda: name)
