@@ -1,14 +1,23 @@
-"""The cost graph: when it is filled, and what with, beside TensorFlow's for the same graph."""
+"""The cost graph: when it is filled, and what with, beside TensorFlow's for the same graph.
+
+TensorFlow's cost model turns on statistics of its CPU allocator for the rest of the process, and
+TensorFlow then crashes when memory from before is freed: its sessions run in another process.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+import started_python
 import stepscope
 import stepscope.tf1 as st
+from patience import patient
 
 
 def config(every: int, after: int = 0, **more: Any) -> stepscope.ConfigProto:
@@ -52,23 +61,70 @@ def ours(runs: int = 1, feeds: Any = None) -> Any:
     return metadata.cost_graph
 
 
+SCHEDULES = [
+    (0, 0, "FFFFFF"),
+    (1, 0, "TTTTTT"),
+    (2, 0, "FTFTFT"),
+    (3, 2, "FFFFTF"),
+    (1, 3, "FFFTTT"),
+]
+ON_TENSORFLOW = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+asked = json.loads(sys.argv[1])
+settings = tf1.ConfigProto(device_count={"CPU": 2})
+settings.graph_options.rewrite_options.disable_meta_optimizer = True
+settings.graph_options.optimizer_options.opt_level = -1
+settings.graph_options.build_cost_model = 1
+graph = tf.Graph()
+with graph.as_default():
+    tf1.import_graph_def(tf1.GraphDef.FromString(bytes.fromhex(asked["graph"])), name="")
+with tf1.Session(graph=graph, config=settings) as session:
+    session.run([graph.get_operation_by_name(n) for n in asked["initializers"]])
+    costed = tf1.RunMetadata()
+    feed = {"x:0": np.ones((3, 2), np.float32)}
+    session.run(
+        [graph.as_graph_element(f) for f in asked["fetches"]], feed, run_metadata=costed
+    )
+filled = []
+for settings in asked["schedules"]:
+    with tf.Graph().as_default():
+        fetch = tf.add(tf.constant(1.0), 2.0)
+        config = tf1.ConfigProto.FromString(bytes.fromhex(settings))
+        with tf1.Session(config=config) as session:
+            runs = [tf1.RunMetadata() for _ in range(6)]
+            for metadata in runs:
+                session.run(fetch, run_metadata=metadata)
+            filled.append("".join("T" if len(m.cost_graph.node) else "F" for m in runs))
+print(json.dumps([costed.SerializeToString().hex(), filled]))
+"""
+
+
 @pytest.fixture(scope="module")
-def theirs(tf):
-    tf1 = tf.compat.v1
-    settings = tf1.ConfigProto(device_count={"CPU": 2})
-    settings.graph_options.rewrite_options.disable_meta_optimizer = True
-    settings.graph_options.optimizer_options.opt_level = -1
-    settings.graph_options.build_cost_model = 1
-    graph = tf.Graph()
-    with graph.as_default():
-        tf1.import_graph_def(
-            tf1.GraphDef.FromString(build().as_graph_def().SerializeToString()), name=""
-        )
-    with tf1.Session(graph=graph, config=settings) as session:
-        session.run([graph.get_operation_by_name(n) for n in INITIALIZERS])
-        metadata = tf1.RunMetadata()
-        session.run([graph.as_graph_element(f) for f in FETCHES], FEED, run_metadata=metadata)
-    return metadata.cost_graph
+def told(tensorflow, tmp_path_factory):
+    """What TensorFlow said in a process of its own: metadata, and when there was a cost graph."""
+    asked = {
+        "graph": build().as_graph_def().SerializeToString().hex(),
+        "initializers": INITIALIZERS,
+        "fetches": FETCHES,
+        "schedules": [config(*row[:2]).SerializeToString().hex() for row in SCHEDULES],
+    }
+    done = started_python.run(
+        [sys.executable, "-c", ON_TENSORFLOW, json.dumps(asked)],
+        cwd=tmp_path_factory.mktemp("told"), env=dict(os.environ),
+        timeout=patient(120),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    metadata, filled = json.loads(done.stdout.splitlines()[-1])
+    return tensorflow.compat.v1.RunMetadata.FromString(bytes.fromhex(metadata)), filled
+
+
+@pytest.fixture(scope="module")
+def theirs(told):
+    return told[0].cost_graph
 
 
 def named(graph: Any) -> dict[str, Any]:
@@ -78,34 +134,18 @@ def named(graph: Any) -> dict[str, Any]:
 # -- when ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("every", "after", "expected"),
-    [
-        (0, 0, "FFFFFF"),
-        (1, 0, "TTTTTT"),
-        (2, 0, "FTFTFT"),
-        (3, 2, "FFFFTF"),
-        (1, 3, "FFFTTT"),
-    ],
-)
-def test_the_schedule_is_tensorflows(tf, every, after, expected):
-    def filled(session, fetch, metadata_class):
-        for _ in range(6):
-            metadata = metadata_class()
-            session.run(fetch, run_metadata=metadata)
-            yield "T" if len(metadata.cost_graph.node) else "F"
-
+@pytest.mark.parametrize("row", range(len(SCHEDULES)))
+def test_the_schedule_is_tensorflows(told, row):
+    every, after, expected = SCHEDULES[row]
+    found = ""
     with stepscope.Graph().as_default():
         fetch = st.add(st.constant(1.0), 2.0)
         with stepscope.Session(config=config(every, after)) as session:
-            found = "".join(filled(session, fetch, stepscope.RunMetadata))
-    tf1 = tf.compat.v1
-    with tf.Graph().as_default():
-        fetch = tf.add(tf.constant(1.0), 2.0)
-        settings = tf1.ConfigProto.FromString(config(every, after).SerializeToString())
-        with tf1.Session(config=settings) as session:
-            assert "".join(filled(session, fetch, tf1.RunMetadata)) == expected
-    assert found == expected
+            for _ in range(6):
+                metadata = stepscope.RunMetadata()
+                session.run(fetch, run_metadata=metadata)
+                found += "T" if len(metadata.cost_graph.node) else "F"
+    assert (found, told[1][row]) == (expected, expected)
 
 
 def test_each_kind_of_run_counts_for_itself():
