@@ -130,6 +130,7 @@ class Stuck:
         self.thread: threading.Thread | None = None
         self.ident = 0
         self.seen: list[Any] = []
+        self._seconds: float | None = None
 
     def __call__(self, value):
         self.thread = threading.current_thread()
@@ -151,16 +152,19 @@ class Stuck:
             found: tuple[Any, Any, float] = program.failing(*asked, **options)
             if not self.entered.is_set():
                 continue
-            if found[1].status.in_flight or self.let_go.is_set():
+            if found[1].status.in_flight or found[1].status.outcomes:
                 return found
             self.let_go.set()  # it was entered when the time was over
             assert self.left.wait(patient(30))
             for event in (self.entered, self.let_go, self.left):
                 event.clear()
+            if self._seconds is not None:
+                self.let_go_after(self._seconds)
         raise AssertionError("20 runs came to their end before the op")
 
     def let_go_after(self, seconds: float) -> None:
         """Let it go this long after it was entered."""
+        self._seconds = seconds
 
         def wait() -> None:
             if self.entered.wait(patient(30)):

@@ -242,11 +242,15 @@ def test_a_time_out_without_a_trace_names_the_python_op_in_flight(engine, stuck,
 
 def test_a_time_out_without_a_trace_names_the_dequeue_in_flight_or_says_that_it_cannot(engine):
     program = engine.start(queue_program)
-    _, metadata, _ = program.failing(
-        engine.errors.DeadlineExceededError, "after", {"x": 1.0}, timeout_in_ms=80, trace_level=0
-    )
-    assert len(metadata.ops) == 0
-    found = {name: op.outcome for name, op in program.outcomes(metadata).items()}
+    for milliseconds in (80, 400, 2_000, 10_000):  # on a busy machine it comes to the op later
+        _, metadata, _ = program.failing(
+            engine.errors.DeadlineExceededError, "after", {"x": 1.0},
+            timeout_in_ms=milliseconds, trace_level=0,
+        )  # fmt: skip
+        assert len(metadata.ops) == 0
+        found = {name: op.outcome for name, op in program.outcomes(metadata).items()}
+        if found or not engine.names_a_dequeue_without_a_trace:
+            break
     if engine.names_a_dequeue_without_a_trace:
         assert found == {"take": "cancelled"}
     else:

@@ -218,7 +218,7 @@ def test_eager_code_is_looked_at_when_it_returns(tensorflow):
 def test_a_run_in_time_is_not_disturbed_by_its_deadline(tensorflow):
     function = tensorflow.function(lambda x: x + 1.0)
     metadata = RunMetadata()
-    options = RunOptions(trace_level=SOFTWARE, timeout_in_ms=5_000)
+    options = RunOptions(trace_level=SOFTWARE, timeout_in_ms=int(patient(20) * 1000))
     result = adapter.run(function, tensorflow.ones([]), options=options, run_metadata=metadata)
     assert result.numpy() == 2.0
     assert metadata.status.ok
