@@ -14,7 +14,7 @@ data = tf.data.Dataset
 
 def slow(x):
     def wait(x):
-        time.sleep(0.006)
+        time.sleep(0.006 if x < 1000 else 0.03)
         return x
     y = tf.numpy_function(wait, [x], tf.int64)
     y.set_shape([])
@@ -33,7 +33,7 @@ def take(dataset):
 
 
 take(data.range(100).map(slow))
-take(data.range(100).map(slow, num_parallel_calls=3).prefetch(2))
+take(data.range(1000, 1100).map(slow, num_parallel_calls=3).prefetch(2))
 take(data.range(4).interleave(lambda i: data.range(50).map(slow), cycle_length=2))
 take(data.from_generator(slowly, output_signature=tf.TensorSpec([], tf.int64)))
 take(data.from_tensors(tf.zeros([1 << 20])).repeat().batch(8))

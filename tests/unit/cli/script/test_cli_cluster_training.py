@@ -61,8 +61,9 @@ while True:  # until the second is killed, with some of its runs on disk
         break
 """
 COORDINATED = """
-import time
+import stepscope
 import tensorflow as tf
+from stepscope.analysis import WorkerRuns, network, workers_at
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type != "chief":
     spec, job, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
@@ -76,11 +77,19 @@ with strategy.scope():
 def step():
     w.assign_sub(1e-4 * tf.matmul(w, w))
 
-until = time.monotonic() + 3  # a server lacks what it does while the profiler is read
-while time.monotonic() < until:
-    coordinator.schedule(step)
-    coordinator.join()
-    time.sleep(0.05)
+def joined():
+    try:
+        rows = network(WorkerRuns(workers_at("{folder}/tasks")), "edge").rows
+    except stepscope.errors.StepscopeError:
+        return 0
+    calls = {{(row.producer, row.source, row.target): row.calls for row in rows}}
+    there = calls.get(("mul", "worker:0", "ps:0"), 0)
+    return min(there, calls.get(("MatMul/ReadVariableOp", "ps:0", "worker:0"), 0))
+
+while joined() < {steps}:  # a server lacks what it does while the profiler is read
+    for _ in range(10):
+        coordinator.schedule(step)
+        coordinator.join()
 """
 SERVED = """
 import json, os, signal, time
@@ -136,7 +145,7 @@ class Launched:
         for job, index in tasks:
             config = {"cluster": cluster, "task": {"type": job, "index": index}}
             self._processes[f"{name} {job}:{index}"] = started_python.start(
-                [sys.executable, "-m", "stepscope", "run", "--out",
+                [sys.executable, "-m", "stepscope", "run", "--budget", "off", "--out",
                  str(self.folder / name / f"{job}{index}"), str(script)],
                 cwd=self.folder,
                 env={**os.environ, "TF_CONFIG": json.dumps(config), "TF_CPP_MIN_LOG_LEVEL": "3",
