@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import shlex
 import threading
@@ -239,6 +238,7 @@ def command(
     course.ended()
 
     def finish() -> bool:
+        chosen.ended()
         return _finish(runs, chosen, shown, trace, top, status, waiting, notes, course)
 
     if _threads_left():

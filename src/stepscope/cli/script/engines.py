@@ -54,6 +54,9 @@ class ScriptEngine(ABC):
     def failed(self, error: BaseException) -> None:
         """The script ended with an error."""
 
+    def ended(self) -> None:  # noqa: B027 - what most have nothing to do for
+        """The script has ended, and all that it left is still to be found."""
+
     def follow_memory(self, limit_mb: int | None) -> None:
         """Follow allocations from the start of the script, under a limit if one is given."""
         del limit_mb
@@ -340,6 +343,10 @@ class TensorFlow(ScriptEngine):
         if self._recorder is not None:
             self._recorder.failed(error)
 
+    def ended(self) -> None:
+        if self._recorder is not None:
+            self._recorder.program_ended()
+
     def made(self) -> int:
         recorder = self._recorder
         if recorder is None:
@@ -414,6 +421,10 @@ class Whichever(ScriptEngine):
     def failed(self, error: BaseException) -> None:
         self._tensorflow.failed(error)
         self._embedded.failed(error)
+
+    def ended(self) -> None:
+        self._tensorflow.ended()
+        self._embedded.ended()
 
     def made(self) -> int:
         return self._tensorflow.made() + self._embedded.made()

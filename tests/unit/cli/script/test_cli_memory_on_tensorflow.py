@@ -40,6 +40,7 @@ def recorded(tensorflow, tmp_path_factory):
     script = folder / "train.py"
     script.write_text(SCRIPT)
     command = ["-m", "stepscope", "run", "--memory", "--memory-limit", "32", "--out", "out"]
+    command += ["--budget", "off"]
     done = subprocess.run(
         [sys.executable, *command, str(script)],
         cwd=folder, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},

@@ -127,12 +127,36 @@ def look_lately(graph: Any = None) -> ProgramMemory:
 
 def look(graph: Any = None) -> ProgramMemory:
     """What the program holds now; with the graph of a session, the variables of that too."""
-    owned: dict[int, Owned] = {}
-    _on_another_thread(lambda: owned.update(_eager()))
+    owned = _ended.eager if _ended.eager is not None else _eager_now()
     now = time.time_ns()
     if graph is None:
         return ProgramMemory(owned, taken_ns=now)
     return ProgramMemory(owned, _assigned(graph), dict(_outputs(graph)), now)
+
+
+class _Ended:
+    """Of a program that has ended."""
+
+    eager: Mapping[int, Owned] | None = None
+    """What its eager code held at its end; None before that."""
+
+
+_ended: Final = _Ended()
+
+
+def program_ended() -> None:
+    """What eager code holds now is what looks find from here on.
+
+    For the end of a script, before the garbage collector is told to pass over what it left
+    (`gc.freeze`): what the collector passes over cannot be looked through either.
+    """
+    _ended.eager = _eager_now()
+
+
+def _eager_now() -> Mapping[int, Owned]:
+    owned: dict[int, Owned] = {}
+    _on_another_thread(lambda: owned.update(_eager()))
+    return owned
 
 
 def _on_another_thread(work: Callable[[], None]) -> None:

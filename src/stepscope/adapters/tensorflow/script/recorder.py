@@ -51,6 +51,8 @@ from stepscope.adapters.tensorflow.capture.graphs import TAG, functions
 from stepscope.adapters.tensorflow.capture.logged_capture import LoggedCapture
 from stepscope.adapters.tensorflow.capture.profiler import SharedProfiler, process_profiler
 from stepscope.adapters.tensorflow.failures import status_of
+from stepscope.adapters.tensorflow.memory import held_memory
+from stepscope.adapters.tensorflow.memory.memory_events import allocator_tells
 from stepscope.adapters.tensorflow.node_log import build
 from stepscope.adapters.tensorflow.node_log.function_log import sees_calls_of
 from stepscope.adapters.tensorflow.node_log.log import NodeLog, accelerated
@@ -190,6 +192,12 @@ class ScriptRecorder:
     def problems(self) -> list[str]:
         """What went wrong in recording; the script went on."""
         return self.windows.problems
+
+    def program_ended(self) -> None:
+        """The program is at its end, and what it holds can be looked through for the last time."""
+        if allocator_tells() or accelerated():
+            with self.cost.ours():
+                held_memory.program_ended()
 
     def stop(self) -> None:
         """Record no more, and hand over what there is; the last time from the main thread."""
