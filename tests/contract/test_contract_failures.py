@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract_programs import FED, around
+from contract_programs import FED, IN_TIME_MS, around
 
 from patience import patient
 from stepscope.metadata import RunMetadata
@@ -377,7 +377,7 @@ def test_a_run_that_failed_keeps_its_deadline_beside_an_op_that_does_not_end(
         assert outcomes["bad"] == "failed"
     if engine.python_op_at_deadline == "abandoned":
         assert outcomes["slow"] == "abandoned"
-    options = RunOptions(timeout_in_ms=20_000)
+    options = RunOptions(timeout_in_ms=IN_TIME_MS)
     np.testing.assert_array_equal(program.run("quick", FED, options), [2.0, 3.0])
 
 

@@ -6,7 +6,7 @@ import functools
 import threading
 
 import numpy as np
-from contract_programs import pipeline
+from contract_programs import IN_TIME_MS, pipeline
 
 from patience import patient
 from stepscope.options import RunOptions
@@ -54,5 +54,5 @@ def test_a_deadline_ends_the_wait_for_an_element(session_engine):
     if session_engine.name == "embedded":
         # TensorFlow's iterator is cancelled with the run, and ends.
         np.testing.assert_array_equal(
-            program.run("after", options=RunOptions(timeout_in_ms=20_000)), [1, 11]
+            program.run("after", options=RunOptions(timeout_in_ms=IN_TIME_MS)), [1, 11]
         )

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from contract_programs import side_by_side
+from contract_programs import IN_TIME_MS, side_by_side
 
 from patience import patient
 from stepscope import errors
@@ -196,7 +196,7 @@ def test_many_abandoned_ops_do_not_starve_the_embedded_pool(embedded):
             program.failing(
                 engine.errors.DeadlineExceededError, "stuck", {"x": i}, timeout_in_ms=10
             )
-            assert program.run("y", {"x": i}, RunOptions(timeout_in_ms=20_000)) == i + 1
+            assert program.run("y", {"x": i}, RunOptions(timeout_in_ms=IN_TIME_MS)) == i + 1
     finally:
         let_go.set()
 

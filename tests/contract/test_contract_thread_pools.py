@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from contract_programs import IN_TIME_MS
 
 from patience import patient
 from stepscope.metadata import RunMetadata
@@ -169,7 +170,9 @@ def test_minus_one_with_several_partitions_is_pool_zero(embedded, own):
 
     fields = {"session_inter_op_thread_pool": pools((1, ""), (1, ""))} if own else {}
     program = engine.start(build, engine.config(device_count={"CPU": 2}, **fields))
-    expected = pools_used(engine, program, "second", inter_op_thread_pool=0, timeout_in_ms=20_000)
+    expected = pools_used(
+        engine, program, "second", inter_op_thread_pool=0, timeout_in_ms=IN_TIME_MS
+    )
     assert "caller" not in expected
     assert pools_used(engine, program, "second", inter_op_thread_pool=-1) == expected
 
@@ -296,7 +299,7 @@ def test_the_run_handler_pool_is_one_for_all_sessions(embedded):
         named = dict(zip(metadata.ops.name, metadata.ops.thread_name, strict=True))
         used |= {engine.pool_of(named["first"])}
     assert len(used) == 1
-    assert used != pools_used(engine, one, timeout_in_ms=20_000), "not the session's pool"
+    assert used != pools_used(engine, one, timeout_in_ms=IN_TIME_MS), "not the session's pool"
     assert "caller" not in used
 
 
