@@ -34,8 +34,13 @@ _ENDS_KEPT = 4000
 """Letters at each end of a text that are looked at: more than such lines hold on any screen."""
 _BAR = range(8, 25)
 _POINT = r"(?<=\d)[.,](?=\d)"
-_PIECE = re.compile(rf"(?:[^/ _.,]|{_POINT})*(?:(?!{_POINT})[/ _.,])|(?:[^/ _.,]|{_POINT})+")
-"""What is not broken: up to a separator, which the point of a number is not."""
+_PIECE = rf"(?:[^/ _.,]|{_POINT})*(?:(?!{_POINT})[/ _.,])|(?:[^/ _.,]|{_POINT})+"
+"""What is not broken if it fits: up to a separator, which the point of a number is not."""
+_BREAKS = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (rf"(?:^[/ _.,]+)?(?:{_PIECE})", r".+?(?:(?<=[a-z])(?=[A-Z])|$)", r".")
+)
+"""What is kept together, and what of that where it is too long: a piece, a word, a letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,17 +318,23 @@ def _folded(text: str, width: int) -> list[str]:
     if cell_len(text) <= width:
         return [text]
     lines = [""]
-    for piece in _PIECE.findall(text):
-        if cell_len(lines[-1]) + cell_len(piece.rstrip()) > width and lines[-1]:
-            lines.append("")
-        for character in piece if cell_len(piece.rstrip()) > width else (piece,):
-            if cell_len(lines[-1]) + cell_len(character.rstrip()) > width:
-                lines.append("")
-            lines[-1] += character
+    _fill(lines, text, width, _BREAKS)
     if len(text) > _LONG and len(lines) > _MOST_LINES:
         half = _MOST_LINES // 2
         lines = [*lines[:half], "…", *lines[-half:]]
     return [line.rstrip() for line in lines]
+
+
+def _fill(lines: list[str], text: str, width: int, breaks: Sequence[re.Pattern[str]]) -> None:
+    """Write the text on from the last line."""
+    for piece in breaks[0].findall(text):
+        size = cell_len(piece.rstrip())
+        if cell_len(lines[-1]) + size > width and lines[-1]:
+            lines.append("")
+        if size > width and len(breaks) > 1:
+            _fill(lines, piece, width, breaks[1:])
+        else:
+            lines[-1] += piece
 
 
 def bar_of(value: float, largest: float, width: int) -> Text:

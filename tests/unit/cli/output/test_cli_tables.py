@@ -91,6 +91,12 @@ def test_names_fold_after_a_separator():
     assert lines[3].strip() == "SparseSoftmaxCrossEntropy"
 
 
+def test_long_names_fold_between_their_words():
+    lines = shown([row("_MklNativeConv2DBackpropFilterWithBias", calls=12)], 44)
+    assert lines[2].split()[:2] == ["_MklNativeConv2DBackprop", "12"]
+    assert lines[3].strip() == "FilterWithBias"
+
+
 def test_what_matters_less_gives_way():
     rows = [row("n" * 30, kind="k" * 10)]
     assert shown(rows, 120)[0].split() == ["name", "kind", "calls", "time", "size"]
