@@ -18,7 +18,8 @@ How it decides:
   of all in between. How far beyond its cost the credit must be for a sample is drawn anew each
   time: samples do not fall into step with a program that does something every n-th run.
 - Length and status are noted of every run as long as that takes at most half of what the time
-  between runs earns, also in debt; else of those for which there is credit, and others are counted.
+  between runs earns beside the price of counting them, also in debt; else of those for which there
+  is credit, and others are counted.
 - Before eight runs began it is not known how long they take: lengths are noted till then. A lull in
   which runs are only counted looks at no clock: it lasts at most twice as many runs as the last.
 - Of some runs no more than the length is noted though there is credit: every other one early, few
@@ -61,6 +62,7 @@ from stepscope.metadata.stored.step_summaries import Level
 
 __all__ = [
     "BURST_STEPS",
+    "COUNTING",
     "DETAIL_GAP",
     "LULL_NS",
     "MOST_COUNTED",
@@ -92,8 +94,8 @@ _PACED: Final = 8
 _GUESS_NS: Final = 2_000
 """What noting a length is taken to cost until one was noted."""
 _DONE_ONCE: Final = 4
-_COUNTING: Final = 0.3
-"""What counting a run costs, of what noting its length does."""
+COUNTING: Final = 0.3
+"""What counting a run is taken to cost, of what noting its length does."""
 _SHARE_OF_LENGTHS: Final = 0.5
 _PACE: Final = 1 / 16
 _OUTLIER: Final = 8.0
@@ -236,7 +238,11 @@ class Budget:
     def _affords_length(self, kind: KindSpending) -> bool:
         """Whether every length of a kind can be noted, also in debt."""
         noting = kind.expects(Level.LENGTH)
-        paid = noting <= _SHARE_OF_LENGTHS * self.share * self.between_ns
+        known = kind.expected[Level.COUNT]
+        counting = COUNTING * noting if known is None else known
+        # Counting is not to be had for less: what is left beside it is what there is to spend.
+        earned = self.share * self.between_ns - counting
+        paid = noting - counting <= _SHARE_OF_LENGTHS * earned
         return paid or self._paced < _PACED
 
     def counted_in_lull(self, kind: str) -> int:
@@ -255,12 +261,18 @@ class Budget:
         """The program's own time from run to run, of late."""
         return self._between or 0.0
 
-    def passed(self, kind: str, noted: int, counted: int, cost_ns: float, now: int) -> None:
-        """So many runs of a kind passed in a lull; noting one length cost so much."""
+    def passed(
+        self, kind: str, noted: int, counted: int, cost_ns: float, now: int,
+        counting_ns: float | None = None,
+    ) -> None:  # fmt: skip
+        """So many runs of a kind passed in a lull; noting one length cost so much, and counting one
+        so much, if that is known.
+        """
         known = self.kinds[self.kind_of(kind)]
-        self.spent(int(cost_ns * (noted + _COUNTING * counted)))
+        counting = COUNTING * cost_ns if counting_ns is None else counting_ns
+        self.spent(int(cost_ns * noted + counting * counted))
         self._pass(now)
-        known.expected[Level.LENGTH] = cost_ns
+        known.expected[Level.LENGTH], known.expected[Level.COUNT] = cost_ns, counting
         if noted + counted:
             self._note_pace(now, noted + counted)
             known.runs += noted + counted

@@ -226,13 +226,14 @@ class Controller:
         return Lull(level, length_ns, runs, slow_ns, late_ns)
 
     def passed(
-        self, kind: str, noted: Sequence[tuple[int, int]], counted: int, cost_ns: float, now: int
-    ) -> None:
+        self, kind: str, noted: Sequence[tuple[int, int]], counted: int, cost_ns: float, now: int,
+        counting_ns: float | None = None,
+    ) -> None:  # fmt: skip
         """What ran in a lull: length and period of those that were noted, how many were not.
 
-        Noting one cost so much.
+        Noting one cost so much, and counting one, if that is known.
         """
-        self.budget.passed(kind, len(noted), counted, cost_ns, now)
+        self.budget.passed(kind, len(noted), counted, cost_ns, now, counting_ns)
         self.keeper.passed(kind, len(noted) + counted)
         if noted:
             lengths, periods = zip(*noted, strict=True)

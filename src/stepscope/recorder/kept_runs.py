@@ -41,7 +41,7 @@ from stepscope.metadata import (
 from stepscope.metadata.readers.kept_file import TABLES
 from stepscope.metadata.stored.quantiles import QuantileSketch
 from stepscope.metadata.stored.step_summaries import Level, StepSummary
-from stepscope.recorder.budget import LULL_NS
+from stepscope.recorder.budget import COUNTING, LULL_NS
 from stepscope.recorder.controller import Begun, Controller, Ended
 from stepscope.recorder.lanes import Remarkable, RunLane, ThreadTimes, cost_of_lanes
 from stepscope.recorder.standstills import Standstills
@@ -205,6 +205,8 @@ class KeptRuns:
             run = control.begins(kind, now, now - last if last else 0)
             if lane is not None and run.level <= Level.LENGTH:
                 lane.open(control.lull(run), now)
+            elif lane is not None:
+                lane.close()
             if run.level is Level.COUNT:
                 # Nobody is told when it ends: what passes before the next run is not known.
                 self._here.ended = 0
@@ -227,7 +229,9 @@ class KeptRuns:
         """Add up what was noted on a lane."""
         noted, counted = lane.take()
         if noted or counted:
-            self.control.passed(lane.kind, noted, counted, self._lane_ns, now)
+            noting = lane.cost_ns(Level.LENGTH, self._lane_ns)
+            counting = lane.cost_ns(Level.COUNT, COUNTING * noting)
+            self.control.passed(lane.kind, noted, counted, noting, now, counting)
 
     def _end_long_counting(self, now: int) -> None:
         """A lull in which runs are only counted ends when they take far longer than they did."""

@@ -4,6 +4,10 @@ Deciding on a run takes some ten microseconds; that is 1% of a run of a millisec
 lasts nobody is asked: an engine notes the length on the kind's lane, in half a microsecond, and
 only a run that is slow, late or failed is told of. What it noted is added up when the lull is over.
 
+What that costs where it stands, between two runs that leave nothing of it in the processor's
+caches, is several times what it costs in a loop of its own. So the first run of each lull is timed
+all around by its engine (`to_time`, `timed`), and by these the others are charged.
+
     began = lane.begins()
     if began:                       # a lull: else ask `KeptRuns.begins`
         try:
@@ -21,8 +25,10 @@ that is told of, and the one that finds the lane full.
 from __future__ import annotations
 
 import itertools
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -35,6 +41,10 @@ __all__ = ["COUNTED", "FULL", "RunLane", "ThreadTimes", "cost_of_lanes"]
 COUNTED: Final = -1
 """What `begins` gives for a run that is only counted."""
 FULL: Final = 4096
+_TIMED: Final = 15
+"""By so many runs that were timed it is known what noting one costs."""
+_BESIDE: Final = 1.25
+"""What cannot be timed from inside comes on top: the way into what notes a run, and out of it."""
 _clock = time.perf_counter_ns
 
 
@@ -62,9 +72,8 @@ class RunLane:
     """
 
     __slots__ = (
-        "_full", "_here", "_late_ns", "_most", "_noted", "_numbers", "_opened", "_slow_ns", "_tell",
-        "_until",
-        "counted", "kind", "level",
+        "_around", "_full", "_here", "_late_ns", "_most", "_noted", "_numbers", "_opened",
+        "_slow_ns", "_tell", "_until", "counted", "kind", "level", "to_time",
     )  # fmt: skip
 
     def __init__(
@@ -88,16 +97,40 @@ class RunLane:
         """So many may be counted until somebody is to be asked."""
         self._until = self._opened = 0
         self._slow_ns = self._late_ns = 0.0
+        self.to_time = False
+        """Whether an engine is to time what it does around the run that is about to begin."""
+        self._around: dict[Level, deque[int]] = {}
 
     def open(self, lull: Lull, now: int) -> None:
         """A lull begins."""
         self.level = lull.level
+        self.to_time = True
         self._opened = now
         self._slow_ns, self._late_ns = lull.slow_ns, lull.late_ns
         if lull.level is Level.COUNT:
             self._most, self._until = min(lull.runs, FULL), 0
         else:
             self._most, self._until = 0, now + lull.length_ns
+
+    def close(self) -> None:
+        """The lull is over: the next run is to be decided on."""
+        self._most = self._until = 0
+
+    def timed(self, ns: int) -> None:
+        """All that was done around a run of this lull, so that it was noted, took so long."""
+        self.to_time = False
+        times = self._around.get(self.level)
+        if times is None:
+            times = self._around[self.level] = deque(maxlen=_TIMED)
+        times.append(ns)
+
+    def cost_ns(self, level: Level, unknown: float) -> float:
+        """What noting a run at a level costs, as far as runs were timed, else as is said.
+
+        The median: what was held up for another reason says nothing.
+        """
+        times = self._around.get(level)
+        return _BESIDE * statistics.median(times) if times else unknown
 
     def expire(self, before: int) -> None:
         """Let a lull end that began before this time and only counts: it looks at no clock itself.

@@ -27,6 +27,7 @@ __all__ = ["DecidesOnRuns", "choosing"]
 _TRACE_LEVELS = {Level.COUNT: 0, Level.LENGTH: 0, Level.TIMES: 1, Level.DETAIL: 3}
 _LOOKED_AT = 64
 _clock = time.thread_time_ns
+_now = time.perf_counter_ns
 
 
 class DecidesOnRuns(Protocol):
@@ -69,10 +70,11 @@ def choosing(
     recording_costs()
 
     def choose(what: str) -> Observer | Lulled | None:
+        entered = _now()
         lane = runs.lane(what)
         began = lane.begins()
         if began:
-            return Lulled(lane, began)
+            return TimedLulled(lane, began, entered) if lane.to_time else Lulled(lane, began)
         begun = runs.begins(what)
         level: Level = begun.level
         if level <= Level.LENGTH:
@@ -124,6 +126,23 @@ class Lulled:
             self._lane.ended(self._began, ENGINE)
         else:
             self._lane.failed(self._began, _code(error), ENGINE)
+
+
+class TimedLulled(Lulled):
+    """The same, which says what it took."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, lane: Any, began: int, entered: int) -> None:
+        super().__init__(lane, began)
+        self._before = _now() - entered
+
+    def ended(self, error: BaseException | None) -> None:
+        """The run is over."""
+        entered = _now()
+        super().ended(error)
+        if error is None:
+            self._lane.timed(self._before + _now() - entered)
 
 
 class _InsideRuns:

@@ -161,6 +161,7 @@ class BaseSession:
             return self._run_elsewhere(spec, tensors, values, options, run_metadata)
         began = clock()
         watching = observers.watching(spec.what) if observers.current else ()
+        wants = bool(watching) and observers.want_runs(watching)
         wanted = opts.as_run_options(options)
         resolved = wanted.resolve() if wanted is not None else opts.DEFAULT_RESOLVED
         target = as_run_metadata_target(run_metadata)
@@ -181,7 +182,7 @@ class BaseSession:
                     f"OOM when converting what is fed: {error}"
                 ) from error
             results, failure, recorded = self._dispatcher.execute(
-                compiled, compiled.in_plan_order(arrays), state, resolved, watching
+                compiled, compiled.in_plan_order(arrays), state, resolved, watching if wants else ()
             )
             if failure is not None:
                 try:
@@ -198,7 +199,7 @@ class BaseSession:
             raise
         finally:
             self._active.discard(state)
-        if target.asked_for or (watching and observers.want_runs(watching)):
+        if target.asked_for or wants:
             if tensors and watching:
                 observers.fed(watching, [tensor.name for tensor in tensors], arrays)
             self._deliver(target, RunReport(asked, compiled, recorded, clock()), None, watching)

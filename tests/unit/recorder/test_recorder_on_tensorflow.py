@@ -203,3 +203,23 @@ def test_the_program_can_profile_itself_meanwhile_and_afterwards(tmp_path, squar
         square(tf.ones([3]))
     assert len(profiled("afterwards")) == 1
     assert kinds(recorder)["square"] >= 1
+
+
+def test_what_is_done_around_runs_in_lulls_is_timed_and_charged(tmp_path, square):
+    with stepscope.Recorder(tmp_path, budget="0.001%") as recorder:
+        with tf.Graph().as_default():
+            total = tf.reduce_sum(tf.ones([3]))
+            with v1.Session() as session:
+                for _ in range(50):
+                    session.run(total)
+        for _ in range(50):
+            square(tf.ones([3]))
+        weight = tf.Variable(1.0)
+        for _ in range(50):
+            with tf.GradientTape() as tape:
+                loss = weight * weight
+            tape.gradient(loss, weight)
+        lanes = recorder._runs._lanes
+        for kind in ("Session.run(Sum)", "square", "gradient tape"):
+            least = min(lanes[kind].cost_ns(level, 1e12) for level in (Level.COUNT, Level.LENGTH))
+            assert 0 < least < 1e12

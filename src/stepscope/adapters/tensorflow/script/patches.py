@@ -19,6 +19,7 @@ from typing import Any
 
 from stepscope.adapters import tensorflow as adapter
 from stepscope.adapters.tensorflow import versions
+from stepscope.adapters.tensorflow.capture.capture import clock
 from stepscope.adapters.tensorflow.script.importing import TensorFlowFinder
 from stepscope.adapters.tensorflow.script.names import function_name
 from stepscope.adapters.tensorflow.script.pipelines import (
@@ -94,10 +95,11 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
     ) -> Any:  # fmt: skip
         if here.depth or not recorder.active:
             return native(self, fetches, feed_dict, options, run_metadata)
+        entered = clock()
         lane = recorder.lane_of_fetches(fetches) if asks_nothing(options) else None
         if lane is not None and (began := lane.begins()):
             arguments = (self, fetches, feed_dict, options, run_metadata)
-            return recorder.in_lull(lane, began, SESSION, native, *arguments)
+            return recorder.in_lull(lane, entered, began, SESSION, native, *arguments)
         return recorder.session_run(self, native, fetches, feed_dict, options, run_metadata)
 
     base.run = run
@@ -158,11 +160,14 @@ def _patch_functions(recorder: ScriptRecorder) -> None:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if here.depth or not recorder.active or not executing_eagerly():
                 return native(self, *args, **kwargs)
+            entered = clock()
             lane = recorder.lane_of(self, name_of)
             if lane is not None and (began := lane.begins()):
                 if recorder.pipelines is not None:
                     recorder.elements_taken(args, lambda: name_of(self))
-                return recorder.in_lull(lane, began, FUNCTION, native, self, *args, **kwargs)
+                return recorder.in_lull(
+                    lane, entered, began, FUNCTION, native, self, *args, **kwargs
+                )
             return recorder.function(
                 self, lambda: name_of(self), lambda: graph_of(self),
                 lambda: native(self, *args, **kwargs), args,

@@ -326,10 +326,15 @@ class ScriptRecorder:
         return self._run(lambda: "Session callable", prepare, call, SESSION)
 
     def in_lull(
-        self, lane: Any, began: int, engine: str, call: Callable[..., Any], /, *args: Any,
-        **kwargs: Any,
+        self, lane: Any, entered: int, began: int, engine: str, call: Callable[..., Any], /,
+        *args: Any, **kwargs: Any,
     ) -> Any:  # fmt: skip
-        """An outermost run in a lull of its kind: called, and no more than its length noted."""
+        """An outermost run in a lull of its kind: called, and no more than its length noted.
+
+        What is done around its call was `entered` before the lane was asked.
+        """
+        if lane.to_time:
+            return self._timed_in_lull(lane, entered, began, engine, call, args, kwargs)
         here = self.here
         here.depth += 1
         try:
@@ -342,6 +347,25 @@ class ScriptRecorder:
             raise
         finally:
             here.depth -= 1
+        return result
+
+    def _timed_in_lull(
+        self, lane: Any, entered: int, began: int, engine: str, call: Callable[..., Any],
+        args: Any, kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """The same, and the lane is told what is done around the call."""
+        lane.to_time = False
+        called: list[int] = []
+
+        def timed_call(*args: Any, **kwargs: Any) -> Any:
+            called.append(clock())
+            result = call(*args, **kwargs)
+            called.append(clock())
+            return result
+
+        result = self.in_lull(lane, entered, began, engine, timed_call, *args, **kwargs)
+        left, (began_call, ended_call) = clock(), called
+        lane.timed((began_call - entered) + (left - ended_call))
         return result
 
     def _end_eager_of_main(self) -> None:
@@ -597,7 +621,7 @@ class ScriptRecorder:
 
     def tape_entered(self) -> None:
         """A gradient tape opens: on the main thread, outside of runs, a training step begins."""
-        here = self.here
+        entered, here = clock(), self.here
         if threading.current_thread() is not self._main:
             return
         with self.cost.ours(), held_signals:
@@ -610,6 +634,10 @@ class ScriptRecorder:
                 return
             here.tapes += 1
             here.depth += 1
+        tape = self._tape
+        if tape is not None and tape.lane is not None and tape.lane.to_time and here.tapes == 1:
+            # With what was to be done at the end of the tape before, which has a length of its own.
+            tape.lane.timed(clock() - entered)
 
     def _tape_begins(self) -> None:
         if self.budgeted is None:

@@ -1,0 +1,72 @@
+"""What noting a run costs where it stands is what a lull is charged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import stepscope
+import stepscope.tf1 as tf1
+from stepscope.metadata.stored.step_summaries import Level
+from stepscope.recorder.budget import Budget
+from stepscope.recorder.controller import Controller, Lull
+from stepscope.recorder.keeping import Keep, Keeper
+from stepscope.recorder.kept_runs import KeptRuns
+from stepscope.store import Store
+
+AROUND_NS = 40_000
+"""Far more than noting costs in a loop of its own."""
+
+
+@pytest.fixture
+def runs(tmp_path):
+    keeper = Keeper(Keep(), memory=1 << 20, disk=1 << 20)
+    with Store(tmp_path) as store:
+        runs = KeptRuns(store, Controller(Budget(0.01), keeper))
+        yield runs
+        runs.close()
+
+
+def lull(level: Level) -> Lull:
+    return Lull(level, 10**12, 1000, math.inf, math.inf)
+
+
+@pytest.mark.parametrize("level", [Level.LENGTH, Level.COUNT])
+def test_runs_of_a_lull_are_charged_what_those_cost_that_were_timed(runs, level):
+    runs.ended(runs.begins("train"))
+    lane = runs.lane("train")
+    lane.open(lull(level), runs.clock())
+    for number in range(100):
+        began = lane.begins()
+        assert lane.to_time == (number < 3)
+        lane.ended(began, "embedded")
+        if number < 3:
+            lane.timed(AROUND_NS * 100 if number == 1 else AROUND_NS)  # one was held up
+            lane.to_time = number < 2
+    before = runs.control.budget.spent_ns
+    assert runs.unwritten_ns >= 0  # adds up what was noted
+    assert runs.control.budget.spent_ns - before >= 100 * AROUND_NS
+    assert runs.control.budget.spent_ns - before < 200 * AROUND_NS
+
+
+def test_after_a_run_that_was_recorded_the_next_is_decided_on(runs):
+    runs.ended(runs.begins("train"))
+    lane = runs.lane("train")
+    lane.open(lull(Level.COUNT), runs.clock())
+    assert lane.begins()
+    runs.control.budget.credit = 1e12
+    runs.control.budget.share = math.inf
+    assert runs.begins("train").level is Level.DETAIL
+    assert not lane.begins()
+
+
+def test_the_embedded_engine_times_what_it_does_in_lulls(tmp_path):
+    with tf1.Graph().as_default(), stepscope.Recorder(tmp_path, budget="0.001%") as recorder:
+        total = tf1.reduce_sum(tf1.constant(np.ones(8, np.float32)))
+        with tf1.Session() as session:
+            for _ in range(200):
+                session.run(total)
+        (lane,) = recorder._runs._lanes.values()
+    assert any(lane.cost_ns(level, 0.0) for level in (Level.COUNT, Level.LENGTH))
