@@ -8,13 +8,14 @@ much is recorded of a run, and is told what came of it: `stepscope.recorder.Kept
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepscope.errors import OpError, code_name
 from stepscope.metadata.stored.step_summaries import Level
+from stepscope.runtime import observers
 from stepscope.runtime.execute.recording_costs import recording_costs
-from stepscope.runtime.observers import Choose, Fed, LiveLog, Observer
+from stepscope.runtime.observers import Choose, Fed, LiveLog, Observer, Sees, at_fault
 from stepscope.runtime.report import ENGINE
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stepscope.metadata import Loss, RunMetadata
     from stepscope.runtime.pipeline_notes import PipelineNotes
 
-__all__ = ["DecidesOnRuns", "choosing"]
+__all__ = ["DecidesOnRuns", "Lull", "Lulled", "choosing", "lull_of"]
 
 _TRACE_LEVELS = {Level.COUNT: 0, Level.LENGTH: 0, Level.TIMES: 1, Level.DETAIL: 3}
 _LOOKED_AT = 64
@@ -74,14 +75,16 @@ def choosing(
         lane = runs.lane(what)
         began = lane.begins()
         if began:
-            return TimedLulled(lane, began, entered) if lane.to_time else Lulled(lane, began)
+            # Where nobody else watches, further runs do not come here (`Lull`): they are timed.
+            timed = lane.to_time and len(observers.current) > 1
+            return TimedLulled(lane, began, entered) if timed else Lulled(lane, began)
         begun = runs.begins(what)
         level: Level = begun.level
         if level <= Level.LENGTH:
 
             def ended(error: BaseException | None) -> None:
                 if error is not None or level is Level.LENGTH:
-                    runs.ended(begun, engine=ENGINE, failed=_code(error))
+                    runs.ended(begun, engine=ENGINE, failed=code_of(error))
 
             return Observer(None, 0, ended=ended)
 
@@ -96,7 +99,7 @@ def choosing(
             runs.ended(
                 begun, engine=ENGINE, metadata=metadata, graph=part, kept=share,
                 peak_bytes=peak,
-                failed=_code(error), cost_ns=inside + _clock() - seen,
+                failed=code_of(error), cost_ns=inside + _clock() - seen,
             )  # fmt: skip
 
         return Observer(
@@ -110,22 +113,22 @@ def choosing(
 class Lulled:
     """Sees of a run how long it took, in the least time: as an `Observer` that wants no more."""
 
-    __slots__ = ("_began", "_lane")
+    __slots__ = ("_began", "lane")
     callback = None
     trace_level = 0
     live = planned = fed = choose = pipelines = None
     losses: tuple[Loss, ...] = ()
 
     def __init__(self, lane: Any, began: int) -> None:
-        self._lane = lane
+        self.lane = lane
         self._began = began
 
     def ended(self, error: BaseException | None) -> None:
         """The run is over."""
         if error is None:
-            self._lane.ended(self._began, ENGINE)
+            self.lane.ended(self._began, ENGINE)
         else:
-            self._lane.failed(self._began, _code(error), ENGINE)
+            self.lane.failed(self._began, code_of(error), ENGINE)
 
 
 class TimedLulled(Lulled):
@@ -142,7 +145,34 @@ class TimedLulled(Lulled):
         entered = _now()
         super().ended(error)
         if error is None:
-            self._lane.timed(self._before + _now() - entered)
+            self.lane.timed(self._before + _now() - entered)
+
+
+class Lull(NamedTuple):
+    """Where runs are noted of which the one who sees them wants to know the length alone."""
+
+    asked: tuple[Observer, ...]
+    """Those who were asked, and said so: it holds as long as they are the same."""
+    lane: Any
+
+    def ended(self, began: int, before_ns: int) -> None:
+        """A run is over that began so on the lane. `before_ns` is 0, or what was done before it
+        took, where all around it is to be timed.
+        """
+        ended = _now() if before_ns else 0
+        try:
+            self.lane.ended(began, ENGINE)
+        except Exception as error:  # noqa: BLE001 - as in `watching`
+            at_fault(self.asked[0], error)
+        if before_ns:
+            self.lane.timed(before_ns + _now() - ended)
+
+
+def lull_of(watching: Sequence[Sees], asked: tuple[Observer, ...]) -> Lull | None:
+    """Where further runs of that kind are noted; None where they are to be asked about each."""
+    if len(watching) != 1 or len(asked) != 1 or watching[0].lane is None:
+        return None
+    return Lull(asked, watching[0].lane)
 
 
 class _InsideRuns:
@@ -162,7 +192,7 @@ class _InsideRuns:
         return ns
 
 
-def _code(error: BaseException | None) -> str:
+def code_of(error: BaseException | None) -> str:
     if error is None:
         return ""
     return code_name(error.error_code) if isinstance(error, OpError) else "CANCELLED"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +15,16 @@ from stepscope.graph.tensor_proto import as_bytes
 from stepscope.metadata.fetched_names import session_run
 from stepscope.ops import structures
 
+if TYPE_CHECKING:
+    from stepscope.runtime.budgeted_runs import Lull
+
 Build = Callable[[Sequence[Any]], Any]
 
 
 class FetchSpec:
     """A fetch structure, taken apart: the tensors and ops in it, and how to put values back."""
 
-    __slots__ = ("_build", "targets", "tensors", "what")
+    __slots__ = ("_build", "lull", "targets", "tensors", "what")
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
         tensors: dict[Tensor, int] = {}
@@ -32,6 +35,8 @@ class FetchSpec:
         returned = (tensor.op.name for tensor in self.tensors)
         self.what = session_run((op.name for op in self.targets), returned)
         """What a run of it is called."""
+        self.lull: Lull | None = None
+        """Where runs of it are noted while there is no more to know of them, if somebody said."""
 
     def build(self, values: Sequence[Any]) -> Any:
         """The user's structure with the values in place of the tensors."""

@@ -78,6 +78,8 @@ class Sees(Protocol):
     def losses(self) -> tuple[Loss, ...]: ...
     @property
     def pipelines(self) -> PipelineNotes | None: ...
+    @property
+    def lane(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,9 @@ class Observer:
     losses: tuple[Loss, ...] = ()
     pipelines: PipelineNotes | None = None
     """Is told of input pipelines that runs take elements of."""
+    lane: Any = None
+    """Of one that wants no more than a run's length: where further ones like it are noted, for as
+    long as that has a place for them (`stepscope.recorder.lanes`), without asking anybody."""
 
 
 _lock = threading.Lock()
@@ -147,7 +152,7 @@ def watching(what: str) -> Sequence[Sees]:
         try:
             seen = observer.choose(what)
         except Exception as error:  # noqa: BLE001 - whatever an observer does is not the run's fault
-            _at_fault(observer, error)
+            at_fault(observer, error)
         else:
             if seen is not None:
                 chosen.append(seen)
@@ -168,7 +173,7 @@ def show(observer: Sees, metadata: RunMetadata, graph: Graph) -> None:
         try:
             observer.callback(metadata, graph)
         except Exception as error:  # noqa: BLE001 - as above
-            _at_fault(observer, error)
+            at_fault(observer, error)
 
 
 def tell_ended(observers: Sequence[Sees], error: BaseException | None) -> None:
@@ -178,10 +183,11 @@ def tell_ended(observers: Sequence[Sees], error: BaseException | None) -> None:
             try:
                 observer.ended(error)
             except Exception as fault:  # noqa: BLE001 - as above
-                _at_fault(observer, fault)
+                at_fault(observer, fault)
 
 
-def _at_fault(observer: Sees, error: Exception) -> None:
+def at_fault(observer: Sees, error: Exception) -> None:
+    """An observer raised: it is dropped with a warning, the run goes on."""
     _drop(observer)
     warnings.warn(
         f"An observer of runs raised {type(error).__name__}: {error}; it sees no more runs.",

@@ -28,6 +28,7 @@ from stepscope.metadata import (
 )
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
+from stepscope.runtime.budgeted_runs import Lulled, lull_of
 from stepscope.runtime.dispatch import Dispatcher
 from stepscope.runtime.execute.execution import RunState
 from stepscope.runtime.execute.trace import clock
@@ -160,8 +161,19 @@ class BaseSession:
         if self._elsewhere is not None:
             return self._run_elsewhere(spec, tensors, values, options, run_metadata)
         began = clock()
-        watching = observers.watching(spec.what) if observers.current else ()
-        wants = bool(watching) and observers.want_runs(watching)
+        watching: Sequence[observers.Sees] = ()
+        wants, noted, before, lull = False, 0, 0, spec.lull
+        if current := observers.current:
+            # In a lull nobody is asked: every call between two runs takes several times what it
+            # would in a loop of its own.
+            if lull is not None and lull.asked is current and (noted := lull.lane.begins()):
+                before = clock() - began if lull.lane.to_time else 0
+            else:
+                watching = observers.watching(spec.what)
+                spec.lull = lull_of(watching, current)
+                wants = observers.want_runs(watching)
+        elif lull is not None:
+            spec.lull = None
         wanted = opts.as_run_options(options)
         resolved = wanted.resolve() if wanted is not None else opts.DEFAULT_RESOLVED
         target = as_run_metadata_target(run_metadata)
@@ -194,6 +206,8 @@ class BaseSession:
                 raise state.cancellation.error()
         except (OpError, KeyboardInterrupt, SystemExit) as error:
             report = RunReport(asked, compiled, recorded, clock())
+            if noted and lull is not None:
+                watching = (Lulled(lull.lane, noted),)
             self._deliver(target, report, error, watching)
             error.run_metadata = target.metadata  # type: ignore[union-attr]
             raise
@@ -205,6 +219,8 @@ class BaseSession:
             self._deliver(target, RunReport(asked, compiled, recorded, clock()), None, watching)
         elif watching:
             observers.tell_ended(watching, None)
+        if noted and lull is not None:
+            lull.ended(noted, before)
         return spec.build(results)
 
     def _run_elsewhere(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from stepscope.recorder.budget import Budget
 from stepscope.recorder.controller import Controller, Lull
 from stepscope.recorder.keeping import Keep, Keeper
 from stepscope.recorder.kept_runs import KeptRuns
+from stepscope.recorder.lanes import RunLane
 from stepscope.store import Store
 
 AROUND_NS = 40_000
@@ -70,3 +73,52 @@ def test_the_embedded_engine_times_what_it_does_in_lulls(tmp_path):
                 session.run(total)
         (lane,) = recorder._runs._lanes.values()
     assert any(lane.cost_ns(level, 0.0) for level in (Level.COUNT, Level.LENGTH))
+
+
+@pytest.fixture
+def total():
+    """A session, and a fetch of it."""
+    with tf1.Graph().as_default():
+        fetch = tf1.reduce_sum(tf1.constant(np.ones(8, np.float32)))
+        with tf1.Session() as session:
+            yield lambda: session.run(fetch)
+
+
+def test_a_session_keeps_nothing_of_a_recorder_that_is_over(tmp_path, total):
+    with stepscope.Recorder(tmp_path, budget="0.001%") as recorder:
+        for _ in range(50):
+            total()
+        gone = weakref.ref(recorder._runs)
+    del recorder
+    total()
+    gc.collect()
+    assert gone() is None
+
+
+def test_two_recorders_count_the_same_runs(tmp_path, total):
+    with stepscope.Recorder(tmp_path / "a", budget="0.001%") as first:
+        for _ in range(50):
+            total()
+        with stepscope.Recorder(tmp_path / "b", budget="0.001%") as second:
+            for _ in range(50):
+                total()
+        for _ in range(50):
+            total()
+    assert [one.runs for one in first.summary().summaries] == [150]
+    assert [one.runs for one in second.summary().summaries] == [50]
+
+
+def test_a_recorder_that_raises_in_a_lull_is_dropped_and_the_run_goes_on(
+    tmp_path, total, monkeypatch
+):
+    with stepscope.Recorder(tmp_path, budget="0.001%"):
+        for _ in range(50):
+            total()
+
+        def broken(*_: object) -> None:
+            raise ValueError("broken")
+
+        monkeypatch.setattr(RunLane, "ended", broken)
+        with pytest.warns(RuntimeWarning, match="raised ValueError: broken; it sees no more runs"):
+            assert total() == 8
+        assert total() == 8
