@@ -7,6 +7,7 @@ Blocks belong to the thread that opened them.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,13 +46,13 @@ def add_arg_scope(function: Callable[_P, _R]) -> Callable[_P, _R]:
     6 10
     """
     key = f"{function.__module__}.{function.__qualname__}"
+    order = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def scoped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         defaults = _open.scopes[-1].get(key)
         if defaults:
-            names = function.__code__.co_varnames[: len(args)]
-            given = {n: v for n, v in defaults.items() if n not in names}
+            given = {n: v for n, v in defaults.items() if n not in order[: len(args)]}
             kwargs = {**given, **kwargs}  # type: ignore[assignment]
         return function(*args, **kwargs)
 

@@ -9,7 +9,13 @@ from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape
 from stepscope.layers.initializers import zeros_initializer
-from stepscope.layers.layer_base import Layer, applied, channels_first, defined, smart_cond
+from stepscope.layers.layer_base import (
+    Layer,
+    channels_first,
+    defined,
+    function_form,
+    smart_cond,
+)
 from stepscope.ops.arrays import conversion, shaping
 from stepscope.ops.math.matmul import matmul, tensordot
 from stepscope.ops.nn import layer_parts
@@ -17,8 +23,62 @@ from stepscope.ops.nn import layer_parts
 Activation = Callable[[Tensor], Tensor]
 
 
-class Dense(Layer):
-    """activation(inputs times the kernel, plus the bias), on the last axis."""
+class KernelLayer(Layer):
+    """activation(inputs and a kernel, plus a bias): what layers of such variables have in common.
+
+    `kernel` and `bias` are what their variables are made with: initializer, regularizer and
+    constraint.
+    """
+
+    def __init__(
+        self,
+        outputs: int,
+        activation: Activation | None,
+        use_bias: bool,
+        kernel: tuple[Any, Any, Any],
+        bias: tuple[Any, Any, Any],
+        trainable: bool,
+        name: str | None,
+        **more: Any,
+    ) -> None:
+        super().__init__(trainable, name, **more)
+        self._outputs = outputs
+        self.activation, self.use_bias = activation, use_bias
+        self._kernel = kernel
+        self._bias = (bias[0] or zeros_initializer(), *bias[1:])
+        self._bias_order = "NHWC"
+
+    def add_kernel(self, shape: list[int]) -> None:
+        """Make the variable that inputs are multiplied by."""
+        start, regularizer, constraint = self._kernel
+        self.kernel = self.add_weight(
+            "kernel", shape, self.dtype, start, regularizer, constraint=constraint
+        )
+
+    def add_bias(self) -> None:
+        """Make the variable that is added, unless the layer has none."""
+        self.bias = None
+        if self.use_bias:
+            start, regularizer, constraint = self._bias
+            self.bias = self.add_weight(
+                "bias", [self._outputs], self.dtype, start, regularizer, constraint=constraint
+            )
+
+    def finished(self, outputs: Tensor) -> Tensor:
+        """What was multiplied, with the bias and through the activation."""
+        if self.bias is not None:
+            outputs = layer_parts.bias_add(outputs, self.bias, data_format=self._bias_order)
+        return outputs if self.activation is None else self.activation(outputs)
+
+
+class Dense(KernelLayer):
+    """activation(inputs times the kernel, plus the bias), on the last axis.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default():
+    ...     print(tf.layers.dense(tf.zeros([2, 3]), 8).shape)
+    (2, 8)
+    """
 
     least_rank = 2
 
@@ -38,25 +98,17 @@ class Dense(Layer):
         name: str | None = None,
         **more: Any,
     ) -> None:
-        super().__init__(trainable, name, activity_regularizer=activity_regularizer, **more)
         self.units = int(units)
-        self.activation = activation
-        self.use_bias = use_bias
-        self._kernel = (kernel_initializer, kernel_regularizer, kernel_constraint)
-        self._bias = (bias_initializer or zeros_initializer(), bias_regularizer, bias_constraint)
+        super().__init__(
+            self.units, activation, use_bias,
+            (kernel_initializer, kernel_regularizer, kernel_constraint),
+            (bias_initializer, bias_regularizer, bias_constraint),
+            trainable, name, activity_regularizer=activity_regularizer, **more,
+        )  # fmt: skip
 
     def build(self, input_shape: TensorShape) -> None:
-        width = defined(input_shape, -1, "Dense")
-        start, regularizer, constraint = self._kernel
-        self.kernel = self.add_weight(
-            "kernel", [width, self.units], self.dtype, start, regularizer, constraint=constraint
-        )
-        self.bias = None
-        if self.use_bias:
-            start, regularizer, constraint = self._bias
-            self.bias = self.add_weight(
-                "bias", [self.units], self.dtype, start, regularizer, constraint=constraint
-            )
+        self.add_kernel([defined(input_shape, -1, "Dense"), self.units])
+        self.add_bias()
 
     def call(self, inputs: Tensor, **_more: Any) -> Tensor:
         rank = inputs.shape.rank
@@ -65,9 +117,7 @@ class Dense(Layer):
         else:
             outputs = tensordot(inputs, self.kernel, [[rank - 1], [0]])
             outputs.set_shape((*inputs.shape.as_list()[:-1], self.units))
-        if self.bias is not None:
-            outputs = layer_parts.bias_add(outputs, self.bias)
-        return outputs if self.activation is None else self.activation(outputs)
+        return self.finished(outputs)
 
 
 class Dropout(Layer):
@@ -128,25 +178,7 @@ class Flatten(Layer):
 # -- functions ---------------------------------------------------------------------------------
 
 
-def dense(
-    inputs: Any,
-    units: int,
-    activation: Activation | None = None,
-    use_bias: bool = True,
-    kernel_initializer: Any = None,
-    bias_initializer: Any = None,
-    kernel_regularizer: Any = None,
-    bias_regularizer: Any = None,
-    activity_regularizer: Any = None,
-    kernel_constraint: Any = None,
-    bias_constraint: Any = None,
-    trainable: bool = True,
-    name: str | None = None,
-    reuse: Any = None,
-) -> Tensor:
-    """activation(inputs times a new kernel, plus a new bias), on the last axis."""
-    result: Tensor = applied(Dense, locals())
-    return result
+dense = function_form(Dense)
 
 
 def dropout(

@@ -8,9 +8,10 @@ class made unique (`dense`, `dense_1`). Its ops are in the name scope of the sam
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, cast
 
 from stepscope.graph.build import convert_to_tensor
 from stepscope.graph.constants import constant_value
@@ -24,6 +25,7 @@ from stepscope.ops import structures
 from stepscope.ops.arrays import conversion, shaping
 from stepscope.ops.flow import conditionals
 
+_P = ParamSpec("_P")
 _WORD = re.compile(r"(?<=.)(?=[A-Z][a-z0-9])|(?<=[a-z])(?=[A-Z])")
 
 
@@ -34,8 +36,8 @@ class Layer:
     called; `call(inputs)` makes the ops, each time.
     """
 
-    least_rank: int | None = None
-    exact_rank: int | None = None
+    least_rank: ClassVar[int | None] = None
+    exact_rank: ClassVar[int | None] = None
 
     def __init__(
         self, trainable: bool = True, name: str | None = None, dtype: Any = None, **more: Any
@@ -269,6 +271,33 @@ def applied(kind: Callable[..., Layer], arguments: dict[str, Any], **call: Any) 
     return kind(name=name, _scope=name, _reuse=reuse, **arguments)(inputs, **call)
 
 
+def function_form(
+    kind: Callable[_P, Layer], *, scoped: bool = True
+) -> Callable[Concatenate[Any, _P], Tensor]:
+    """A layer made and called at once: the class's arguments behind `inputs`, then `reuse`.
+
+    The class says what the arguments are; its name in small letters is the function's. One that is
+    not `scoped` has no variables: it takes no `reuse`, and a name that is taken is numbered.
+    """
+
+    def form(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if not scoped:
+            return kind(*given.args[1:], **given.kwargs)(given.args[0])
+        given.apply_defaults()
+        return applied(kind, dict(given.arguments))
+
+    own = inspect.signature(kind).parameters.values()
+    named = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
+    first = inspect.Parameter("inputs", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    last = [first.replace(name="reuse", default=None)] if scoped else []
+    signature = inspect.Signature([first, *named, *last])
+    form.__name__ = form.__qualname__ = _snake_case(getattr(kind, "__name__", ""))
+    form.__module__, form.__doc__ = kind.__module__, kind.__doc__
+    form.__signature__ = signature  # type: ignore[attr-defined]
+    return cast("Callable[Concatenate[Any, _P], Tensor]", form)
+
+
 def smart_cond(
     pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None
 ) -> Any:
@@ -294,12 +323,13 @@ def variables_dtype(kind: DType) -> DType:
     return as_dtype("float32") if kind is as_dtype("float16") else kind
 
 
-def pair(value: Any, what: str) -> tuple[int, int]:
-    """One number for height and width, or both."""
-    given = [value, value] if isinstance(value, int) else list(value)
-    if len(given) != 2 or not all(isinstance(n, int) for n in given):
-        raise ValueError(f"The `{what}` argument must be an integer or two. Received: {value!r}")
-    return given[0], given[1]
+def window_numbers(value: Any, axes: int, what: str) -> tuple[int, ...]:
+    """One number for all axes of a window, or one for each of them."""
+    given = [value] * axes if isinstance(value, int) else list(value)
+    if len(given) != axes or not all(isinstance(n, int) for n in given):
+        wanted = "one integer" if axes == 1 else f"an integer or {axes} of them"
+        raise ValueError(f"The `{what}` argument must be {wanted}. Received: {value!r}")
+    return tuple(given)
 
 
 def channels_first(data_format: str) -> bool:

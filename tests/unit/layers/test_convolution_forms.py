@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -151,3 +152,52 @@ def test_a_generator_of_images_learns() -> None:
         for _ in range(30):
             session.run(train)
         assert session.run(loss) < before / 3
+
+
+TAIL = """
+    activation use_bias kernel_initializer bias_initializer kernel_regularizer bias_regularizer
+    activity_regularizer kernel_constraint bias_constraint trainable name reuse
+"""
+CONTRIB_TAIL = """
+    activation_fn normalizer_fn normalizer_params weights_initializer weights_regularizer
+    biases_initializer biases_regularizer reuse variables_collections outputs_collections
+    trainable scope
+"""
+WINDOWS = "inputs filters kernel_size strides padding data_format"
+
+
+@pytest.mark.parametrize(("place", "name", "wanted"), [
+    ("layers", "dense", f"inputs units {TAIL}"),
+    ("layers", "conv1d", f"{WINDOWS} dilation_rate {TAIL}"),
+    ("layers", "conv2d", f"{WINDOWS} dilation_rate {TAIL}"),
+    ("layers", "conv2d_transpose", f"{WINDOWS} {TAIL}"),
+    ("layers", "max_pooling2d", "inputs pool_size strides padding data_format name"),
+    ("contrib.layers", "fully_connected", f"inputs num_outputs {CONTRIB_TAIL}"),
+    ("contrib.layers", "conv2d",
+     f"inputs num_outputs kernel_size stride padding data_format rate {CONTRIB_TAIL}"),
+    ("contrib.layers", "separable_conv2d",
+     "inputs num_outputs kernel_size depth_multiplier stride padding data_format rate "
+     + CONTRIB_TAIL.replace("weights_regularizer", "pointwise_initializer weights_regularizer")),
+])  # fmt: skip
+def test_function_forms_take_tensorflow_1s_arguments_in_its_order(
+    place: str, name: str, wanted: str
+) -> None:
+    """TensorFlow 2 has these functions no more: the lists are those of its last release of 1."""
+    module: Any = tf1
+    for part in place.split("."):
+        module = getattr(module, part)
+    function = getattr(module, name)
+    assert list(inspect.signature(function).parameters) == wanted.split()
+    assert function.__name__ == name
+
+
+def test_arguments_of_function_forms_are_checked() -> None:
+    with tf1.Graph().as_default():
+        with pytest.raises(TypeError, match="missing a required argument: 'filters'"):
+            tf1.layers.conv2d(inputs=IMAGES)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'filter'"):
+            tf1.layers.conv2d(IMAGES, 4, 3, filter=4)
+        with pytest.raises(ValueError, match=r"strides.*integer or 2 of them"):
+            tf1.layers.conv2d(IMAGES, 4, 3, strides=(1, 2, 3))
+        made = tf1.layers.conv2d(inputs=IMAGES, filters=4, kernel_size=[3, 2], name="made")
+        assert made.shape.as_list() == [2, 4, 4, 4]

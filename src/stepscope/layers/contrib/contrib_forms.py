@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from stepscope.graph.build import convert_to_tensor
@@ -10,46 +11,32 @@ from stepscope.graph.dtypes import float16
 from stepscope.graph.operation import Tensor
 from stepscope.layers.arg_scopes import add_arg_scope
 from stepscope.layers.contrib.contrib_layers import (
+    LayerOptions,
     collected,
     contrib_getter,
-    layer_outputs,
+    contrib_layer,
     made_initializer,
     order_of,
-    xavier_initializer,
 )
-from stepscope.layers.contrib.regularizers import Regularizer
 from stepscope.layers.convolutions.convolution_forms import Conv2DTranspose, SeparableConv2D
-from stepscope.layers.convolutions.image_layers import four
+from stepscope.layers.convolutions.windows import on_all_axes
 from stepscope.layers.dense import Activation
 from stepscope.layers.initializers import ones_initializer, zeros_initializer
-from stepscope.layers.layer_base import Layer, pair
+from stepscope.layers.layer_base import Layer
 from stepscope.layers.variable_scope import get_variable, variable_scope
 from stepscope.ops.nn import layer_parts
-from stepscope.ops.nn.activations import relu
 from stepscope.ops.nn.depthwise import depthwise_conv2d
 
 
-@add_arg_scope
+@contrib_layer("Conv2d_transpose")
 def conv2d_transpose(
-    inputs: Any,
+    options: LayerOptions,
     num_outputs: int,
     kernel_size: Any,
     stride: Any = 1,
     padding: str = "SAME",
     data_format: str = "NHWC",
-    activation_fn: Activation | None = relu,
-    normalizer_fn: Callable[..., Any] | None = None,
-    normalizer_params: dict[str, Any] | None = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Regularizer | None = None,
-    biases_initializer: Any = zeros_initializer,
-    biases_regularizer: Regularizer | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Tensor:
+) -> Callable[..., Layer]:
     """activation_fn(images filtered the other way round by new weights, plus new biases).
 
     >>> import stepscope.tf1 as tf
@@ -57,24 +44,15 @@ def conv2d_transpose(
     ...     print(tf.contrib.layers.conv2d_transpose(tf.zeros([2, 4, 4, 3]), 8, 5, 2).shape)
     (2, 8, 8, 8)
     """
-    biased = biases_initializer is not None and normalizer_fn is None
-
-    def make(**more: Any) -> Layer:
-        return Conv2DTranspose(
-            num_outputs, kernel_size, stride, padding, order_of(data_format), None, biased,
-            weights_initializer or xavier_initializer(), made_initializer(biases_initializer),
-            weights_regularizer, biases_regularizer, trainable=trainable, **more,
-        )  # fmt: skip
-
-    return layer_outputs(
-        make, inputs, "Conv2d_transpose", scope, reuse, activation_fn,
-        (normalizer_fn, normalizer_params), outputs_collections, variables_collections,
+    return partial(
+        Conv2DTranspose, num_outputs, kernel_size, stride, padding, order_of(data_format),
+        **options.variables(),
     )  # fmt: skip
 
 
-@add_arg_scope
+@contrib_layer("SeparableConv2d")
 def separable_conv2d(
-    inputs: Any,
+    options: LayerOptions,
     num_outputs: int | None,
     kernel_size: Any,
     depth_multiplier: int = 1,
@@ -82,20 +60,9 @@ def separable_conv2d(
     padding: str = "SAME",
     data_format: str = "NHWC",
     rate: Any = 1,
-    activation_fn: Activation | None = relu,
-    normalizer_fn: Callable[..., Any] | None = None,
-    normalizer_params: dict[str, Any] | None = None,
-    weights_initializer: Any = None,
+    *,
     pointwise_initializer: Any = None,
-    weights_regularizer: Regularizer | None = None,
-    biases_initializer: Any = zeros_initializer,
-    biases_regularizer: Regularizer | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Tensor:
+) -> Callable[..., Layer]:
     """A convolution of each channel; then, unless `num_outputs` is None, one over all channels.
 
     >>> import stepscope.tf1 as tf
@@ -104,51 +71,29 @@ def separable_conv2d(
     ...     print(net.shape, [v.op.name for v in tf.trainable_variables()])
     (2, 4, 4, 6) ['SeparableConv2d/depthwise_weights', 'SeparableConv2d/biases']
     """
-    biased = biases_initializer is not None and normalizer_fn is None
-    start = weights_initializer or xavier_initializer()
-    offsets = (made_initializer(biases_initializer), biases_regularizer)
-
-    def make(**more: Any) -> Layer:
-        weights = (start, made_initializer(pointwise_initializer) or start, weights_regularizer)
-        if num_outputs is None:
-            return _Depthwise(
-                kernel_size, depth_multiplier, (stride, padding, order_of(data_format), rate),
-                weights[::2], biased, offsets, trainable=trainable, **more,
-            )  # fmt: skip
-        return SeparableConv2D(
-            num_outputs, kernel_size, stride, padding, order_of(data_format), rate,
-            depth_multiplier, None, biased, *weights[:2], offsets[0], weights[2], weights[2],
-            offsets[1], trainable=trainable, **more,
-        )  # fmt: skip
-
-    return layer_outputs(
-        make, inputs, "SeparableConv2d", scope, reuse, activation_fn,
-        (normalizer_fn, normalizer_params), outputs_collections, variables_collections,
+    start = options.weights_start
+    given: dict[str, Any] = {
+        "strides": stride, "padding": padding, "data_format": order_of(data_format),
+        "dilation_rate": rate, "depth_multiplier": depth_multiplier, "use_bias": options.biased,
+        "depthwise_initializer": start, "depthwise_regularizer": options.weights_regularizer,
+        "bias_initializer": options.biases_start, "bias_regularizer": options.biases_regularizer,
+        "trainable": options.trainable,
+    }  # fmt: skip
+    if num_outputs is None:
+        return partial(_Depthwise, 0, kernel_size, **given)
+    return partial(
+        SeparableConv2D, num_outputs, kernel_size,
+        pointwise_initializer=made_initializer(pointwise_initializer) or start,
+        pointwise_regularizer=options.weights_regularizer, **given,
     )  # fmt: skip
 
 
 class _Depthwise(SeparableConv2D):
     """The first half of a separable convolution: as many outputs as channels, times a number."""
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        depth_multiplier: int,
-        windows: tuple[Any, str, str, Any],
-        weights: tuple[Any, Any],
-        biased: bool,
-        offsets: tuple[Any, Any],
-        **more: Any,
-    ) -> None:
-        stride, padding, order, rate = windows
-        super().__init__(
-            0, kernel_size, stride, padding, order, rate, depth_multiplier, None, biased,
-            weights[0], None, offsets[0], weights[1], None, offsets[1], **more,
-        )  # fmt: skip
-
     def build(self, input_shape: Any) -> None:
         depth = input_shape.as_list()[1 if self._first else -1]
-        self.filters = depth * self.depth_multiplier
+        self._outputs = self.filters = depth * self.depth_multiplier
         start, regularizer, _ = self._depthwise
         self.depthwise_kernel = self.add_weight(
             "depthwise_kernel", [*self.kernel_size, depth, self.depth_multiplier], self.dtype,
@@ -158,8 +103,8 @@ class _Depthwise(SeparableConv2D):
 
     def call(self, inputs: Tensor, **_more: Any) -> Tensor:
         outputs = depthwise_conv2d(
-            inputs, self.depthwise_kernel, four(self.strides, self._first), self.padding,
-            pair(self.dilation_rate, "rate"), data_format="NCHW" if self._first else "NHWC",
+            inputs, self.depthwise_kernel, on_all_axes(self.strides, self._first), self.padding,
+            self.dilation_rate, data_format=self._wire_order,
         )  # fmt: skip
         return self.finished(outputs)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stepscope.graph.graph import (
@@ -86,101 +90,126 @@ def _listed(names: Any) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
-def layer_outputs(
-    make: Callable[..., Layer],
-    inputs: Any,
-    default: str,
-    scope: Any,
-    reuse: Any,
-    activation_fn: Activation | None,
-    normalizer: tuple[Callable[..., Any] | None, dict[str, Any] | None],
-    outputs_collections: Any,
-    variables_collections: Any,
-) -> Tensor:
-    """What a layer, its normalizer and its activation give, by the names of contrib."""
-    getter = contrib_getter(variables_collections)
-    with variable_scope(scope, default, [inputs], reuse=reuse, custom_getter=getter) as inner:
-        outputs = make(_scope=inner, _reuse=reuse)(inputs)
-        function, arguments = normalizer
-        if function is not None:
-            outputs = function(outputs, **(arguments or {}))
-        if activation_fn is not None:
-            outputs = activation_fn(outputs)
-        return collected(outputs, outputs_collections)
-
-
-@add_arg_scope
-def fully_connected(
-    inputs: Any,
-    num_outputs: int,
-    activation_fn: Activation | None = relu,
-    normalizer_fn: Callable[..., Any] | None = None,
-    normalizer_params: dict[str, Any] | None = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Regularizer | None = None,
-    biases_initializer: Any = zeros_initializer,
-    biases_regularizer: Regularizer | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Tensor:
-    """activation_fn(inputs times new weights, plus new biases).
+@dataclass(frozen=True)
+class LayerOptions:
+    """What every layer of contrib with weights takes, behind the arguments that are its own.
 
     `biases_initializer=None` leaves the biases out, and so does a `normalizer_fn`.
     """
-    biased = biases_initializer is not None and normalizer_fn is None
 
-    def make(**more: Any) -> Layer:
-        return Dense(
-            num_outputs, None, biased, weights_initializer or xavier_initializer(),
-            made_initializer(biases_initializer), weights_regularizer, biases_regularizer,
-            trainable=trainable, **more,
-        )  # fmt: skip
+    activation_fn: Activation | None = relu
+    normalizer_fn: Callable[..., Any] | None = None
+    normalizer_params: dict[str, Any] | None = None
+    weights_initializer: Any = None
+    weights_regularizer: Regularizer | None = None
+    biases_initializer: Any = zeros_initializer
+    biases_regularizer: Regularizer | None = None
+    reuse: Any = None
+    variables_collections: Any = None
+    outputs_collections: Any = None
+    trainable: bool = True
+    scope: Any = None
 
-    return layer_outputs(
-        make, inputs, "fully_connected", scope, reuse, activation_fn,
-        (normalizer_fn, normalizer_params), outputs_collections, variables_collections,
-    )  # fmt: skip
+    @property
+    def biased(self) -> bool:
+        return self.biases_initializer is not None and self.normalizer_fn is None
+
+    @property
+    def weights_start(self) -> Any:
+        return self.weights_initializer or xavier_initializer()
+
+    @property
+    def biases_start(self) -> Any:
+        return made_initializer(self.biases_initializer)
+
+    def variables(self) -> dict[str, Any]:
+        """What the one kernel and the bias of a layer are made with."""
+        return {
+            "use_bias": self.biased, "trainable": self.trainable,
+            "kernel_initializer": self.weights_start,
+            "kernel_regularizer": self.weights_regularizer,
+            "bias_initializer": self.biases_start, "bias_regularizer": self.biases_regularizer,
+        }  # fmt: skip
+
+    def outputs(self, make: Callable[..., Layer], inputs: Any, default_scope: str) -> Tensor:
+        """What the layer, its normalizer and its activation give, by the names of contrib."""
+        getter = contrib_getter(self.variables_collections)
+        with variable_scope(
+            self.scope, default_scope, [inputs], reuse=self.reuse, custom_getter=getter
+        ) as inner:
+            outputs = make(_scope=inner, _reuse=self.reuse)(inputs)
+            if self.normalizer_fn is not None:
+                outputs = self.normalizer_fn(outputs, **(self.normalizer_params or {}))
+            if self.activation_fn is not None:
+                outputs = self.activation_fn(outputs)
+            return collected(outputs, self.outputs_collections)
 
 
-@add_arg_scope
+def contrib_layer(default_scope: str) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Makes a layer of a function that gives, for `options` and its own arguments, how to make it.
+
+    The layer takes these and `LayerOptions` behind them. Own arguments that are passed by keyword
+    alone stand behind `weights_initializer`.
+    """
+
+    def decorate(make: Callable[..., Any]) -> Callable[..., Tensor]:
+        inputs = inspect.Parameter("inputs", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        own = list(inspect.signature(make).parameters.values())[1:]
+        options = list(inspect.signature(LayerOptions).parameters.values())
+        weights = 1 + [one.name for one in options].index("weights_initializer")
+        late = [one.replace(kind=inputs.kind) for one in own if one.kind is one.KEYWORD_ONLY]
+        signature = inspect.Signature([
+            inputs, *own[: len(own) - len(late)], *options[:weights], *late, *options[weights:],
+        ])  # fmt: skip
+        names = {one.name for one in options}
+
+        @functools.wraps(make)
+        def layer(*args: Any, **kwargs: Any) -> Tensor:
+            given = signature.bind(*args, **kwargs).arguments
+            inputs = given.pop("inputs")
+            chosen = LayerOptions(**{name: given.pop(name) for name in names & given.keys()})
+            return chosen.outputs(make(chosen, **given), inputs, default_scope)
+
+        layer.__signature__ = signature  # type: ignore[attr-defined]
+        return add_arg_scope(layer)
+
+    return decorate
+
+
+@contrib_layer("fully_connected")
+def fully_connected(options: LayerOptions, num_outputs: int) -> Callable[..., Layer]:
+    """activation_fn(inputs times new weights, plus new biases).
+
+    `biases_initializer=None` leaves the biases out, and so does a `normalizer_fn`.
+
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default():
+    ...     print(tf.contrib.layers.fully_connected(tf.zeros([2, 3]), 8).shape)
+    (2, 8)
+    """
+    return partial(Dense, num_outputs, **options.variables())
+
+
+@contrib_layer("Conv")
 def conv2d(
-    inputs: Any,
+    options: LayerOptions,
     num_outputs: int,
     kernel_size: Any,
     stride: Any = 1,
     padding: str = "SAME",
     data_format: str | None = None,
     rate: Any = 1,
-    activation_fn: Activation | None = relu,
-    normalizer_fn: Callable[..., Any] | None = None,
-    normalizer_params: dict[str, Any] | None = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Regularizer | None = None,
-    biases_initializer: Any = zeros_initializer,
-    biases_regularizer: Regularizer | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Tensor:
-    """activation_fn(images filtered by new weights, plus new biases)."""
-    biased = biases_initializer is not None and normalizer_fn is None
-    order = order_of(data_format)
+) -> Callable[..., Layer]:
+    """activation_fn(images filtered by new weights, plus new biases).
 
-    def make(**more: Any) -> Layer:
-        return Conv2D(
-            num_outputs, kernel_size, stride, padding, order, rate, None, biased,
-            weights_initializer or xavier_initializer(), made_initializer(biases_initializer),
-            weights_regularizer, biases_regularizer, trainable=trainable, **more,
-        )  # fmt: skip
-
-    return layer_outputs(
-        make, inputs, "Conv", scope, reuse, activation_fn, (normalizer_fn, normalizer_params),
-        outputs_collections, variables_collections,
+    >>> import stepscope.tf1 as tf
+    >>> with tf.Graph().as_default():
+    ...     print(tf.contrib.layers.conv2d(tf.zeros([2, 4, 4, 3]), 8, 3, 2).shape)
+    (2, 2, 2, 8)
+    """
+    return partial(
+        Conv2D, num_outputs, kernel_size, stride, padding, order_of(data_format), rate,
+        **options.variables(),
     )  # fmt: skip
 
 
