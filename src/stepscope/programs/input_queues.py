@@ -6,7 +6,7 @@ summary of how full it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepscope.graph import GraphKeys, convert_to_tensor
@@ -76,7 +76,7 @@ def input_producer(
         enqueue = queue.enqueue_many([tensor])
         add_queue_runner(QueueRunner(queue, [enqueue], cancel_op=cancel_op))
         if summary_name is not None:
-            _fullness(summary_name, queue.size(), capacity)
+            _summarize_fullness(summary_name, queue.size(), capacity)
         return queue
 
 
@@ -161,17 +161,11 @@ def batch(
     `tensors` is a tensor, a list or a dict of them, and so is what comes back (of a list of one,
     the tensor). With `enqueue_many` they are rows of elements already.
     """
-    values, keys = _listed(tensors)
-    with name_scope(name, "batch", values) as scope:
-        values = [convert_to_tensor(value) for value in values]
-        kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
-        queue = kind(
-            capacity, [v.dtype.base_dtype for v in values],
-            _element_shapes(values, shapes, enqueue_many), shared_name=shared_name,
-        )  # fmt: skip
-        _fill(queue, values, num_threads, enqueue_many)
-        _fullness(f"fraction_of_{capacity}_full", queue.size(), capacity)
-        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+    return _batched(
+        name, "batch", [tensors], PaddingFIFOQueue if dynamic_pad else FIFOQueue, batch_size,
+        capacity, enqueue_many, shapes, allow_smaller_final_batch, num_threads,
+        shared_name=shared_name,
+    )  # fmt: skip
 
 
 def shuffle_batch(
@@ -192,18 +186,11 @@ def shuffle_batch(
         raise ValueError(
             f"capacity {capacity} must be bigger than min_after_dequeue {min_after_dequeue}."
         )
-    values, keys = _listed(tensors)
-    with name_scope(name, "shuffle_batch", values) as scope:
-        values = [convert_to_tensor(value) for value in values]
-        queue = RandomShuffleQueue(
-            capacity, min_after_dequeue, [v.dtype.base_dtype for v in values],
-            _element_shapes(values, shapes, enqueue_many), seed=seed, shared_name=shared_name,
-        )  # fmt: skip
-        _fill(queue, values, num_threads, enqueue_many)
-        room = capacity - min_after_dequeue
-        over = elementwise.maximum(0, queue.size() - min_after_dequeue)
-        _fullness(f"fraction_over_{min_after_dequeue}_of_{room}_full", over, room)
-        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+    return _batched(
+        name, "shuffle_batch", [tensors], RandomShuffleQueue, batch_size, capacity, enqueue_many,
+        shapes, allow_smaller_final_batch, num_threads, min_after_dequeue=min_after_dequeue,
+        seed=seed, shared_name=shared_name,
+    )  # fmt: skip
 
 
 def batch_join(
@@ -218,17 +205,11 @@ def batch_join(
     name: str | None = None,
 ) -> Any:
     """As `batch`, of several sources of elements that are alike: each has a thread of its own."""
-    lists, keys = _all_listed(tensors_list)
-    with name_scope(name, "batch_join", [v for values in lists for v in values]) as scope:
-        lists = [[convert_to_tensor(value) for value in values] for values in lists]
-        kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
-        queue = kind(
-            capacity, _types_of_all(lists), _shapes_of_all(lists, shapes, enqueue_many),
-            shared_name=shared_name,
-        )  # fmt: skip
-        _fill_from_all(queue, lists, enqueue_many)
-        _fullness(f"fraction_of_{capacity}_full", queue.size(), capacity)
-        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+    return _batched(
+        name, "batch_join", tensors_list, PaddingFIFOQueue if dynamic_pad else FIFOQueue,
+        batch_size, capacity, enqueue_many, shapes, allow_smaller_final_batch,
+        shared_name=shared_name,
+    )  # fmt: skip
 
 
 def shuffle_batch_join(
@@ -244,18 +225,53 @@ def shuffle_batch_join(
     name: str | None = None,
 ) -> Any:
     """As `shuffle_batch`, of several sources of elements: each has a thread of its own."""
-    lists, keys = _all_listed(tensors_list)
-    with name_scope(name, "shuffle_batch_join", [v for values in lists for v in values]) as scope:
+    return _batched(
+        name, "shuffle_batch_join", tensors_list, RandomShuffleQueue, batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, min_after_dequeue=min_after_dequeue,
+        seed=seed, shared_name=shared_name,
+    )  # fmt: skip
+
+
+def _batched(
+    name: str | None,
+    default: str,
+    sources: Sequence[Any],
+    kind: Callable[..., QueueBase],
+    batch_size: Any,
+    capacity: int,
+    enqueue_many: bool,
+    shapes: Any,
+    smaller: bool,
+    threads: int = 1,
+    **queue_options: Any,
+) -> Any:
+    """Batches out of a queue that each source fills, by so many threads."""
+    lists, keys = _all_listed(sources)
+    with name_scope(name, default, [v for values in lists for v in values]) as scope:
         lists = [[convert_to_tensor(value) for value in values] for values in lists]
-        queue = RandomShuffleQueue(
-            capacity, min_after_dequeue, _types_of_all(lists),
-            _shapes_of_all(lists, shapes, enqueue_many), seed=seed, shared_name=shared_name,
+        queue = kind(
+            capacity=capacity, dtypes=_types_of_all(lists),
+            shapes=_shapes_of_all(lists, shapes, enqueue_many), **queue_options,
         )  # fmt: skip
-        _fill_from_all(queue, lists, enqueue_many)
-        room = max(1, capacity - min_after_dequeue)
-        over = elementwise.maximum(0, queue.size() - min_after_dequeue)
-        _fullness(f"fraction_over_{min_after_dequeue}_of_{room}_full", over, room)
-        return _taken(queue, batch_size, allow_smaller_final_batch, scope, keys)
+        # All threads of one source run the same op.
+        ops = [queue.enqueue_many(v) if enqueue_many else queue.enqueue(v) for v in lists]
+        add_queue_runner(QueueRunner(queue, ops * threads))
+        least = queue_options.get("min_after_dequeue")
+        if least is None:
+            _summarize_fullness(f"fraction_of_{capacity}_full", queue.size(), capacity)
+        else:
+            room = max(1, capacity - least)
+            over = elementwise.maximum(0, queue.size() - least)
+            _summarize_fullness(f"fraction_over_{least}_of_{room}_full", over, room)
+        take = queue.dequeue_up_to if smaller else queue.dequeue_many
+        found = take(batch_size, name=scope)
+        if keys is None:
+            return found
+        return dict(zip(keys, found if len(keys) > 1 else [found], strict=True))
+
+
+def _summarize_fullness(name: str, held: Any, room: int) -> None:
+    summaries.scalar(name, conversion.cast(held, float32) * (1.0 / room))
 
 
 def _all_listed(tensors_list: Sequence[Any]) -> tuple[list[list[Any]], list[str] | None]:
@@ -297,14 +313,6 @@ def _shapes_of_all(lists: Sequence[Sequence[Tensor]], shapes: Any, many: bool) -
     return common
 
 
-def _fill_from_all(queue: QueueBase, lists: Sequence[Sequence[Tensor]], many: bool) -> None:
-    ops = [
-        queue.enqueue_many(list(values)) if many else queue.enqueue(list(values))
-        for values in lists
-    ]
-    add_queue_runner(QueueRunner(queue, ops))
-
-
 def _listed(tensors: Any) -> tuple[list[Any], list[str] | None]:
     """The tensors as a list, and the keys of a dict of them."""
     if isinstance(tensors, Mapping):
@@ -326,22 +334,3 @@ def _element_shapes(
         if value.shape.rank is None:
             raise ValueError(f"Cannot infer Tensor's rank: {value}")
     return [value.shape[1:] if enqueue_many else value.shape for value in values]
-
-
-def _fill(queue: QueueBase, values: Sequence[Tensor], threads: int, many: bool) -> None:
-    # Each thread runs the same op.
-    op = queue.enqueue_many(list(values)) if many else queue.enqueue(list(values))
-    add_queue_runner(QueueRunner(queue, [op] * threads))
-
-
-def _fullness(name: str, size: Any, capacity: int) -> None:
-    summaries.scalar(name, conversion.cast(size, float32) * (1.0 / capacity))
-
-
-def _taken(queue: QueueBase, size: Any, smaller: bool, scope: str, keys: list[str] | None) -> Any:
-    take = queue.dequeue_up_to if smaller else queue.dequeue_many
-    found = take(size, name=scope)
-    if keys is not None:
-        found = found if len(keys) > 1 else [found]
-        return dict(zip(keys, found, strict=True))
-    return found

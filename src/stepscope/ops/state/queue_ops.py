@@ -83,42 +83,23 @@ def _make_shuffle(node: KernelNode, name: str, shared: bool) -> QueueCell:
 
 
 _OWNER = ["container: string = ''", "shared_name: string = ''"]
-register(
-    "FIFOQueueV2",
-    outputs=["handle: resource"],
-    attrs=["component_types: list(type)", "shapes: list(shape) = []", "capacity: int = -1",
-           *_OWNER],
-    shape=lambda _c: SCALAR,
-    kernel=_queue_kernel(_make_fifo),
-    stateful=True,
-)  # fmt: skip
-register(
-    "PaddingFIFOQueueV2",
-    outputs=["handle: resource"],
-    attrs=["component_types: list(type)", "shapes: list(shape) = []", "capacity: int = -1",
-           *_OWNER],
-    shape=lambda _c: SCALAR,
-    kernel=_queue_kernel(_make_padding),
-    stateful=True,
-)  # fmt: skip
-register(
-    "PriorityQueueV2",
-    outputs=["handle: resource"],
-    attrs=["component_types: list(type) = []", "shapes: list(shape)", "capacity: int = -1",
-           *_OWNER],
-    shape=lambda _c: SCALAR,
-    kernel=_queue_kernel(_make_priority),
-    stateful=True,
-)  # fmt: skip
-register(
-    "RandomShuffleQueueV2",
-    outputs=["handle: resource"],
-    attrs=["component_types: list(type)", "shapes: list(shape) = []", "capacity: int = -1",
-           "min_after_dequeue: int = 0", "seed: int = 0", "seed2: int = 0", *_OWNER],
-    shape=lambda _c: SCALAR,
-    kernel=_queue_kernel(_make_shuffle),
-    stateful=True,
-)  # fmt: skip
+_TYPES, _SHAPES = "component_types: list(type)", "shapes: list(shape)"
+for _name, _made, _attrs in (
+    ("FIFOQueueV2", _make_fifo, [_TYPES, f"{_SHAPES} = []", "capacity: int = -1"]),
+    ("PaddingFIFOQueueV2", _make_padding, [_TYPES, f"{_SHAPES} = []", "capacity: int = -1"]),
+    ("PriorityQueueV2", _make_priority, [f"{_TYPES} = []", _SHAPES, "capacity: int = -1"]),
+    ("RandomShuffleQueueV2", _make_shuffle, [
+        _TYPES, f"{_SHAPES} = []", "capacity: int = -1", "min_after_dequeue: int = 0",
+        "seed: int = 0", "seed2: int = 0"]),
+):  # fmt: skip
+    register(
+        _name,
+        outputs=["handle: resource"],
+        attrs=[*_attrs, *_OWNER],
+        shape=lambda _c: SCALAR,
+        kernel=_queue_kernel(_made),
+        stateful=True,
+    )
 
 # -- in ----------------------------------------------------------------------------------------
 
