@@ -15,11 +15,23 @@ from stepscope.ops.arrays import conversion, shaping
 from stepscope.ops.math import comparison, division, elementwise, reductions, unary
 from stepscope.ops.state.variable import assign_add
 
+Metric = tuple[Tensor, Tensor]
+"""The value so far, and the op that takes in a batch and gives the value with it."""
 
-def _counter(name: str) -> Any:
+
+def metric_variable(name: str, shape: Any, dtype: Any = dt.float32) -> Any:
+    """A sum of what was taken in, 0 once local variables are initialized."""
     return get_local_variable(
-        name, [], dt.float32, zeros_initializer(), collections=[GraphKeys.METRIC_VARIABLES]
+        name, shape, dtype, zeros_initializer(), collections=[GraphKeys.METRIC_VARIABLES]
     )
+
+
+def collected(found: Metric, values: Iterable[str] | None, updates: Iterable[str] | None) -> Metric:
+    """The metric, whose value and update are in these collections from now on."""
+    for keys, tensor in zip((values, updates), found, strict=True):
+        for key in keys or ():
+            add_to_collection(key, tensor)
+    return found
 
 
 def mean(
@@ -28,14 +40,14 @@ def mean(
     metrics_collections: Iterable[str] | None = None,
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Metric:
     """The mean of all values so far, and the op that takes these in and gives it.
 
     The sums are local variables: `tf.local_variables_initializer()` starts them.
     """
     with variable_scope(name, "mean", (values, weights)):
         values = conversion.cast(convert_to_tensor(values), dt.float32)
-        total, count = _counter("total"), _counter("count")
+        total, count = metric_variable("total", []), metric_variable("count", [])
         if weights is None:
             number = conversion.cast(shaping.size(values), dt.float32)
         else:
@@ -48,11 +60,7 @@ def mean(
             new_count = assign_add(count, number)
         result = division.div_no_nan(total, count, name="value")
         update = division.div_no_nan(new_total, new_count, name="update_op")
-    for key in metrics_collections or ():
-        add_to_collection(key, result)
-    for key in updates_collections or ():
-        add_to_collection(key, update)
-    return result, update
+    return collected((result, update), metrics_collections, updates_collections)
 
 
 def accuracy(
@@ -62,7 +70,7 @@ def accuracy(
     metrics_collections: Iterable[str] | None = None,
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Metric:
     """How often predictions and labels were equal so far, and the op that takes these in."""
     labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
     if not predictions.shape.is_compatible_with(labels.shape):
@@ -83,7 +91,7 @@ def mean_squared_error(
     metrics_collections: Iterable[str] | None = None,
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Metric:
     """The mean square of the differences so far, and the op that takes these in."""
     error = unary.square(_difference(labels, predictions))
     name = name or "mean_squared_error"
@@ -97,7 +105,7 @@ def mean_absolute_error(
     metrics_collections: Iterable[str] | None = None,
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Metric:
     """The mean size of the differences so far, and the op that takes these in."""
     error = unary.abs(_difference(labels, predictions))
     name = name or "mean_absolute_error"
@@ -111,17 +119,12 @@ def root_mean_squared_error(
     metrics_collections: Iterable[str] | None = None,
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Metric:
     """The root of the mean square of the differences so far, and the op that takes these in."""
     name = name or "root_mean_squared_error"
-    value, update = (
-        unary.sqrt(part) for part in mean_squared_error(labels, predictions, weights, name=name)
-    )
-    for key in metrics_collections or ():
-        add_to_collection(key, value)
-    for key in updates_collections or ():
-        add_to_collection(key, update)
-    return value, update
+    value, update = mean_squared_error(labels, predictions, weights, name=name)
+    roots = (unary.sqrt(value), unary.sqrt(update))
+    return collected(roots, metrics_collections, updates_collections)
 
 
 def _difference(labels: Any, predictions: Any) -> Tensor:

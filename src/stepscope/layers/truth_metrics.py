@@ -6,16 +6,16 @@ variables: `tf.local_variables_initializer()` starts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stepscope.errors import UnimplementedError
 from stepscope.graph import dtypes as dt
 from stepscope.graph.build import convert_to_tensor
-from stepscope.graph.graph import GraphKeys, add_to_collection, name_scope
+from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor
-from stepscope.layers.initializers import zeros_initializer
-from stepscope.layers.variable_scope import get_local_variable, variable_scope
+from stepscope.layers.metrics import Metric, collected, metric_variable
+from stepscope.layers.variable_scope import variable_scope
 from stepscope.ops.arrays.constants import constant, ones_like
 from stepscope.ops.arrays.conversion import cast
 from stepscope.ops.arrays.diagonals import diag_part
@@ -25,7 +25,6 @@ from stepscope.ops.arrays.shaping import expand_dims, reshape, squeeze
 from stepscope.ops.math import comparison, division, elementwise, reductions
 from stepscope.ops.state.variable import assign_add
 
-Metric = tuple[Tensor, Tensor]
 _LITTLE = 1e-7
 _COUNTS = ("true_positives", "false_negatives", "true_negatives", "false_positives")
 
@@ -76,21 +75,6 @@ def _same_rank(labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
     return labels, predictions
 
 
-def _variable(name: str, shape: Sequence[int], dtype: Any = dt.float32) -> Any:
-    return get_local_variable(
-        name, list(shape), dtype, zeros_initializer(), collections=[GraphKeys.METRIC_VARIABLES]
-    )
-
-
-def _collected(
-    found: Metric, metrics: Iterable[str] | None, updates: Iterable[str] | None
-) -> Metric:
-    for keys, tensor in zip((metrics, updates), found, strict=True):
-        for key in keys or ():
-            add_to_collection(key, tensor)
-    return found
-
-
 def _weighted(matching: Tensor, weights: Any) -> Tensor:
     """1 where it matches, times the weights."""
     values = cast(matching, dt.float32)
@@ -109,18 +93,29 @@ def _count(
         truth, guess = _same_rank(truth, guess)
         given = (comparison.equal(truth, wanted[0]), comparison.equal(guess, wanted[1]))
         matching = comparison.logical_and(*given)
-        total = _variable("count", [])
+        total = metric_variable("count", [])
         return convert_to_tensor(total), assign_add(
             total, reductions.reduce_sum(_weighted(matching, weights))
         )
 
 
-def true_positives(
-    labels: Any, predictions: Any, weights: Any = None,
-    metrics_collections: Iterable[str] | None = None,
-    updates_collections: Iterable[str] | None = None, name: str | None = None,
-) -> Metric:  # fmt: skip
-    """How often both were true.
+def _counting(name_: str, wanted: tuple[bool, bool], meaning: str) -> Callable[..., Metric]:
+    """The metric that counts where labels and predictions are these two."""
+
+    def count(
+        labels: Any, predictions: Any, weights: Any = None,
+        metrics_collections: Iterable[str] | None = None,
+        updates_collections: Iterable[str] | None = None, name: str | None = None,
+    ) -> Metric:  # fmt: skip
+        found = _count(name_, wanted, labels, predictions, weights, name)
+        return collected(found, metrics_collections, updates_collections)
+
+    count.__name__ = count.__qualname__ = name_
+    count.__doc__ = meaning
+    return count
+
+
+true_positives = _counting("true_positives", (True, True), """How often both were true.
 
     >>> import stepscope.tf1 as tf
     >>> with tf.Graph().as_default(), tf.Session() as session:
@@ -128,39 +123,14 @@ def true_positives(
     ...     session.run(tf.local_variables_initializer())
     ...     print(session.run(update))
     1.0
-    """
-    found = _count("true_positives", (True, True), labels, predictions, weights, name)
-    return _collected(found, metrics_collections, updates_collections)
-
-
-def false_positives(
-    labels: Any, predictions: Any, weights: Any = None,
-    metrics_collections: Iterable[str] | None = None,
-    updates_collections: Iterable[str] | None = None, name: str | None = None,
-) -> Metric:  # fmt: skip
-    """How often what was predicted was not so."""
-    found = _count("false_positives", (False, True), labels, predictions, weights, name)
-    return _collected(found, metrics_collections, updates_collections)
-
-
-def false_negatives(
-    labels: Any, predictions: Any, weights: Any = None,
-    metrics_collections: Iterable[str] | None = None,
-    updates_collections: Iterable[str] | None = None, name: str | None = None,
-) -> Metric:  # fmt: skip
-    """How often what was so was not predicted."""
-    found = _count("false_negatives", (True, False), labels, predictions, weights, name)
-    return _collected(found, metrics_collections, updates_collections)
-
-
-def true_negatives(
-    labels: Any, predictions: Any, weights: Any = None,
-    metrics_collections: Iterable[str] | None = None,
-    updates_collections: Iterable[str] | None = None, name: str | None = None,
-) -> Metric:  # fmt: skip
-    """How often neither was true."""
-    found = _count("true_negatives", (False, False), labels, predictions, weights, name)
-    return _collected(found, metrics_collections, updates_collections)
+    """)  # fmt: skip
+false_positives = _counting(
+    "false_positives", (False, True), "How often what was predicted was not so."
+)
+false_negatives = _counting(
+    "false_negatives", (True, False), "How often what was so was not predicted."
+)
+true_negatives = _counting("true_negatives", (False, False), "How often neither was true.")
 
 
 def _share(
@@ -192,7 +162,7 @@ def precision(
     0.5
     """
     found = _share("precision", false_positives, labels, predictions, weights, name)
-    return _collected(found, metrics_collections, updates_collections)
+    return collected(found, metrics_collections, updates_collections)
 
 
 def recall(
@@ -210,7 +180,7 @@ def recall(
     0.667
     """
     found = _share("recall", false_negatives, labels, predictions, weights, name)
-    return _collected(found, metrics_collections, updates_collections)
+    return collected(found, metrics_collections, updates_collections)
 
 
 def auc(
@@ -241,7 +211,7 @@ def auc(
         counts = _by_threshold(labels, predictions, weights, [-_LITTLE, *inner, 1 + _LITTLE])
         value = _area([convert_to_tensor(total) for total, _ in counts], curve, summation_method)
         update = _area([added for _, added in counts], curve, summation_method)
-        return _collected((value, update), metrics_collections, updates_collections)
+        return collected((value, update), metrics_collections, updates_collections)
 
 
 def _by_threshold(
@@ -256,7 +226,7 @@ def _by_threshold(
     pairs = ((above, truth), (below, truth), (below, untrue), (above, untrue))
     found = []
     for name, (one, other) in zip(_COUNTS, pairs, strict=True):
-        total = _variable(name, [len(thresholds)])
+        total = metric_variable(name, [len(thresholds)])
         matching = _weighted(comparison.logical_and(one, other), each)
         found.append((total, assign_add(total, reductions.reduce_sum(matching, 1))))
     return found
@@ -296,7 +266,7 @@ def mean_iou(
     0.5
     """
     with variable_scope(name, "mean_iou", (predictions, labels, weights)):
-        total = _variable("total_confusion_matrix", [num_classes, num_classes], dt.float64)
+        total = metric_variable("total_confusion_matrix", [num_classes, num_classes], dt.float64)
         truth, guess = (reshape(convert_to_tensor(v), [-1]) for v in (labels, predictions))
         each = None if weights is None else reshape(convert_to_tensor(weights), [-1])
         update = assign_add(
@@ -310,4 +280,4 @@ def mean_iou(
         value = division.div_no_nan(
             reductions.reduce_sum(ratios), reductions.reduce_sum(there), name="mean_iou"
         )
-        return _collected((value, update), metrics_collections, updates_collections)
+        return collected((value, update), metrics_collections, updates_collections)
