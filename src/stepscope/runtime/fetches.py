@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,7 +24,7 @@ Build = Callable[[Sequence[Any]], Any]
 class FetchSpec:
     """A fetch structure, taken apart: the tensors and ops in it, and how to put values back."""
 
-    __slots__ = ("_build", "lull", "targets", "tensors", "what")
+    __slots__ = ("_build", "done", "lull", "targets", "tensors", "what")
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
         tensors: dict[Tensor, int] = {}
@@ -37,6 +37,28 @@ class FetchSpec:
         """What a run of it is called."""
         self.lull: Lull | None = None
         """Where runs of it are noted while there is no more to know of them, if somebody said."""
+        self.done: frozenset[Operation] = frozenset()
+        """Ops that executed before: nothing waits for them."""
+
+    @classmethod
+    def of(
+        cls,
+        tensors: Sequence[Tensor],
+        targets: Sequence[Operation],
+        what: str,
+        done: frozenset[Operation],
+    ) -> Self:
+        """A part of a run: a list of tensors and the ops to execute."""
+        spec = cls.__new__(cls)
+        spec.tensors, spec.targets, spec.what, spec.done = (
+            tuple(tensors),
+            tuple(targets),
+            what,
+            done,
+        )
+        spec.lull = None
+        spec._build = list
+        return spec
 
     def build(self, values: Sequence[Any]) -> Any:
         """The user's structure with the values in place of the tensors."""

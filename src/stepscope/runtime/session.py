@@ -17,7 +17,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from stepscope import options as opts
-from stepscope.errors import CancelledError, OpError, ResourceExhaustedError, UnimplementedError
+from stepscope.errors import (
+    CancelledError,
+    InvalidArgumentError,
+    OpError,
+    ResourceExhaustedError,
+    UnimplementedError,
+)
 from stepscope.graph import Graph, Tensor, get_default_graph
 from stepscope.graph.defaults import pop_session, push_session
 from stepscope.metadata import (
@@ -26,6 +32,7 @@ from stepscope.metadata import (
     as_run_metadata,
     as_run_metadata_target,
 )
+from stepscope.ops import structures
 from stepscope.ops.resources import ResourceStore
 from stepscope.runtime import observers
 from stepscope.runtime.budgeted_runs import Lulled, lull_of
@@ -42,6 +49,7 @@ from stepscope.runtime.fetches import (
 from stepscope.runtime.function_calls import FunctionCalls
 from stepscope.runtime.memory.allocator import Allocator
 from stepscope.runtime.memory.buffers import BufferCache
+from stepscope.runtime.partial_runs import PartialRun
 from stepscope.runtime.plan.compiled import CompiledRun
 from stepscope.runtime.plan.placement import Device, Placer, local_devices
 from stepscope.runtime.report import NOTHING, RunReport, RunRequest
@@ -60,6 +68,7 @@ class BaseSession:
         self._target = target
         self._graph = graph if graph is not None else get_default_graph()
         self._specs: dict[Any, FetchSpec] = {}
+        self._partial_runs: dict[str, PartialRun] = {}
         checked = opts.as_config(config)
         self._elsewhere = engine_for(target, self._graph, checked)
         if self._elsewhere is None:
@@ -138,6 +147,47 @@ class BaseSession:
             return self._run(spec, tensors, args, options, run_metadata, clock())
 
         return call
+
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
+        """A handle for `partial_run`: what will be fetched and fed in all of its calls.
+
+        `stepscope.runtime.partial_runs` says what a partial run is.
+        """
+        self._check_open()
+        if self._elsewhere is not None:
+            raise UnimplementedError.without_op(
+                f"Stepscope has partial runs on its own engine alone, not on {self._target!r}; use "
+                "run(), or a session without a target."
+            )
+        given = feeds if isinstance(feeds, (list, tuple)) else [feeds] if feeds is not None else ()
+        tensors = [feed_tensor(self._graph, key) for key in structures.leaves(list(given))]
+        handle = f"partial_run_{next(_step_ids)}"
+        self._partial_runs[handle] = PartialRun(FetchSpec(self._graph, fetches), tensors)
+        return handle
+
+    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
+        """Go on with a run: feed some of what its setup named, fetch what can be computed now."""
+        self._check_open()
+        spec = self._spec(fetches)
+        pairs = flatten_feeds(self._graph, feed_dict) if feed_dict else []
+        partial = self._partial_runs.get(handle)
+        if partial is None:
+            raise InvalidArgumentError.without_op(
+                "Must run 'setup' before performing partial runs! partial_run_setup() gives the "
+                "handle, which is used up once everything was fed and fetched."
+            )
+
+        def run(part: FetchSpec, tensors: tuple[Tensor, ...], values: Sequence[Any]) -> Any:
+            try:
+                return self._run(part, tensors, values, None, None, clock())
+            except BaseException:
+                self._partial_runs.pop(handle, None)
+                raise
+
+        found = partial.call(spec, pairs, run)
+        if partial.over:
+            self._partial_runs.pop(handle, None)
+        return spec.build(found)
 
     def _spec(self, fetches: Any) -> FetchSpec:
         key = fetch_key(fetches)
@@ -273,7 +323,7 @@ class BaseSession:
         observers.tell_ended(watching, error)
 
     def _compile(self, spec: FetchSpec, tensors: tuple[Tensor, ...]) -> CompiledRun:
-        key = (spec.tensors, spec.targets, tensors)
+        key = (spec.tensors, spec.targets, tensors, spec.done)
         compiled = self._compiled.get(key)
         if compiled is not None and compiled.change_count == self._graph.change_count:
             return compiled
@@ -314,6 +364,7 @@ class BaseSession:
         self._resources.close()
         self._dispatcher.release()
         self._compiled.clear()
+        self._partial_runs.clear()
         self._allocator.give_back()
 
     def __del__(self, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -324,16 +375,6 @@ class BaseSession:
     def as_default(self) -> Any:
         """A context manager that makes this the default session (it does not close it)."""
         return _AsDefault(self)
-
-    def partial_run(self, *_args: Any, **_kwargs: Any) -> Any:
-        raise _no_partial_runs()
-
-    def partial_run_setup(self, *_args: Any, **_kwargs: Any) -> Any:
-        raise _no_partial_runs()
-
-
-def _no_partial_runs() -> OpError:
-    return UnimplementedError.without_op("The embedded engine has no partial runs; use run().")
 
 
 def _closed_error() -> CancelledError:

@@ -154,14 +154,6 @@ def test_the_graph_has_to_be_a_graph():
         st.Session(graph={})
 
 
-def test_partial_runs_are_refused(graph):
-    with st.Session(graph=graph) as session:
-        with pytest.raises(UnimplementedError, match="partial runs"):
-            session.partial_run_setup(["c:0"])
-        with pytest.raises(UnimplementedError, match="partial runs"):
-            session.partial_run("handle", "c:0")
-
-
 def test_variables_belong_to_their_session():
     with st.Graph().as_default() as graph:
         v = st.Variable(0, name="v")

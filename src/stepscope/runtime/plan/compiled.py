@@ -171,7 +171,7 @@ class CompiledRun:
         """The last run of this kind that fitted into memory, if anybody counted."""
         self.spec = spec
         self.change_count = change_count
-        self.graph = graph = ExecGraph(feeds, spec.tensors, spec.targets, placer)
+        self.graph = graph = ExecGraph(feeds, spec.tensors, spec.targets, placer, spec.done)
         # What all runs have in common, each made when the first of them is looked at.
         self.sources = Shared(lambda: _sources(graph))
         """Where the user's code made the ops of the run, and what is fed to it."""

@@ -93,7 +93,9 @@ class ExecGraph:
         fetches: Sequence[Tensor],
         targets: Sequence[Operation],
         placer: Placer,
+        done: frozenset[Operation] = frozenset(),
     ) -> None:
+        self._done = done
         self.feeds = tuple(feeds)
         self.fetches = tuple(fetches)
         self._placer = placer
@@ -135,11 +137,11 @@ class ExecGraph:
         return list(seen)
 
     def _controls(self, op: Operation) -> list[Operation]:
-        """What the op waits for; a placeholder that is fed is there from the beginning."""
+        """What the op waits for; what is fed or was done before is there from the beginning."""
         return [
             c
             for c in op.control_inputs
-            if c.type != "Placeholder" or c.values()[0] not in self._fed
+            if c not in self._done and (c.type != "Placeholder" or c.values()[0] not in self._fed)
         ]
 
     # -- nodes ---------------------------------------------------------------------------------
