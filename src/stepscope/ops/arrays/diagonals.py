@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepscope.errors import InvalidArgumentError, UnimplementedError
+from stepscope.errors import InvalidArgumentError
 from stepscope.graph.build import apply_op
 from stepscope.graph.dtypes import float32
 from stepscope.graph.graph import name_scope
@@ -17,51 +19,125 @@ from stepscope.ops.arrays.constants import ones, zeros, zeros_like
 from stepscope.ops.signatures import at_least_rank, merge_dims
 
 
-def _offset(k: Any) -> int:
-    flat = np.reshape(k, -1)
-    if len(flat) > 1 and flat[0] != flat[1]:
-        raise UnimplementedError.without_op(
-            f"Bands of diagonals (k={flat.tolist()}); use one diagonal at a time."
-        )
-    return int(flat[0])
+class _Band(NamedTuple):
+    """The diagonals of a matrix from the lowest to the highest, all in one array.
+
+    More than one are rows as long as the longest, the highest first. Shorter ones stand at the left
+    or the right end of their row, as `align` has it: first for those above the main diagonal, then
+    for those below.
+
+    >>> band = _Band.of((-1, 1), b"RIGHT_LEFT")
+    >>> band.shape(3, 4), [(d, place) for d, _row, place in band.places(3, 4)]
+    ((3, 3), [(1, slice(0, 3, None)), (0, slice(0, 3, None)), (-1, slice(0, 2, None))])
+    """
+
+    lowest: int
+    highest: int
+    align: bytes
+
+    @classmethod
+    def of(cls, k: Any, align: bytes) -> _Band:
+        """The band that `k` names: one diagonal, or the lowest and the highest."""
+        flat = [int(n) for n in np.reshape(k, -1)]
+        if len(flat) not in (1, 2):
+            raise ValueError(f"k must be one diagonal or two, not {flat}")
+        if flat[0] > flat[-1]:
+            raise ValueError(
+                f"lower_diag_index is greater than upper_diag_index: {flat[0]} > {flat[-1]}"
+            )
+        return cls(flat[0], flat[-1], align)
+
+    @property
+    def count(self) -> int:
+        return self.highest - self.lowest + 1
+
+    def check(self, rows: int, cols: int) -> None:
+        """ValueError if a matrix of that size has no such diagonals."""
+        for what, index in (("lower", self.lowest), ("upper", self.highest)):
+            if index and not -rows < index < cols:
+                raise ValueError(
+                    f"{what}_diag_index is out of bound: {index} in a matrix of {rows} x {cols}"
+                )
+
+    def shape(self, rows: int, cols: int) -> tuple[int, ...]:
+        """The last axes of the array."""
+        longest = min(rows + min(self.highest, 0), cols - max(self.lowest, 0))
+        return (longest,) if self.count == 1 else (self.count, longest)
+
+    def places(self, rows: int, cols: int) -> Iterator[tuple[int, int, slice]]:
+        """Each diagonal, the row of the array it is in, and where in that."""
+        longest = self.shape(rows, cols)[-1]
+        above, below = (side == b"LEFT" for side in self.align.split(b"_"))
+        for row, d in enumerate(range(self.highest, self.lowest - 1, -1)):
+            length = min(rows + min(d, 0), cols - max(d, 0))
+            left = (d >= 0 and above) or (d <= 0 and below)
+            start = 0 if left else longest - length
+            yield d, row, slice(start, start + length)
+
+    def matrix(self, diagonals: Sequence[int | None], rows: int, cols: int) -> tuple[int, int]:
+        """The matrix that an array of these axes goes into; -1 is the least that holds it."""
+        if self.count > 1 and diagonals[-2] != self.count:
+            raise ValueError(
+                "The number of rows of `diagonal` doesn't match the number of diagonals implied "
+                f"from `d_lower` and `d_upper`: {diagonals[-2]} and {self.count}"
+            )
+        longest = int(diagonals[-1] or 0)
+        least = longest - min(self.highest, 0), longest + max(self.lowest, 0)
+        if rows == cols == -1:
+            return max(least), max(least)
+        size = least[0] if rows == -1 else rows, least[1] if cols == -1 else cols
+        for what, found, wanted in zip(("rows", "cols"), size, least, strict=True):
+            if found < wanted:
+                raise ValueError(f"num_{what} is too small: {found}, and at least {wanted} needed")
+        if size[0] != least[0] and size[1] != least[1]:
+            raise ValueError(
+                "The number of rows or columns is not consistent with the specified d_lower, "
+                f"d_upper, and diagonal: {size[0]} x {size[1]}, at least {least[0]} x {least[1]}"
+            )
+        return size
+
+    def fill(self, matrix: Any, diagonals: Any) -> None:
+        """Write the diagonals into the matrix."""
+        rows, cols = matrix.shape[-2:]
+        for d, row, place in self.places(rows, cols):
+            part = diagonals[..., place] if self.count == 1 else diagonals[..., row, place]
+            at = np.arange(place.stop - place.start)
+            matrix[..., at + max(-d, 0), at + max(d, 0)] = part
 
 
-def _set_diagonal(matrix: Any, diagonal: Any, offset: int) -> None:
-    count = diagonal.shape[-1]
-    at = np.arange(count)
-    matrix[..., at + max(-offset, 0), at + max(offset, 0)] = diagonal
-
-
-def _diag_size(offset: int, length: int, rows: int, cols: int) -> tuple[int, int]:
-    """The matrix a diagonal goes into; what is given as -1 is the least that holds it."""
-    least_rows, least_cols = length + max(-offset, 0), length + max(offset, 0)
-    if rows == -1 and cols == -1:
-        return max(least_rows, least_cols), max(least_rows, least_cols)
-    rows, cols = (least_rows if rows == -1 else rows), (least_cols if cols == -1 else cols)
-    if rows < least_rows or cols < least_cols:
-        raise ValueError(f"A diagonal of {length} elements does not fit {rows} x {cols}")
-    return rows, cols
+@contextmanager
+def _as_invalid_argument() -> Iterator[None]:
+    """What is wrong in a graph is a ValueError, what is found out in a run has an error code."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidArgumentError.without_op(str(error)) from None
 
 
 def _diag_shape(c: ShapeContext) -> TensorShape:
     axes = c.input(0).axes
     k, rows, cols = (c.constant(i) for i in (1, 2, 3))
-    if axes is None:
+    if axes is None or k is None:
         return UNKNOWN
     if not axes:
         raise ValueError("A diagonal has at least one axis, not shape []")
-    if k is None or rows is None or cols is None or axes[-1] is None:
-        return TensorShape(axes[:-1]).concatenate(unknown_shape(2))
-    size = _diag_size(_offset(k), axes[-1], int(rows), int(cols))
-    return TensorShape((*axes[:-1], *size))
+    band = _Band.of(k, c.attr("align"))
+    batch = TensorShape(axes[: -1 if band.count == 1 else -2])
+    if rows is None or cols is None or axes[-1] is None:
+        return batch.concatenate(unknown_shape(2))
+    return batch.concatenate(TensorShape(band.matrix(axes, int(rows), int(cols))))
 
 
-def _diag_kernel(_node: KernelNode) -> Kernel:
+def _diag_kernel(node: KernelNode) -> Kernel:
+    align = node.attr("align")
+
     def call(diagonal: Any, k: Any, rows: Any, cols: Any, padding: Any) -> Any:
-        offset = _offset(k)
-        size = _diag_size(offset, diagonal.shape[-1], int(rows), int(cols))
-        result = np.full((*diagonal.shape[:-1], *size), padding, dtype=diagonal.dtype)
-        _set_diagonal(result, diagonal, offset)
+        with _as_invalid_argument():
+            band = _Band.of(k, align)
+            size = band.matrix(diagonal.shape, int(rows), int(cols))
+        batch = diagonal.shape[: -1 if band.count == 1 else -2]
+        result = np.full((*batch, *size), padding, dtype=diagonal.dtype)
+        band.fill(result, diagonal)
         return result
 
     return Kernel(call)
@@ -86,19 +162,45 @@ def matrix_diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Matrices with `diagonal` on the k-th diagonal and `padding_value` elsewhere."""
+    """Matrices with `diagonal` on the k-th diagonal and `padding_value` elsewhere.
+
+    With `k` of two numbers the rows of `diagonal` are all diagonals from the second to the first.
+
+    >>> import stepscope.tf1 as tf
+    >>> tf.Session().run(tf.matrix_diag([[0, 8, 9], [1, 2, 3]], k=(0, 1))).tolist()
+    [[1, 8, 0], [0, 2, 9], [0, 0, 3]]
+    """
     return apply_op(
         "MatrixDiagV3", diagonal, k, num_rows, num_cols, padding_value, align=align, name=name
     ).values()[0]
 
 
-def _set_diag_kernel(_node: KernelNode) -> Kernel:
+def _set_diag_kernel(node: KernelNode) -> Kernel:
+    align = node.attr("align")
+
     def call(matrix: Any, diagonal: Any, k: Any) -> Any:
+        with _as_invalid_argument():
+            band = _Band.of(k, align)
+            band.check(*matrix.shape[-2:])
+            wanted = matrix.shape[:-2] + band.shape(*matrix.shape[-2:])
+            if diagonal.shape != wanted:
+                raise ValueError(
+                    f"The diagonals must have shape {list(wanted)}, not {list(diagonal.shape)}"
+                )
         result = matrix.copy()
-        _set_diagonal(result, diagonal, _offset(k))
+        band.fill(result, diagonal)
         return result
 
     return Kernel(call)
+
+
+def _set_diag_shape(c: ShapeContext) -> TensorShape:
+    matrix, k = at_least_rank(c.input(0), 2), c.constant(2)
+    if k is not None:
+        band = _Band.of(k, c.attr("align"))
+        if matrix.axes is not None and None not in (size := matrix.axes[-2:]):
+            band.check(*(n or 0 for n in size))
+    return matrix
 
 
 register(
@@ -106,7 +208,7 @@ register(
     inputs=["input: T", "diagonal: T", "k: int32"],
     outputs=["output: T"],
     attrs=["T: type", "align: string = 'RIGHT_LEFT'"],
-    shape=lambda c: c.input(0),
+    shape=_set_diag_shape,
     kernel=_set_diag_kernel,
 )
 
@@ -114,7 +216,12 @@ register(
 def matrix_set_diag(
     input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
-    """The matrices with their k-th diagonal replaced."""
+    """The matrices with their k-th diagonal, or those of a band, replaced.
+
+    >>> import stepscope.tf1 as tf
+    >>> tf.Session().run(tf.matrix_set_diag([[1, 1], [1, 1]], [5], k=1)).tolist()
+    [[1, 5], [1, 1]]
+    """
     return apply_op("MatrixSetDiagV3", input, diagonal, k, align=align, name=name).values()[0]
 
 
@@ -124,18 +231,32 @@ def _diag_part_shape(c: ShapeContext) -> TensorShape:
         return UNKNOWN
     if len(axes) < 2:
         raise ValueError(f"Shape must be at least rank 2 but is {c.input(0).brief()}")
+    if k is None:
+        return UNKNOWN
+    band = _Band.of(k, c.attr("align"))
     rows, cols = axes[-2:]
-    length = None if k is None or rows is None or cols is None else _length(_offset(k), rows, cols)
-    return TensorShape((*axes[:-2], length))
+    if rows is None or cols is None:
+        found: tuple[int | None, ...] = (None,) if band.count == 1 else (band.count, None)
+    else:
+        band.check(rows, cols)
+        found = band.shape(rows, cols)
+    return TensorShape((*axes[:-2], *found))
 
 
-def _length(offset: int, rows: int, cols: int) -> int:
-    return min(rows + min(offset, 0), cols - max(offset, 0))
+def _diag_part_kernel(node: KernelNode) -> Kernel:
+    align = node.attr("align")
 
-
-def _diag_part_kernel(_node: KernelNode) -> Kernel:
-    def call(matrix: Any, k: Any, _padding: Any) -> Any:
-        return np.array(np.diagonal(matrix, _offset(k), -2, -1))
+    def call(matrix: Any, k: Any, padding: Any) -> Any:
+        rows, cols = matrix.shape[-2:]
+        with _as_invalid_argument():
+            band = _Band.of(k, align)
+            band.check(rows, cols)
+        if band.count == 1:
+            return np.array(np.diagonal(matrix, band.lowest, -2, -1))
+        result = np.full(matrix.shape[:-2] + band.shape(rows, cols), padding, matrix.dtype)
+        for d, row, place in band.places(rows, cols):
+            result[..., row, place] = np.diagonal(matrix, d, -2, -1)
+        return result
 
     return Kernel(call)
 
@@ -154,7 +275,12 @@ def matrix_diag_part(
     input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:  # fmt: skip
-    """The k-th diagonal of each matrix."""
+    """The k-th diagonal of each matrix; with `k` of two numbers, the diagonals between them.
+
+    >>> import stepscope.tf1 as tf
+    >>> tf.Session().run(tf.matrix_diag_part([[1, 2, 3], [4, 5, 6]], k=(0, 1))).tolist()
+    [[2, 6], [1, 5]]
+    """
     return apply_op("MatrixDiagPartV3", input, k, padding_value, align=align, name=name).values()[0]
 
 
@@ -178,8 +304,11 @@ def _set_diag_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 @gradient("MatrixDiagPartV3")
 def _diag_part_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     matrix, k, _padding = op.inputs
-    into = zeros_like(matrix)
-    return [matrix_set_diag(into, grad, k=k, align=op.get_attr("align")), None, None]
+    align, size = op.get_attr("align"), matrix.shape[-2:]
+    if size.is_fully_defined():
+        rows, cols = size.as_list()
+        return [matrix_diag(grad, k=k, num_rows=rows, num_cols=cols, align=align), None, None]
+    return [matrix_set_diag(zeros_like(matrix), grad, k=k, align=align), None, None]
 
 
 # -- tensors whose axes come twice -------------------------------------------------------------

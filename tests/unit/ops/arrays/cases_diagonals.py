@@ -35,6 +35,87 @@ for below, above in ((-1, 0), (0, -1), (0, 0), (-1, -1), (2, 0)):
 case("MatrixBandPart-int32", "MatrixBandPart", lambda tf: tf.matrix_band_part(
     tf.constant(values(3, 3)), tf.constant(1), tf.constant(0), name="band"))  # fmt: skip
 
+ALIGNED = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+BANDS = [
+    ((0, 1), (2, 3)),
+    ((-1, 0), (2, 3)),
+    ((-1, 1), (3, 3)),
+    ((1, 2), (2, 3)),
+    ((-2, -1), (2, 3)),
+]
+for k, shape in BANDS:
+    for align in ALIGNED:
+        name = f"{k}-{align}"
+        case(
+            f"MatrixDiagV3-{name}",
+            "MatrixDiagV3",
+            lambda tf, k=k, s=shape, a=align: tf.matrix_diag(
+                tf.constant(values(2, *s)), k=k, padding_value=7.0, align=a
+            ),
+        )
+        case(
+            f"MatrixDiagPartV3-{name}",
+            "MatrixDiagPartV3",
+            lambda tf, k=k, a=align: tf.matrix_diag_part(
+                tf.constant(values(2, 3, 4)), k=k, padding_value=7.0, align=a
+            ),
+        )
+        case(
+            f"MatrixSetDiagV3-{name}",
+            "MatrixSetDiagV3",
+            lambda tf, k=k, a=align: tf.matrix_set_diag(
+                tf.constant(values(2, 3, 4)),
+                tf.matrix_diag_part(tf.constant(values(2, 3, 4) + 20), k=k, align=a),
+                k=k,
+                align=a,
+            ),
+        )
+case(
+    "MatrixDiagV3-oblong",
+    "MatrixDiagV3",
+    lambda tf: tf.matrix_diag(tf.constant(values(2, 3)), k=(0, 1), num_rows=3, num_cols=7),
+)
+case(
+    "MatrixDiagV3-wide",
+    "MatrixDiagV3",
+    lambda tf: tf.matrix_diag(tf.constant(values(2, 3, dtype="int32")), k=(-1, 0), num_rows=4),
+)
+case(
+    "MatrixDiagPartV3-fed-band",
+    "MatrixDiagPartV3",
+    lambda tf: tf.matrix_diag_part(
+        tf.placeholder("float32", [None, 4], name="x"), k=tf.placeholder("int32", [2], name="k")
+    ),
+    feeds={"x:0": values(3, 4), "k:0": [-1, 1]},
+)
+case(
+    "MatrixDiagPartV3-fed-matrix",
+    "MatrixDiagPartV3",
+    lambda tf: tf.matrix_diag_part(tf.placeholder("float32", [None, 4], name="x"), k=(-1, 2)),
+    feeds={"x:0": values(3, 4)},
+    grad=False,  # TensorFlow's own gradient does not build where the matrix is unknown.
+)
+for id, found, match in (
+    ("rows", lambda tf: tf.matrix_diag(values(3, 3), k=(0, 1)), "number of rows"),
+    ("order", lambda tf: tf.matrix_diag(values(2, 3), k=(1, 0)), "greater than"),
+    ("small", lambda tf: tf.matrix_diag(values(2, 3), k=(0, 1), num_cols=2), "num_cols is too"),
+    (
+        "large",
+        lambda tf: tf.matrix_diag(values(2, 3), k=(0, 1), num_rows=9, num_cols=9),
+        "not consistent",
+    ),
+    ("outside", lambda tf: tf.matrix_diag_part(values(3, 4), k=(-3, 0)), "out of bound"),
+    ("set-outside", lambda tf: tf.matrix_set_diag(values(3, 4), values(2), k=5), "out of bound"),
+):
+    case(f"bands-{id}", "MatrixDiagV3", found, fails="build", match=match)
+case(
+    "bands-misfit",
+    "MatrixSetDiagV3",
+    lambda tf: tf.matrix_set_diag(values(3, 4), values(2, 2), k=(-1, 0)),
+    fails="run",
+    match="[2, 3]",
+)
+
 case("Diag-scalar", "Diag", lambda tf: tf.diag(tf.constant(1.0)),
      fails="build", match="at least rank 1")  # fmt: skip
 case("DiagPart-odd", "DiagPart", lambda tf: tf.diag_part(tf.constant(values(2))),
