@@ -82,6 +82,7 @@ from stepscope.ops.nn import (
     layer_parts,
     local_response,
     pooling,
+    volumes,
     windows,
 )
 from stepscope.ops.state import (
@@ -182,5 +183,6 @@ __all__ = [
     "variable_collections",
     "variable_ops",
     "vocabularies",
+    "volumes",
     "windows",
 ]

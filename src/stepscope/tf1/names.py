@@ -285,6 +285,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "average_pooling2d conv2d max_pooling2d",
         "stepscope.layers.convolutions.series_layers: AveragePooling1D Conv1D MaxPooling1D "
         "average_pooling1d conv1d max_pooling1d",
+        "stepscope.layers.convolutions.volume_layers: AveragePooling3D Conv3D MaxPooling3D "
+        "average_pooling3d conv3d max_pooling3d",
         "stepscope.layers.dense: Dense Dropout Flatten dense dropout flatten",
         "stepscope.layers.layer_base: Layer",
         "stepscope.layers.normalization: BatchNormalization batch_normalization",
@@ -475,7 +477,9 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.ops.nn.layer_parts: batch_normalization bias_add dropout in_top_k l2_normalize "
         "moments relu_layer top_k xw_plus_b",
         "stepscope.ops.nn.local_response: local_response_normalization lrn",
-        "stepscope.ops.nn.pooling: avg_pool max_pool",
+        "stepscope.ops.nn.pooling: avg_pool avg_pool3d max_pool max_pool3d avg_pool=avg_pool2d",
+        "stepscope.ops.nn.volumes: conv3d conv3d_backprop_filter conv3d_backprop_filter_v2 "
+        "conv3d_transpose",
         "stepscope.programs.old_names: sigmoid_cross_entropy_with_logits "
         "softmax_cross_entropy_with_logits sparse_softmax_cross_entropy_with_logits",
     ],

@@ -108,6 +108,25 @@ def test_separable_conv2d(tf: Any, stride: int, padding: str, each: int) -> None
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.tensorflow
+def test_conv3d(tf: Any) -> None:
+    volumes = RANDOM.normal(size=(2, 5, 6, 5, 3)).astype("float32")
+    found, variables = outcome(
+        lambda e: e.layers.conv3d(
+            e.constant(volumes), 4, (2, 3, 3), (2, 1, 2), "same",
+            bias_initializer=e.constant_initializer(0.5),
+        )
+    )  # fmt: skip
+    assert {name: v.shape for name, v in variables.items()} == {
+        "conv3d/kernel": (2, 3, 3, 3, 4), "conv3d/bias": (4,),
+    }  # fmt: skip
+    expected = on_tensorflow(
+        tf,
+        lambda: tf.nn.conv3d(volumes, variables["conv3d/kernel"], [1, 2, 1, 2, 1], "SAME") + 0.5,
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["max", "average"])
 def test_pools_of_series(kind: str) -> None:
     found, _ = outcome(lambda e: getattr(e.layers, f"{kind}_pooling1d")(e.constant(SERIES), 3, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepscope.graph.operation import Tensor
-from stepscope.layers.convolutions.windows import Convolution, Pool, on_all_axes, wire_order
+from stepscope.layers.convolutions.windows import Convolution, WindowPool
 from stepscope.layers.layer_base import function_form
 from stepscope.ops.nn import convolution, pooling
 
@@ -22,28 +22,10 @@ class Conv2D(Convolution):
     exact_rank = 4
 
     def call(self, inputs: Tensor, **_more: Any) -> Tensor:
-        outputs = convolution.conv2d(
-            inputs, self.kernel, on_all_axes(self.strides, self._first), self.padding,
-            data_format=self._wire_order, name="Conv2D",
-            dilations=on_all_axes(self.dilation_rate, self._first),
-        )  # fmt: skip
-        return self.finished(outputs)
+        return self.finished(self.filtered(convolution.conv2d, inputs, "Conv2D"))
 
 
-class _ImagePool(Pool):
-    exact_rank = 4
-    pool: Any = None
-
-    def call(self, inputs: Tensor, **_more: Any) -> Tensor:
-        outputs: Tensor = type(self).pool(
-            inputs, on_all_axes(self.pool_size, self._first),
-            on_all_axes(self.strides, self._first), self.padding,
-            data_format=wire_order(4, self._first),
-        )  # fmt: skip
-        return outputs
-
-
-class MaxPooling2D(_ImagePool):
+class MaxPooling2D(WindowPool):
     """The largest of each window.
 
     >>> import stepscope.tf1 as tf
@@ -52,10 +34,11 @@ class MaxPooling2D(_ImagePool):
     (2, 4, 4, 3)
     """
 
+    exact_rank = 4
     pool = staticmethod(pooling.max_pool)
 
 
-class AveragePooling2D(_ImagePool):
+class AveragePooling2D(WindowPool):
     """The mean of each window.
 
     >>> import stepscope.tf1 as tf
@@ -64,6 +47,7 @@ class AveragePooling2D(_ImagePool):
     (2, 1, 1, 3)
     """
 
+    exact_rank = 4
     pool = staticmethod(pooling.avg_pool)
 
 

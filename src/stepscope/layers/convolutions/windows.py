@@ -5,8 +5,10 @@ Inputs are (batch, one axis or several, channels), or with `channels_first` the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape
 from stepscope.layers.dense import Activation, KernelLayer
 from stepscope.layers.layer_base import Layer, channels_first, defined, window_numbers
@@ -81,6 +83,14 @@ class Convolution(KernelLayer):
         self.add_kernel([*self.kernel_size, self.depth_of(input_shape), self.filters])
         self.add_bias()
 
+    def filtered(self, op: Callable[..., Tensor], inputs: Tensor, name: str) -> Tensor:
+        """The inputs through the kernel, by an op that takes strides of all axes."""
+        return op(
+            inputs, self.kernel, on_all_axes(self.strides, self._first), self.padding,
+            data_format=self._wire_order, name=name,
+            dilations=on_all_axes(self.dilation_rate, self._first),
+        )  # fmt: skip
+
 
 class Pool(Layer):
     """One value for each window; `call` says which."""
@@ -101,3 +111,17 @@ class Pool(Layer):
         self.strides = window_numbers(strides, self.exact_rank - 2, "strides")
         self.padding = padding_of(padding)
         self._first = channels_first(data_format)
+
+
+class WindowPool(Pool):
+    """A pool by an op that takes windows over all axes."""
+
+    pool: Any = None
+
+    def call(self, inputs: Tensor, **_more: Any) -> Tensor:
+        outputs: Tensor = type(self).pool(
+            inputs, on_all_axes(self.pool_size, self._first),
+            on_all_axes(self.strides, self._first), self.padding,
+            data_format=wire_order(self.exact_rank, self._first),
+        )  # fmt: skip
+        return outputs

@@ -48,7 +48,7 @@ class _Band(NamedTuple):
         return cls(flat[0], flat[-1], align)
 
     @property
-    def count(self) -> int:
+    def rows(self) -> int:
         return self.highest - self.lowest + 1
 
     def check(self, rows: int, cols: int) -> None:
@@ -62,7 +62,7 @@ class _Band(NamedTuple):
     def shape(self, rows: int, cols: int) -> tuple[int, ...]:
         """The last axes of the array."""
         longest = min(rows + min(self.highest, 0), cols - max(self.lowest, 0))
-        return (longest,) if self.count == 1 else (self.count, longest)
+        return (longest,) if self.rows == 1 else (self.rows, longest)
 
     def places(self, rows: int, cols: int) -> Iterator[tuple[int, int, slice]]:
         """Each diagonal, the row of the array it is in, and where in that."""
@@ -76,10 +76,10 @@ class _Band(NamedTuple):
 
     def matrix(self, diagonals: Sequence[int | None], rows: int, cols: int) -> tuple[int, int]:
         """The matrix that an array of these axes goes into; -1 is the least that holds it."""
-        if self.count > 1 and diagonals[-2] != self.count:
+        if self.rows > 1 and diagonals[-2] != self.rows:
             raise ValueError(
                 "The number of rows of `diagonal` doesn't match the number of diagonals implied "
-                f"from `d_lower` and `d_upper`: {diagonals[-2]} and {self.count}"
+                f"from `d_lower` and `d_upper`: {diagonals[-2]} and {self.rows}"
             )
         longest = int(diagonals[-1] or 0)
         least = longest - min(self.highest, 0), longest + max(self.lowest, 0)
@@ -100,7 +100,7 @@ class _Band(NamedTuple):
         """Write the diagonals into the matrix."""
         rows, cols = matrix.shape[-2:]
         for d, row, place in self.places(rows, cols):
-            part = diagonals[..., place] if self.count == 1 else diagonals[..., row, place]
+            part = diagonals[..., place] if self.rows == 1 else diagonals[..., row, place]
             at = np.arange(place.stop - place.start)
             matrix[..., at + max(-d, 0), at + max(d, 0)] = part
 
@@ -122,7 +122,7 @@ def _diag_shape(c: ShapeContext) -> TensorShape:
     if not axes:
         raise ValueError("A diagonal has at least one axis, not shape []")
     band = _Band.of(k, c.attr("align"))
-    batch = TensorShape(axes[: -1 if band.count == 1 else -2])
+    batch = TensorShape(axes[: -1 if band.rows == 1 else -2])
     if rows is None or cols is None or axes[-1] is None:
         return batch.concatenate(unknown_shape(2))
     return batch.concatenate(TensorShape(band.matrix(axes, int(rows), int(cols))))
@@ -135,7 +135,7 @@ def _diag_kernel(node: KernelNode) -> Kernel:
         with _as_invalid_argument():
             band = _Band.of(k, align)
             size = band.matrix(diagonal.shape, int(rows), int(cols))
-        batch = diagonal.shape[: -1 if band.count == 1 else -2]
+        batch = diagonal.shape[: -1 if band.rows == 1 else -2]
         result = np.full((*batch, *size), padding, dtype=diagonal.dtype)
         band.fill(result, diagonal)
         return result
@@ -236,7 +236,7 @@ def _diag_part_shape(c: ShapeContext) -> TensorShape:
     band = _Band.of(k, c.attr("align"))
     rows, cols = axes[-2:]
     if rows is None or cols is None:
-        found: tuple[int | None, ...] = (None,) if band.count == 1 else (band.count, None)
+        found: tuple[int | None, ...] = (None,) if band.rows == 1 else (band.rows, None)
     else:
         band.check(rows, cols)
         found = band.shape(rows, cols)
@@ -251,7 +251,7 @@ def _diag_part_kernel(node: KernelNode) -> Kernel:
         with _as_invalid_argument():
             band = _Band.of(k, align)
             band.check(rows, cols)
-        if band.count == 1:
+        if band.rows == 1:
             return np.array(np.diagonal(matrix, band.lowest, -2, -1))
         result = np.full(matrix.shape[:-2] + band.shape(rows, cols), padding, matrix.dtype)
         for d, row, place in band.places(rows, cols):

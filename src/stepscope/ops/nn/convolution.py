@@ -250,14 +250,14 @@ def _spread(grad: Array, weights: Array, high: WindowAxis, wide: WindowAxis, out
         with scratch((rows.stop - rows.start, matrix.shape[1]), grad.dtype) as columns:
             np.dot(flat[rows], matrix, columns)
             places = columns.reshape((*shape, high.size, wide.size, depth))
-            for i, j, where in offsets(some, wide):
+            for (i, j), where in offsets(some, wide):
                 below[where] += places[:, :, :, i, j]
 
     blocks = list(_blocks(count, high, wide, matrix.shape[1] * grad.itemsize))
     # Blocks of one image add to the same lines of it.
     apart = all(lines == slice(0, high.count) for _, lines, _ in blocks)
     spread(blocks, one, None if apart else 1)
-    np.copyto(out, unpadded(full, high, wide, height, width))
+    np.copyto(out, unpadded(full, (high, wide), (height, width)))
     return out
 
 
@@ -387,12 +387,12 @@ def conv2d(
         "Conv2D",
         images,
         weights,
-        strides=four(strides, "strides"),
+        strides=on_all_axes(strides, 2, "strides"),
         padding=padding,
         use_cudnn_on_gpu=use_cudnn_on_gpu,
         explicit_paddings=explicit,
         data_format=data_format or "NHWC",
-        dilations=four(dilations, "dilations"),
+        dilations=on_all_axes(dilations, 2, "dilations"),
         name=name,
     )
 
@@ -461,8 +461,9 @@ def conv2d_transpose(
         padding, explicit = paddings(padding, "conv2d_transpose")
         return output_of(
             "Conv2DBackpropInput", output_shape, weights, images,
-            strides=four(strides, "strides"), padding=padding, explicit_paddings=explicit,
-            data_format=data_format or "NHWC", dilations=four(dilations, "dilations"), name=scope,
+            strides=on_all_axes(strides, 2, "strides"), padding=padding,
+            explicit_paddings=explicit, data_format=data_format or "NHWC",
+            dilations=on_all_axes(dilations, 2, "dilations"), name=scope,
         )  # fmt: skip
 
 
@@ -513,15 +514,15 @@ def paddings(padding: Any, what: str) -> tuple[str, list[int]]:
     return "EXPLICIT", [int(n) for pair in padding for n in pair]
 
 
-def four(value: Any, what: str) -> list[int]:
-    """One number for height and width, two, or all four axes, as all four."""
+def on_all_axes(value: Any, axes: int, what: str) -> list[int]:
+    """One number for the axes that windows go along, one for each of them, or all axes, as all."""
     if value is None:
-        return [1, 1, 1, 1]
+        return [1] * (axes + 2)
     given = [int(n) for n in np.atleast_1d(np.asarray(value))]
     if len(given) == 1:
-        given *= 2
-    if len(given) == 2:
+        given *= axes
+    if len(given) == axes:
         given = [1, *given, 1]
-    if len(given) != 4:
-        raise ValueError(f"{what} must be of length 1, 2 or 4 but was {len(given)}")
+    if len(given) != axes + 2:
+        raise ValueError(f"{what} must be of length 1, {axes} or {axes + 2} but was {len(given)}")
     return given

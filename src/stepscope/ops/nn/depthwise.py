@@ -73,7 +73,7 @@ def _kernel(node: KernelNode) -> Kernel:
 
         def one(image: int) -> None:
             some = slice(image, image + 1)
-            for i, j, where in offsets(high, wide):
+            for (i, j), where in offsets(high, wide):
                 out[some] += around[some][where] * weights[i, j].astype(exact, copy=False)
 
         spread(range(len(x)), one)
@@ -118,12 +118,12 @@ def _to_input_kernel(node: KernelNode) -> Kernel:
 
         def one(image: int) -> None:
             some = slice(image, image + 1)
-            for i, j, where in offsets(high, wide):
+            for (i, j), where in offsets(high, wide):
                 products = slopes[some] * weights[i, j].astype(exact, copy=False)
                 full[some][where] += products.sum(axis=-1)
 
         spread(range(count), one)
-        inner = unpadded(full, high, wide, height, width)
+        inner = unpadded(full, (high, wide), (height, width))
         return np.ascontiguousarray(inner).astype(grad.dtype, copy=False)
 
     return Kernel(call, spreads=True)
@@ -140,7 +140,7 @@ def _to_filter_kernel(node: KernelNode) -> Kernel:
         around = padded(x, high, wide).astype(exact, copy=False)
         slopes = grad.reshape(*grad.shape[:3], *wanted[2:]).astype(exact, copy=False)
         out = np.zeros(wanted, exact)
-        for i, j, where in offsets(high, wide):
+        for (i, j), where in offsets(high, wide):
             np.einsum("nhwc,nhwcm->cm", around[where], slopes, out=out[i, j])
         return out.astype(x.dtype, copy=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,23 +76,22 @@ def line(
 
 def lines_of(
     node: Any, lengths: Sequence[int | None], sizes: Sequence[int]
-) -> tuple[WindowAxis, WindowAxis]:
-    """The windows along height and width of a node's (or a shape rule's) images."""
+) -> tuple[WindowAxis, ...]:
+    """The windows along each axis of a node's (or a shape rule's) images or volumes."""
     attr = node.attr
     strides, padding = attr("strides"), attr("padding")
-    dilations, explicit = [1] * 4, [0] * 8
+    dilations, explicit = [1] * len(strides), [0] * 2 * len(strides)
     if "dilations" in _attrs(node):
         dilations = attr("dilations")
     if "explicit_paddings" in _attrs(node) and padding == b"EXPLICIT":
         explicit = attr("explicit_paddings")
-    made = [
+    return tuple(
         line(
             lengths[i], sizes[i], int(strides[i + 1]), padding, int(dilations[i + 1]),
             (int(explicit[2 * i + 2]), int(explicit[2 * i + 3])),
         )
-        for i in range(2)
-    ]  # fmt: skip
-    return made[0], made[1]
+        for i in range(len(sizes))
+    )  # fmt: skip
 
 
 def _attrs(node: Any) -> Any:
@@ -100,39 +100,44 @@ def _attrs(node: Any) -> Any:
 
 def refuse_channels_first(node: KernelNode) -> None:
     layout = node.attr("data_format")
-    if layout != b"NHWC":
+    if layout not in (b"NHWC", b"NDHWC"):
+        taken = "NDHWC" if len(layout) == 5 else "NHWC"
         raise UnimplementedError.without_op(
-            f"{node.op.type} {node.name!r}: data_format {layout.decode()!r}; the CPU takes 'NHWC'.",
+            f"{node.op.type} {node.name!r}: data_format {layout.decode()!r}; the CPU takes "
+            f"{taken!r}."
         )
 
 
 def windowed_shape(node: Any, image: TensorShape, sizes: Sequence[int], depth: Any) -> TensorShape:
     """The shape of one value per window and channel."""
-    axes = image.axes if image.axes is not None else (None,) * 4
-    high, wide = lines_of(node, axes[1:3], sizes)
-    return TensorShape((axes[0], high.count, wide.count, depth))
+    axes = image.axes if image.axes is not None else (None,) * (len(sizes) + 2)
+    lines = lines_of(node, axes[1:-1], sizes)
+    return TensorShape((axes[0], *(line.count for line in lines), depth))
 
 
-def padded(x: Array, high: WindowAxis, wide: WindowAxis, value: Any = 0) -> Array:
+def padded(x: Array, *axes: WindowAxis, value: Any = 0) -> Array:
     """The images with what surrounds them; themselves where nothing does."""
-    if not (high.before or high.after or wide.before or wide.after):
+    if not any(axis.before or axis.after for axis in axes):
         return x
-    count, height, width, depth = x.shape
-    shape = (count, height + high.before + high.after, width + wide.before + wide.after, depth)
-    result = np.full(shape, value, x.dtype)
-    result[:, high.before : high.before + height, wide.before : wide.before + width] = x
+    lengths = x.shape[1:-1]
+    around = [n + axis.before + axis.after for n, axis in zip(lengths, axes, strict=True)]
+    result = np.full((x.shape[0], *around, x.shape[-1]), value, x.dtype)
+    result[_inner(axes, lengths)] = x
     return result
 
 
-def unpadded(x: Array, high: WindowAxis, wide: WindowAxis, height: int, width: int) -> Array:
+def unpadded(x: Array, axes: Sequence[WindowAxis], lengths: Sequence[int]) -> Array:
     """The images again, without what surrounded them."""
-    return x[:, high.before : high.before + height, wide.before : wide.before + width]
+    part: Array = x[_inner(axes, lengths)]
+    return part
 
 
-def offsets(
-    high: WindowAxis, wide: WindowAxis
-) -> Iterator[tuple[int, int, tuple[slice, slice, slice]]]:
+def _inner(axes: Sequence[WindowAxis], lengths: Sequence[int]) -> tuple[slice, ...]:
+    inside = (slice(a.before, a.before + n) for a, n in zip(axes, lengths, strict=True))
+    return slice(None), *inside
+
+
+def offsets(*axes: WindowAxis) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
     """Every place in a window, and the index of the elements that lie there in all windows."""
-    for i in range(high.size):
-        for j in range(wide.size):
-            yield i, j, (slice(None), high.at(i), wide.at(j))
+    for place in itertools.product(*(range(axis.size) for axis in axes)):
+        yield place, (slice(None), *(axis.at(n) for axis, n in zip(axes, place, strict=True)))
