@@ -85,6 +85,8 @@ def command(path: Path, number: int | None, choice: TableChoice) -> None:
             continue  # its process was killed before it wrote what it had seen of all steps
         explained = explained_runs(store, recording)
         terminal.console().print(kept_steps.shown(recording, explained))
+    if recorded and (told := kept_steps.slowed(kept, [row.ns for row in rows])) is not None:
+        terminal.console().print(told)
     if len(runs) == 1:
         terminal.console().print(_summary(path, runs[0], rows[0].ns))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
@@ -13,6 +14,7 @@ from stepscope.cli.output import program_verdict, tables, terminal, wording
 from stepscope.metadata.stored.step_summaries import Level
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from stepscope.cli.output.tables import TableChoice
     from stepscope.metadata.readers.kept_file import KeptRun, StepsRecording
 
-__all__ = ["happened", "info", "shown"]
+__all__ = ["happened", "info", "shown", "slowed"]
 
 LEVELS: Final = {
     Level.COUNT: "nothing",
@@ -31,6 +33,8 @@ LEVELS: Final = {
     Level.DETAIL: "all",
 }
 """What was recorded of a run, in a word or two."""
+_TOLD: Final = 0.02
+"""Lengths that are less apart are taken for the same."""
 _MOST: Final = 20
 """So many runs are named that something happened in."""
 
@@ -141,6 +145,22 @@ def shown(recording: StepsRecording, explained: list[ExplainedRun]) -> Renderabl
         what = f"had to go, for the bounds of memory and disk: {count:,} kept as {reason}"
         parts.append(Text(f"{what}, of {wording.plain(kind)}", style="yellow"))
     return Group(*parts, Text())
+
+
+def slowed(kept: Sequence[KeptRun], lengths_ns: Sequence[int]) -> Text | None:
+    """How lengths of recorded runs differ from those that `shown` has: recording them is in these.
+
+    `lengths_ns` are what is said of the kept runs below it; None where both say the same.
+    """
+    if not kept or len(kept) != len(lengths_ns):
+        return None
+    more = median(ns - run.length_ns for run, ns in zip(kept, lengths_ns, strict=True))
+    if more < _TOLD * median(lengths_ns):
+        return None
+    return Text(
+        "These lengths are the program's own. From here on they are those of recorded runs, with "
+        f"what recording took in them: {wording.time(round(more))} more, the median.\n"
+    )
 
 
 def _heading(recording: StepsRecording) -> Text:

@@ -8,6 +8,9 @@ import numpy as np
 
 import stepscope
 import stepscope.tf1 as tf
+from stepscope.cli.output import kept_steps
+from stepscope.metadata.readers.kept_file import KeptRun
+from stepscope.metadata.stored.step_summaries import Level
 
 
 def record(place):
@@ -32,6 +35,16 @@ def test_info_says_what_was_seen_of_all_steps_and_why_runs_were_kept(tmp_path, c
     assert "run_000151 Session.run(checked): " in words
     assert "ended with INVALID_ARGUMENT" in words
     assert "what was before was kept for: a step failed" in words
+
+
+def test_info_says_which_lengths_have_recording_in_them():
+    def kept(number, took_ns):
+        return KeptRun(number, "step", Level.DETAIL, ("first",), took_ns=took_ns)
+
+    runs = [kept(1, 150_000), kept(2, 152_000), kept(3, 160_000)]
+    said = str(kept_steps.slowed(runs, [230_000, 229_000, 237_000]))
+    assert "recorded runs, with what recording took in them: 77.0 µs more" in said
+    assert kept_steps.slowed(runs, [150_100, 152_000, 160_300]) is None
 
 
 def test_programs_get_the_reasons_as_data(tmp_path, command):
