@@ -192,7 +192,7 @@ function Frame({ store, state, act, theme, toggleTheme, session, said }: FramePr
       </header>
       {trouble && <p class="banner" role="alert">{withCode(trouble)}</p>}
       <main class={`page ${page.id}`} aria-label={page.label}>
-        {session.state === "empty" ? <Empty what={session.message || "There is no run here yet."} todo="This page shows runs as they come." />
+        {session.state === "empty" ? <Empty what={session.message || "There is no run here yet."} todo="This page waits for runs, and shows them as they come." />
           : absent !== null ? <Empty what={absent} /> : <Guard key={`${page.id} ${shown.run} ${session.generation}`} what="This page"><page.View {...props} /></Guard>}
       </main>
       {state.select && <Panel key={`${state.select.kind} ${state.select.name} ${shown.run}`} {...props} />}

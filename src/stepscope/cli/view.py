@@ -32,14 +32,18 @@ def command(paths: tuple[Path, ...], port: int, no_browser: bool) -> None:
     """
     import webbrowser
 
-    from stepscope.cli.output import terminal
+    from stepscope.cli.output import terminal, wording
     from stepscope.web.recordings import Recordings
     from stepscope.web.run_sources import FilesSource
     from stepscope.web.server import open_viewer
 
-    viewer = open_viewer(Recordings(FilesSource(paths)), port)
+    source = FilesSource(paths)
+    viewer = open_viewer(Recordings(source), port)
     try:
         terminal.echo(f"stepscope view: {viewer.address}")
+        if source.awaits_runs():
+            where = wording.plain(" ".join(source.labels))
+            terminal.echo(f"there is no run in {where} yet: it waits for runs, and shows them")
         terminal.flush()
         if not no_browser:
             webbrowser.open(viewer.address)

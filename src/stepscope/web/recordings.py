@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from stepscope.analysis.runs import NamedRun
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.metadata.readers import is_unread
+from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.wire.together import decoded_ahead
 from stepscope.web.survey import Survey, surveyed
 
@@ -130,8 +131,10 @@ class Recordings:
         began = time.monotonic()
         try:
             found = surveyed(self._keeping_few(self.source.each()), self.source.each)
+        except NoRunError as error:
+            self._trouble = "empty", f"There is nothing here yet. {error}"
         except UnreadableFileError as error:
-            self._trouble = "empty", str(error)
+            self._trouble = "unreadable", str(error)
         else:
             if found.readable:
                 self._survey = found

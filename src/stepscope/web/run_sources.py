@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata import LoadedRun, iter_runs
 from stepscope.metadata.readable import plain, writable
+from stepscope.metadata.readers.event_file import NoRunError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -67,6 +68,15 @@ class FilesSource:
         for number, path in enumerate(self.paths):
             for run in iter_runs(path):
                 yield SourcedRun(number, run)
+
+    def awaits_runs(self) -> bool:
+        """Whether there is none yet, and one may come: in a directory, or in a store that grows."""
+        try:
+            return next(self.each(), None) is None
+        except NoRunError:
+            return True
+        except UnreadableFileError:
+            return False
 
     def state(self) -> Hashable:
         """Sizes and times of all files."""

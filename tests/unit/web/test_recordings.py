@@ -68,6 +68,7 @@ def test_an_empty_directory_says_so_and_fills(view, growing, tmp_path):
     client = view(empty)
     session = client.value("session")
     assert session["state"] == "empty"
+    assert session["message"].startswith("There is nothing here yet. ")
     assert "no run in this directory" in session["message"]
     assert client.error("overview")[0] == 422
     shutil.copytree(place / "run_000001", empty / "run_000001")

@@ -166,3 +166,13 @@ def test_a_port_that_is_taken_is_said(client, tmp_path, capsys):
 def test_a_path_that_is_not_there_is_said(capsys):
     assert run_command_line(["view", "nowhere", "--no-browser"]) == 2
     assert "nowhere: there is no such file or directory" in capsys.readouterr().err
+
+
+def test_an_empty_directory_is_waited_at(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("stepscope.web.server.Viewer.serve", lambda _viewer: None)
+    assert run_command_line(["view", str(tmp_path), "--no-browser"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("stepscope view: http://127.0.0.1:")
+    assert said[1:] == [f"there is no run in {tmp_path} yet: it waits for runs, and shows them"]
+    run_command_line(["view", str(path_of("tensorflows_own", tmp_path)), "--no-browser"])
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -223,7 +223,7 @@ def _runs_below(directory: Path) -> Iterator[LoadedRun]:
                 continue
     if not found:
         wanted = ", ".join((*_RECORDS[1:], *_TRACES))
-        raise UnreadableFileError(
+        raise event_file.NoRunError(
             f"{directory}: no run in this directory; looked for {wanted} at any depth"
         )
 

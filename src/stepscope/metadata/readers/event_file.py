@@ -32,7 +32,9 @@ _CHECKSUM = struct.Struct("<I")
 
 
 class NoRunError(UnreadableFileError):
-    """A whole event file in which no run was ever written: most hold scalars and graphs only."""
+    """A place that is as it should be and holds no run: a directory, a store that was just begun,
+    an event file that holds scalars and graphs only, as most do.
+    """
 
 
 def recognises(path: Path, data: bytes) -> bool:
