@@ -234,7 +234,38 @@ def test_a_cut_store_gives_what_is_there(tmp_path):
     assert whole == list(range(len(whole)))
     assert 30 < len(whole) < 100
     (loss,) = runs[-1].completeness.damage
-    assert f"{stored.name} is damaged" in loss.reason
+    found, whole = stored.stat().st_size, len(data)
+    said = f"{stored.name}: it is cut short: {found:,} of its {whole:,} bytes are there; copy it"
+    assert loss.reason.startswith(said)
+
+
+@pytest.mark.parametrize("size", [1, 10, 60, 100, 2000, 8192, 3 * 8192])
+def test_a_store_of_which_nothing_is_left_says_so_in_our_words(tmp_path, size):
+    with Store(tmp_path) as store:
+        for number in range(100):
+            store.add(simple_run(number, 200))
+    os.truncate(store.path, size)
+    with pytest.raises(UnreadableFileError) as caught:
+        stepscope.load(store.path)
+    said = str(caught.value)
+    assert f"cut short: {size:,} byte" in said or f"cut short: {size:,} of its " in said
+    assert said.endswith("; copy it again from where it was recorded, or record again")
+    assert "malformed" not in said
+    assert "no such table" not in said
+
+
+@pytest.mark.parametrize("missing", [9000, 10])
+def test_a_store_that_lost_no_run_says_that_it_is_cut(stored, missing):
+    file = sqlite3.connect(stored)
+    file.executescript("CREATE TABLE beside (content); INSERT INTO beside VALUES (zeroblob(90000))")
+    file.close()
+    os.truncate(stored, stored.stat().st_size - missing)
+    runs = stepscope.load(stored)
+    assert [run.step_id for run in runs] == list(range(10))
+    assert not any(run.completeness.damage for run in runs[:-1])
+    (loss,) = runs[-1].completeness.damage
+    assert "cut short" in loss.reason
+    assert loss.reason.endswith("; all of its runs could be read")
 
 
 def changed_row(path: Path, statement: str) -> None:

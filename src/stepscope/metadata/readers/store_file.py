@@ -22,8 +22,8 @@ Guarantees:
 - of a process that died, the runs that it had ended and not yet stored, and those under way, come
   last (`live_file`, `node_log_file`);
 - what is damaged is left out and declared: content is compared with its checksum, and of a store
-  that SQLite cannot follow, runs are read from both ends up to the damage. A store of a later
-  version is refused, with its version.
+  that SQLite cannot follow, runs are read from both ends up to the damage. Of one that was cut
+  short it is said how much of it is there. A store of a later version is refused, with its version.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ import orjson
 from stepscope.errors import UnreadableFileError
 from stepscope.metadata.outcome import Loss, Overhead
 from stepscope.metadata.program_notes import Note
+from stepscope.metadata.readable import number as counted
 from stepscope.metadata.readers import live_file, node_log_file
 from stepscope.metadata.readers.event_file import NoRunError
 from stepscope.metadata.stored.stored_run import (
@@ -129,12 +130,25 @@ def stored_runs(path: Path) -> Iterator[StoredRun]:
     """
     reader = _Reader(path)
     last = 0
+    held: StoredRun | None = None  # of a damaged store: the last one tells of it
     try:
         while found := reader.after(last):
-            yield from found
+            if held is not None:
+                yield held
+                held = None
             last = found[-1].number
+            if reader.is_damaged:
+                held = found.pop()
+            yield from found
+        if held is not None:
+            reason = f"{damage_of(path)}; all of its runs could be read"
+            held.losses = (*held.losses, Loss("part of the file", 0, reason))
+            yield held
+            held = None
         yield from _not_stored(path, reader, last)
     except sqlite3.DatabaseError as error:
+        if held is not None:
+            yield held
         yield from _around_damage(path, reader, last, error)
 
 
@@ -194,7 +208,7 @@ def _around_damage(
     path: Path, reader: _Reader, last: int, error: sqlite3.DatabaseError
 ) -> Iterator[StoredRun]:
     """What can be read one by one after a run, and then from the end back to where it fails."""
-    reason = f"{path.name} is damaged: {error}; what could be read of it was"
+    reason = f"{damage_of(path, error)}; what could be read of it was"
     ahead: list[StoredRun] = []
     with contextlib.suppress(sqlite3.DatabaseError):
         while found := reader.after(ahead[-1].number if ahead else last, 1):
@@ -210,13 +224,42 @@ def _around_damage(
     missing = behind[0].number - first_known - 1 if behind else 0
     loss = Loss("runs of the file", missing, reason)
     if not (last or ahead or behind):
-        raise UnreadableFileError(f"{path}: {reason[: -len('; what could be read of it was')]}")
+        raise UnreadableFileError(f"{path}: no run in it can be read: {_damaged(path, error)}")
     if not ahead and not behind:
         # The runs before were given out without knowing: one that holds the loss alone.
         behind = [StoredRun(number=last + 1, status="DATA_LOSS", what="and later")]
     ahead += behind
     ahead[-1].losses = (*ahead[-1].losses, loss)
     yield from ahead
+
+
+def damage_of(path: Path, error: Exception | None = None) -> str:
+    """What is wrong with a store that SQLite cannot follow, with its name and what to do."""
+    return f"{path.name}: {_damaged(path, error)}"
+
+
+def _damaged(path: Path, error: Exception | None = None) -> str:
+    """What was found in place of a whole store, and what to do.
+
+    How long it was is in its head: the size of its pages, and how many there were.
+    """
+    todo = "copy it again from where it was recorded, or record again"
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as problem:
+        return f"it cannot be read: {problem.strerror}"
+    if not head.startswith(_SQLITE[: len(head)]):
+        return f"it does not begin as a store of runs does: it is another file, or damaged; {todo}"
+    if len(head) < 100:
+        return f"it is cut short: {counted(size, 'byte')} of it, not even its head; {todo}"
+    page = int.from_bytes(head[16:18], "big")
+    whole = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+    if size < whole:
+        return f"it is cut short: {size:,} of its {whole:,} bytes are there; {todo}"
+    found = f" (SQLite: {error})" if error is not None else ""
+    return f"its content is damaged{found}; {todo}"
 
 
 class _Reader:
@@ -235,10 +278,26 @@ class _Reader:
             with opened(path) as database:
                 (owner,) = database.execute("PRAGMA application_id").fetchone()
                 (version,) = database.execute("PRAGMA user_version").fetchone()
-        except sqlite3.DatabaseError as error:
+                (repairing,) = database.execute("PRAGMA writable_schema").fetchone()
+                (pages,) = database.execute("PRAGMA page_count").fetchone()
+                (page,) = database.execute("PRAGMA page_size").fetchone()
+        except sqlite3.OperationalError as error:
             raise UnreadableFileError(
                 f"{path}: cannot be read as a store of runs: {error}"
             ) from error
+        except sqlite3.DatabaseError as error:
+            raise UnreadableFileError(
+                f"{path}: cannot be read as a store of runs: {_damaged(path, error)}"
+            ) from error
+        size = path.stat().st_size
+        # What it has beside it may be the rest of it.
+        alone = not any(_has_content(Path(f"{path}{name}")) for name in _BESIDE)
+        self.is_damaged = bool(repairing) or (alone and 0 < size < pages * page)
+        """SQLite reads it as one that is to be repaired, or takes what is missing for zeros."""
+        if owner != APPLICATION_ID and 0 < size < 100:
+            raise UnreadableFileError(
+                f"{path}: cannot be read as a store of runs: {_damaged(path)}"
+            )
         if owner != APPLICATION_ID:
             raise UnreadableFileError(
                 f"{path}: is an SQLite database, and no store of Stepscope's"
