@@ -46,7 +46,9 @@ def command(path: Path, choice: TableChoice) -> None:
         return
     screen = terminal.console()
     screen.print(_heading(found), soft_wrap=True)
-    if not found.ended:
+    if found.died:
+        screen.print("it died: this is up to its death", style="yellow")
+    elif not found.ended:
         screen.print("it died or is still going: this is up to what it noted last", style="yellow")
     if found.other_runs:
         ran = wording.number(found.other_runs, "run")

@@ -256,12 +256,11 @@ def _stand_outside(
     ended = parent.wait()
     now = time.time_ns()
     try:
+        _note_end(directory, parent.child, now)
         if ended.signal or parent.notes.stage == outside.RECORDING:
             from stepscope.cli.script import death as script_death
 
             script_death.show(ended, parent.notes, script, directory, trace, top, report=report)
-        else:
-            _note_end(directory, parent.child, now)
     except Exception as error:  # noqa: BLE001 - how the script ended is more than what we saw of it
         from stepscope.cli.output import terminal
 

@@ -112,8 +112,8 @@ class Account(Result):
 
     `runs` is how many recorded runs the main thread made, `first_runs` of them the first of their
     kind. Runs of other threads went on meanwhile: `other_runs` of them took `other_ns` in all.
-    `ended` is False of a program that is still going, or died: the account ends with what it noted
-    last.
+    `ended` is False of a program that is still going, or died. With `died` the account is up to its
+    death; of one that is going, or of whose death nobody knows, it ends with what was noted last.
     """
 
     rows: tuple[AccountRow, ...]
@@ -124,6 +124,7 @@ class Account(Result):
     other_runs: int
     other_ns: int
     ended: bool
+    died: bool = False
 
     def ns(self, *keys: str) -> int:
         """What these parts come to.
@@ -336,6 +337,7 @@ class _Accounting:
             self._taken.others,
             self._taken.others_ns,
             ended,
+            died=not ended and last is not None,
         )
 
     def _note_spans(self) -> None:

@@ -6,6 +6,7 @@ what `stepscope run` shows of a script that came to its end, headed by how it di
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import signal
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.analysis import op_profile
 from stepscope.analysis.advice import AdviceSums, program_at
+from stepscope.analysis.program.account import one_program
 from stepscope.analysis.program.verdict import notes_for_verdict
 from stepscope.cli.output import program_verdict, run_report, terminal, wording
 from stepscope.cli.script import engines as script_engines
@@ -21,6 +23,7 @@ from stepscope.cli.script.recorded_runs import REPORT_FILE, TIMELINE_FILE, TIMEL
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.export import chrome
 from stepscope.metadata import Recording, RunMetadata, iter_runs
+from stepscope.metadata.program_notes import ENDED, PROCESS
 from stepscope.metadata.readers.store_file import SUFFIX
 
 if TYPE_CHECKING:
@@ -61,12 +64,24 @@ def show(
     Where it had reported already, a death after that is one line; an exit code is nothing to tell.
     """
     if notes.stage == outside.RECORDING:
-        lived = wording.time(ended.at_ns - notes.began_ns)
-        how = f"the script {_how(ended)}, after {lived}"
+        how = f"the script {_how(ended)}, after {wording.time(_lived_ns(ended, notes, directory))}"
         _show_recorded(how, script, directory, trace, top, report=report)
     elif ended.signal:
         when = "after this report" if notes.stage == outside.REPORTED else "before the script began"
         terminal.echo(f"stepscope: {when}, its process {_how(ended)}", err=True)
+
+
+def _lived_ns(ended: ProcessEnd, notes: Notes, directory: Path) -> int:
+    """How long the process lived, as the account of its time has it.
+
+    Of one that left no note of its beginning it is how long its script did.
+    """
+    with contextlib.suppress(StepscopeError):
+        program = one_program(directory)
+        process, last = program.last(PROCESS), program.last(ENDED)
+        if process is not None and last is not None:
+            return last.started_ns - process.started_ns
+    return ended.at_ns - notes.began_ns
 
 
 def _how(ended: ProcessEnd) -> str:

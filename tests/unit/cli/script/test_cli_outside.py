@@ -115,6 +115,13 @@ def test_a_script_that_dies_is_reported(start, tmp_path, death):
     assert [run.status.code for run in load(tmp_path / "out")] == ["OK"] * 3
 
 
+def test_a_death_is_told_by_the_clock_of_what_came_before_it(start):
+    _, said = end_of(start(RUNS + "os.kill(os.getpid(), signal.SIGKILL)\n"))
+    (lived,) = re.findall(r"the script was killed by SIGKILL .*, after (.*)\n", said)
+    (whole,) = re.findall(r"^([\d.]+ m?s): .* imports, ", said, re.MULTILINE)
+    assert lived == whole
+
+
 def test_the_page_that_was_asked_for_is_written_for_a_script_that_is_killed(start, tmp_path):
     code, said = end_of(start(RUNS + "os.kill(os.getpid(), signal.SIGKILL)\n", "--report"))
     assert code == -signal.SIGKILL

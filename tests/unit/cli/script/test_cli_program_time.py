@@ -205,14 +205,16 @@ def test_the_rows_of_an_embedded_program_sum_to_what_its_caller_saw(graph):
     assert found.ns("planning", "before") == parts["planning"] + parts["before"]
 
 
-def test_a_program_that_died_is_told_up_to_its_end(tmp_path, command):
-    folder = recorded(tmp_path, DIES, "--engine", "embedded", code=-signal.SIGKILL)[0]
+def test_a_program_that_died_is_told_up_to_its_death(tmp_path, command):
+    folder, took_ns = recorded(tmp_path, DIES, "--engine", "embedded", code=-signal.SIGKILL)
     found = account(folder)
     assert not found.ended
+    assert found.died
+    assert found.whole_ns < took_ns + PRECISION_NS
     assert sum(row.ns for row in found.rows) == found.whole_ns
     assert (found.runs, found.first_runs, found.other_runs) == (4, 1, 3)
     assert {"imports", "before", "between", "first_runs"} <= {row.key for row in found.rows}
-    assert "it died or is still going" in command("account", folder)[1]
+    assert "\nit died: this is up to its death\n" in command("account", folder)[1]
 
 
 def test_account_as_json_and_csv(graph, command):
