@@ -51,7 +51,8 @@ def command(
 
     Each finding has what was seen (ops with their times), the line, what to do, and the gain that
     is predicted, with an interval that holds in 19 of 20: recorded runs are replayed with the
-    change, and it is said how well the replay foretells one of them by the others.
+    change, and it is said by how much a replay without it misses a recorded run: by its own op
+    times and the model of the engine, and by what the other runs tell.
 
     After the change, record the program again: --check FINDING OLD NEW says what it came to.
 
@@ -146,8 +147,11 @@ def _details(row: Finding, path: Path) -> Iterator[str]:
     rest = f" and {more:,} more (--json has all)" if more > 0 else ""
     yield f"  seen   {', '.join(seen)}{rest}"
     known = f"  known  from {wording.number(row.replayed, 'run')}"
-    off = f"; one of them is foretold by the others to {row.error:.1%}"
-    yield known + off if row.total_ns and row.replayed > 1 else known
+    if row.model_error is not None:
+        known += f"; the replay of one by its own op times is off by {row.model_error:.1%}"
+    if row.total_ns and row.replayed > 1:
+        known += f", by what the others tell by {row.error:.1%}"
+    yield known
     yield wording.plain(
         f"  check  stepscope advise --check {shlex.quote(row.id)} {shlex.quote(str(path))} NEW"
     )

@@ -12,7 +12,10 @@ from stepscope.analysis.replay import (
     WorkReader,
     ends,
     foretold,
+    modelled,
+    modelled_ns,
     of_gains,
+    own_error,
     predict,
     replay,
     replay_error,
@@ -203,5 +206,41 @@ def test_a_thread_that_begins_fewer_receives_gets_to_its_op_earlier():
     assert gone.replayed_ns(work) == pytest.approx(20)
 
 
-def test_the_worked_example_of_what_others_tell_is_true():
-    assert doctest.testmod(foretold).failed == 0
+@pytest.mark.parametrize("module", [foretold, modelled])
+def test_the_worked_examples_are_true(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_by_its_own_op_times_a_run_has_one_gap_and_one_number_per_thread_to_wake():
+    # Gaps of 1, 1, 1 and 7 ns on the thread of `a`; `d` and `f` had to be woken for, 20 and 30 ns.
+    run = recorded(
+        ("a", "Tanh", [], 7, 0, 10), ("b", "Tanh", ["a"], 7, 11, 20),
+        ("c", "Tanh", ["b"], 7, 21, 30), ("e", "Tanh", ["c"], 7, 31, 40),
+        ("d", "Neg", ["a"], 8, 30, 35), ("f", "Neg", ["e"], 8, 70, 80),
+        ("g", "Exp", ["e"], 7, 47, 50), call=(-5, 90),
+    )  # fmt: skip
+    (row,) = replay(run).rows
+    assert row.recorded_ns == 95
+    # `e` ends after 3 gaps of 1, at 40; the other thread takes 25 to wake, and `f` 10.
+    assert row.modelled_ns == 15 + 40 + 25 + 10
+    assert row.model_error == pytest.approx(5 / 95)
+
+
+def test_a_pause_that_no_model_knows_is_an_error_of_the_model():
+    rows = [(f"op{i}", "Tanh", [f"op{i - 1}"] if i else [], 7, 11 * i, 11 * i + 10)
+            for i in range(9)]  # fmt: skip
+    late = [(*row[:4], row[4] + 40, row[5] + 40) if n > 4 else row for n, row in enumerate(rows)]
+    works = [WorkReader().read(recorded(*some)) for some in (rows, late)]
+    assert [work.replayed_ns() for work in works] == [98, 138]  # with the delays as they were
+    assert [modelled_ns(work) for work in works] == [98, 98]
+    assert own_error(works) == pytest.approx(20 / 138)
+
+
+def test_what_a_prediction_says_of_the_model_and_of_the_others_is_apart():
+    def run(gap):
+        return recorded(("a", "Tanh", [], 7, 0, 10), ("b", "Neg", ["a"], 7, 10 + gap, 20 + gap))
+
+    works = [WorkReader().read(run(gap)) for gap in (0, 0, 10, 10)]
+    found = predict(works, Change(times={"a": 0.0}).replayed_ns)
+    assert found.model_error == own_error(works)
+    assert found.error == replay_error(works) > 0

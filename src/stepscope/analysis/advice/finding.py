@@ -45,7 +45,8 @@ class Finding:
     nanoseconds in all (`PROGRAM`), bytes of the peak (`BYTES`), or bytes by which memory grows in a
     step (`GROWTH`). `share` is the part of the step, of the time of all runs, or of the peak.
     `total_ns` is the gain in all, 0 for memory.
-    `replayed` runs told it, with an `error` of the replay of one of them by the others.
+    `replayed` runs told it; `model_error` and `error` are by how much the replay of one of them
+    misses its length, by its own op times and by what the others tell (`Prediction`).
     """
 
     id: str
@@ -64,6 +65,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     replayed: int = 0
     error: float = 0.0
+    model_error: float | None = None
     changes_steps: bool = False
     """After the change there are fewer steps, or others: what is compared is all of them."""
     rewrite: Rewrite | None = None
@@ -86,7 +88,9 @@ class Finding:
     @property
     def prediction(self) -> Prediction:
         """The gain with its interval."""
-        return Prediction(self.gain, self.low, self.high, self.replayed, self.error)
+        return Prediction(
+            self.gain, self.low, self.high, self.replayed, self.error, self.model_error
+        )
 
 
 @dataclass(frozen=True, slots=True)

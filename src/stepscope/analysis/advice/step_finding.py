@@ -71,6 +71,7 @@ def of_step(
         evidence=tuple(evidence),
         replayed=gain.runs,
         error=gain.error,
+        model_error=gain.model_error,
         changes_steps=changes_steps,
         rewrite=rewrite,
     )

@@ -2,12 +2,14 @@
 
     recorded_work   a run as work: lengths, delays, who waited for whom, on which thread
     simulation      when each op of some work begins and ends
-    foretold        a run as the others tell it: the error of the simulation
+    modelled        a run by its own op times and a model of the rest: the error of the model
+    foretold        a run as the others tell it: how far runs differ, too
     changes         what is different in a program, by the names of nodes
     prediction      what a change would gain, with an interval
 
-`replay(runs)` says how well the simulation tells the length of a run that was recorded, if what
-comes between ops is told by the other runs of the same nodes; with a change also what that gains.
+`replay(runs)` says how well the simulation tells the length of a run that was recorded: by its own
+op times, where what comes between ops follows from a model with few numbers per run, and where that
+is told by the other runs of the same nodes; with a change also what that gains.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from dataclasses import dataclass
 
 from stepscope.analysis.replay.changes import Change, serving_only
 from stepscope.analysis.replay.foretold import foretold_ns
-from stepscope.analysis.replay.prediction import Prediction, of_gains, predict, replay_error
+from stepscope.analysis.replay.modelled import modelled_ns, woken_ops
+from stepscope.analysis.replay.prediction import (
+    Prediction,
+    of_gains,
+    own_error,
+    predict,
+    replay_error,
+)
 from stepscope.analysis.replay.recorded_work import RecordedWork, WorkReader
 from stepscope.analysis.replay.simulation import ANY, NONE, Work, ends
 from stepscope.analysis.result import Result, made_of
@@ -24,21 +33,26 @@ from stepscope.analysis.runs import Runs, iter_named_runs
 
 __all__ = [
     "ANY", "NONE", "Change", "Prediction", "RecordedWork", "Replay", "Work", "WorkReader", "ends",
-    "foretold_ns", "of_gains", "predict", "replay", "replay_error", "serving_only",
+    "foretold_ns", "modelled_ns", "of_gains", "own_error", "predict", "replay", "replay_error",
+    "serving_only", "woken_ops",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRow:
-    """A run: how long it took, how long its replay does, and by what share that is off.
+    """A run: how long it took, how long its replays do, and by what share these are off.
 
-    The replay has the run's own ops and the delays of the other runs; see `foretold`.
+    Both have the run's own op times. `modelled_ns` has none of its delays (see `modelled`): its
+    error is the model's. `replayed_ns` has those of the other runs (see `foretold`): in its error
+    is how far runs differ.
     """
 
     run: str
     recorded_ns: int
     replayed_ns: float
     error: float
+    modelled_ns: float
+    model_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,8 @@ def replay(runs: Runs, change: Change | None = None) -> Replay:
     works = [work for _, work in named]
     rows = []
     for (name, work), ns in zip(named, foretold_ns(works), strict=True):
-        error = abs(ns / work.recorded_ns - 1) if work.recorded_ns > 0 else 0.0
-        rows.append(ReplayRow(name, work.recorded_ns, ns, error))
+        whole, own_ns = work.recorded_ns, modelled_ns(work)
+        error, own = ((abs(told / whole - 1) if whole > 0 else 0.0) for told in (ns, own_ns))
+        rows.append(ReplayRow(name, whole, ns, error, own_ns, own))
     wanted = change if change is not None else Change()
     return made_of(Replay(tuple(rows), predict(works, wanted.replayed_ns)), runs)

@@ -1,7 +1,7 @@
-"""How long a run would be said to take by what other runs tell: the replay's error, honestly.
+"""How long a run would be said to take by what other runs tell: how far runs differ, too.
 
-A run that is replayed with its own delays comes out as long as it was, which proves little. So each
-run is replayed with the delays of the others: how long its ops took and on which threads they ran
+What the model of the engine gets wrong in the run itself is told by `modelled`. Here each run is
+replayed with the delays of the others: how long its ops took and on which threads they ran
 is its own, what handing them over took and what the call takes around them is what the other runs
 of the same nodes took for it. Whether a thread went on with an op or had to be woken for it is told
 apart, as the second takes far longer.
@@ -10,6 +10,7 @@ Of the others' delays it is the mean without the largest and the smallest fourth
 or very large (the system ran something else), and their sum is what a run is made of. Of a run that
 has no others nothing is known of its delays, and none are taken.
 
+>>> from stepscope.analysis.replay.simulation import Work
 >>> def run(delay):
 ...     work = Work([10.0, 10.0], [0.0, delay], [[], [0]], [0, 1], 2)
 ...     return RecordedWork(work, ["a", "b"], ["Tanh", "Neg"], 4, 24 + delay)
@@ -28,8 +29,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from stepscope.analysis.replay.modelled import woken_ops
 from stepscope.analysis.replay.recorded_work import RecordedWork
-from stepscope.analysis.replay.simulation import Work, ends
+from stepscope.analysis.replay.simulation import ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,25 +93,9 @@ def _places(run: RecordedWork) -> list[Place]:
     """Of each op its node, the how many-th time it ran, and whether its thread was woken for it."""
     turns: Counter[str] = Counter()
     found: list[Place] = []
-    for name, woken in zip(run.nodes, _woken(run.work), strict=True):
+    for name, woken in zip(run.nodes, woken_ops(run.work), strict=True):
         found.append((name, turns[name], woken))
         turns[name] += 1
-    return found
-
-
-def _woken(work: Work) -> list[bool]:
-    """Which ops a thread ran that had nothing to do when another made them ready."""
-    over = ends(work)
-    free = [0.0] * work.workers
-    found = [False] * len(over)
-    for op in sorted(range(len(over)), key=over.__getitem__):
-        thread = work.threads[op]
-        if thread < 0:
-            continue
-        last = max(work.before[op], key=over.__getitem__, default=None)
-        if last is not None and work.threads[last] != thread:
-            found[op] = over[last] > free[thread]
-        free[thread] = max(free[thread], over[op])
     return found
 
 

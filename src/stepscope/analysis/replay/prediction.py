@@ -5,7 +5,8 @@ wrong in both cancels. The gain that is predicted is the median over the runs. I
 three parts, added as independent errors are: how far the gains of runs lie apart (a bootstrap of
 the median), how far the program's steps drift in the course of the recording, and the error of the
 replay on the recorded runs, as a share of the gain: by how much it misses a run whose delays it is
-told by the others (`foretold`).
+told by the others (`foretold`), or by the model of the engine and the run's own op times
+(`modelled`), whichever is more.
 
 >>> gains = [10.0, 11.0, 9.0, 10.0, 10.5]
 >>> predicted = of_gains(gains, lengths=[20.0] * 5, error=0.02)
@@ -23,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from stepscope.analysis.replay.foretold import foretold_ns
+from stepscope.analysis.replay.modelled import modelled_ns
 from stepscope.analysis.replay.recorded_work import RecordedWork
 
 __all__ = ["Prediction", "of_gains", "predict"]
@@ -36,8 +38,10 @@ _LEAST: Final = 0.05
 class Prediction:
     """A run would be shorter by `gain_ns`, which lies between `low_ns` and `high_ns` in 19 of 20.
 
-    `runs` were replayed; `error` is by how much the replay of one of these, without any change and
-    with the delays of the others, missed its recorded length (0.02 is 2%): the median.
+    `runs` were replayed, and missed the recorded length of one of these, without any change, by so
+    much in the median (0.02 is 2%): `model_error` with its own op times and the model of what comes
+    between ops, `error` with the delays of the others, in which runs differ. What rests on no
+    replay has no `model_error`.
     """
 
     gain_ns: float
@@ -45,6 +49,7 @@ class Prediction:
     high_ns: float
     runs: int
     error: float
+    model_error: float | None = None
 
     def times(self, factor: float) -> Prediction:
         """The same of so many runs, or of a part of one."""
@@ -59,7 +64,7 @@ class Prediction:
         """With nanoseconds on top, nobody knows how many between the two.
 
         >>> Prediction(10.0, 9.0, 11.0, 3, 0.0).plus(0, 4)
-        Prediction(gain_ns=12.0, low_ns=9.0, high_ns=15.0, runs=3, error=0.0)
+        Prediction(gain_ns=12.0, low_ns=9.0, high_ns=15.0, runs=3, error=0.0, model_error=None)
         """
         return replace(
             self,
@@ -89,14 +94,25 @@ def predict(
     if base is None:
         base = [run.replayed_ns() for run in runs]
     gains = [before - changed_ns(run) for before, run in zip(base, runs, strict=True)]
-    return of_gains(gains, [float(run.recorded_ns) for run in runs], replay_error(runs))
+    error, model_error = replay_error(runs), own_error(runs)
+    found = of_gains(gains, [float(run.recorded_ns) for run in runs], max(error, model_error))
+    return replace(found, error=error, model_error=model_error)
 
 
 def replay_error(runs: Sequence[RecordedWork]) -> float:
     """By how much the replay of a run by the others misses its length: the median over the runs."""
+    return _median_error(foretold_ns(runs), runs)
+
+
+def own_error(runs: Sequence[RecordedWork]) -> float:
+    """The same of the replay by its own op times: what the model of the engine gets wrong."""
+    return _median_error([modelled_ns(run) for run in runs], runs)
+
+
+def _median_error(told_ns: Sequence[float], runs: Sequence[RecordedWork]) -> float:
     errors = [
         abs(ns / run.recorded_ns - 1)
-        for ns, run in zip(foretold_ns(runs), runs, strict=True)
+        for ns, run in zip(told_ns, runs, strict=True)
         if run.recorded_ns > 0
     ]
     return float(np.median(errors)) if errors else 0.0
