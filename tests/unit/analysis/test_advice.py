@@ -11,7 +11,7 @@ from stepscope.analysis import NamedRun, advise, memory_growth, steps
 from stepscope.analysis.advice import AdviceSums
 from stepscope.analysis.advice.check import chosen, growth_check, peak_check, step_check
 from stepscope.errors import InvalidArgumentError
-from stepscope.metadata import Note, Program, RunMetadata
+from stepscope.metadata import AllocationColumns, Note, Program, RunMetadata
 from stepscope.metadata.program_notes import CallTime
 from stepscope.options import RunOptions
 
@@ -209,6 +209,23 @@ def test_a_tensor_that_is_most_of_the_peak_is_named_with_who_holds_it():
     kept = peak_check(found, peak, peak - 50 * MIB)
     assert (kept.achieved, kept.inside) == (50 * MIB, True)
     assert not peak_check(found, peak, peak).inside
+
+
+def test_a_large_tensor_that_nothing_reads_is_named_too():
+    """The run ended before its reader began, as one does that is out of memory."""
+    allocations = AllocationColumns.build(
+        name=["base", "wide"],
+        device=["CPU:0"] * 2,
+        time_ns=[T0, T0 + 1],
+        event=["allocate"] * 2,
+        bytes=[16 * MIB, 64 * MIB],
+    )
+    rows = [("base", "Tanh", [], 7, 0, 0, MS), ("wide", "Tile", [], 7, MS, MS, 2 * MS)]
+    call = CallTime(T0, T0 + 2 * MS, 7)
+    runs = recorded(*[run_of(*rows, call=call, allocations=lambda: allocations)] * 3)
+    [found] = [row for row in advise(runs).rows if row.rule == "large-tensor"]
+    assert found.title == "`wide` is 80% of the peak of 80.0 MiB"
+    assert [one.what for one in found.evidence] == ["wide"]
 
 
 def recomputed(*, changed):

@@ -77,8 +77,9 @@ def _finding(step: StepMaterial, row: MemoryRow, peak: int, most: int) -> Findin
         evidence=(
             Evidence(row.key, step.types.get(row.key, ""), line, 1, 0.0, row.bytes),
             *(
-                [Evidence(until, step.types[until], step.lines.get(until, ""), 1, 0.0)]
-                * bool(until)
+                Evidence(reader, step.types[reader], step.lines.get(reader, ""), 1, 0.0)
+                for reader in [until]
+                if reader
             ),
         ),
         replayed=1,
