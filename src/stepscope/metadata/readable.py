@@ -16,6 +16,7 @@ __all__ = [
     "plain",
     "plain_lines",
     "size",
+    "telling_lines",
     "three_digits",
     "time",
     "writable",
@@ -100,6 +101,25 @@ def first_lines(text: str, most: int = 4) -> list[str]:
     lines = [line.strip() for line in text.strip().splitlines()]
     rest = len(lines) - most
     return lines if rest <= 0 else [*lines[:most], f"({number(rest, 'more line')})"]
+
+
+def telling_lines(message: str) -> list[str]:
+    r"""The lines of an error's message that say what happened, without where the op was made.
+
+    TensorFlow begins with that: a heading, and the lines of a traceback; and it ends with the node.
+
+    >>> where = "Detected at node rows defined at:\n  File 'train.py', line 17"
+    >>> telling_lines(f"Graph execution error:\n\n{where}\nindices[6] = 4 is not in [0, 4)")
+    ['indices[6] = 4 is not in [0, 4)']
+    """
+    lines = message.strip().splitlines()
+    if not lines or not lines[0].startswith("Graph execution error"):
+        return [line.strip() for line in lines]
+    for number, line in enumerate(lines[1:], start=1):
+        if line.strip() and not line.startswith((" ", "\t", "Detected at node", "Node: ")):
+            rest = [line.strip() for line in lines[number:]]
+            return [line for line in rest if line and not line.startswith("[[{{node")]
+    return lines[:1]
 
 
 def three_digits(value: float) -> str:

@@ -6,7 +6,9 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from analysed_runs import run_of
 from kinds_of_input import KINDS, path_of, two_sets
+from stepscope.metadata import InFlight, Status
 
 
 def strings(column):
@@ -208,6 +210,30 @@ def test_a_failed_run_comes_first(view, tmp_path):
     panel = client.value("op?name=divide")
     assert (panel["row"], panel["outcome"]["outcome"]) == (-1, "failed")
     assert client.error("op?name=nowhere")[0] == 400
+
+
+def test_the_error_of_a_function_is_told_without_its_traceback(view, tmp_path):
+    said = "\n".join(
+        [
+            "Graph execution error:",
+            "",
+            "Detected at node table/Gather defined at (most recent call last):",
+            '  File "train.py", line 17, in <module>',
+            "indices[6] = 4 is not in [0, 4)",
+            "\t [[{{node table/Gather}}]] [Op:__inference_step_20]",
+        ]
+    )
+    run = run_of(
+        ("Call/table/read", "ReadVariableOp", [], 7, 0, 0, 1_000),
+        status=Status("INVALID_ARGUMENT", said, (InFlight("table/Gather", "failed"),)),
+        sources=lambda: {"Call/table/read": "train.py:9", "Call/table/Gather": "train.py:12"},
+    )
+    run.save(tmp_path / "run.pb")
+    failure = view(tmp_path / "run.pb").value("overview")["failure"]
+    assert failure["message"] == "indices[6] = 4 is not in [0, 4)"
+    (op,) = failure["in_flight"]
+    assert (op["name"], op["node"]) == ("table/Gather", "Call/table/Gather")
+    assert (op["line"], op["outcome"]) == ("train.py:12", "failed")
 
 
 def test_what_never_ran_is_in_the_graph(view, said, tmp_path):

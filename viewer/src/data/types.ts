@@ -77,7 +77,8 @@ export interface Overview extends Said {
     readonly name: string;
     readonly code: string;
     readonly message: string;
-    readonly in_flight: readonly { readonly name: string; readonly outcome: string; readonly waited_ns: number | null }[];
+    /** `node` is what the graph calls the op, which a function's error names without the call around it. */
+    readonly in_flight: readonly { readonly name: string; readonly node?: string; readonly line?: string; readonly outcome: string; readonly waited_ns: number | null }[];
     readonly failed_runs: number;
     readonly oom: null | {
       readonly request_bytes: number | null;

@@ -50,7 +50,7 @@ function Failed({ of, act }: { of: NonNullable<Overview["failure"]>; act: Act })
       {advice.map((sentence, place) => <p key={place}>→ {withCode(shortened(sentence, 400))}</p>)}
       {of.in_flight.length > 0 && (
         <p>In flight: {of.in_flight.slice(0, 6).map((op, place) => (
-          <span key={op.name}>{place > 0 && ", "}<button type="button" class="link" onClick={() => act.select({ kind: "op", name: op.name })}><Name of={op.name} /></button>{op.outcome && <span class="quiet"> ({op.outcome}{op.waited_ns ? `, ${time(op.waited_ns)}` : ""})</span>}</span>
+          <span key={op.name}>{place > 0 && ", "}<button type="button" class="link" onClick={() => act.select({ kind: "op", name: op.node ?? op.name })}><Name of={op.name} /></button>{op.line && <> at <button type="button" class="link" onClick={() => act.select({ kind: "line", name: op.line ?? "" })}>{shortened(op.line, 60)}</button></>}{op.outcome && <span class="quiet"> ({op.outcome.replace(/_/g, " ")}{op.waited_ns ? `, ${time(op.waited_ns)}` : ""})</span>}</span>
         ))}{of.in_flight.length > 6 && `, ${number(of.in_flight.length - 6, "more")}`}</p>
       )}
       <p class="quiet">

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stepscope.cli.output import tables, terminal, wording
+from stepscope.metadata.readable import telling_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -120,7 +121,7 @@ def failures(runs: NamedRuns, *, ends_too: bool = False) -> RenderableType | Non
     grid.add_column(style="red", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, status in failed[:_FAILURES_SHOWN]:
-        telling = wording.plain(_telling_line(status.message))
+        telling = wording.plain(next(iter(telling_lines(status.message)), ""))
         grid.add_row(f"  {wording.plain(name)}", wording.plain(status.code), telling)
         for op in status.outcomes:
             waited = f", {wording.time(op.waited_ns)}" if op.waited_ns else ""
@@ -133,19 +134,6 @@ def failures(runs: NamedRuns, *, ends_too: bool = False) -> RenderableType | Non
     if len(failed) > _FAILURES_SHOWN:
         parts.append(Text(f"  and {len(failed) - _FAILURES_SHOWN:,} more", style="dim"))
     return Group(*parts)
-
-
-def _telling_line(message: str) -> str:
-    """The line of an error's message that says what happened.
-
-    TensorFlow begins with where the op was made: a heading, and the lines of a traceback.
-    """
-    first, *rest = message.strip().splitlines() or [""]
-    if first.startswith("Graph execution error"):
-        for line in rest:
-            if line.strip() and not line.startswith((" ", "\t", "Detected at node", "Node: ")):
-                return line.strip()
-    return first
 
 
 class Costs(NamedTuple):

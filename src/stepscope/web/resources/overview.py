@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from stepscope.analysis import Account, StepRow
     from stepscope.analysis.program.verdict import StepVerdict
+    from stepscope.metadata import InFlight, RunMetadata
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
     from stepscope.web.survey import RunRow
@@ -102,8 +104,10 @@ def _failure(recordings: Recordings) -> dict[str, Any] | None:
         "run": first.number,
         "name": first.name,
         "code": status.in_words,
-        "message": "\n".join(readable.first_lines(status.message, 6)),
-        "in_flight": list(status.outcomes),
+        "message": "\n".join(
+            readable.first_lines("\n".join(readable.telling_lines(status.message)), 6)
+        ),
+        "in_flight": [_in_flight(metadata, op) for op in status.outcomes],
         "failed_runs": len(failed),
         "oom": refused
         and {
@@ -115,6 +119,19 @@ def _failure(recordings: Recordings) -> dict[str, Any] | None:
             "advice": refused.advice,
         },
     }
+
+
+def _in_flight(run: RunMetadata, op: InFlight) -> dict[str, Any]:
+    """An op that was running when the run ended: what the graph calls it, and where it was made.
+
+    The error of a function names it as the function has it, without the call that ran it.
+    """
+    within = "/" + op.name
+    node = next((name for name in run.sources if name.endswith(within)), op.name)
+    if op.name in run.sources:
+        node = op.name
+    line = readable.place(run.sources.get(node, ""))
+    return {**asdict(op), "node": node, "line": line}
 
 
 def _verdict(row: StepVerdict) -> dict[str, Any]:
