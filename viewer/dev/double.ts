@@ -91,7 +91,7 @@ export class Double implements Source {
       session: () => this.session(), changes: () => ({ generation: 1, state: "ok", message: "", growing: false }), runs: () => this.runColumns(),
       overview: () => this.overview(), ops: (one) => this.table(one.get("by") ?? "type"), icicle: (one) => this.icicle(one.get("by") ?? "time"), timeline: () => this.timeline(),
       tile: (one) => this.tile(Number(one.get("level") ?? 0), Number(one.get("index") ?? 0)), range: (one) => this.range(Number(one.get("from")), Number(one.get("to"))),
-      edges: (one) => this.edges(Number(one.get("row"))), graph: (one) => this.graph(one.get("scope") ?? ""), memory: () => this.memory(), compare: () => this.compare(), cluster: () => this.cluster(),
+      edges: (one) => this.edges(Number(one.get("row"))), graph: (one) => this.graph((one.get("scope") ?? "").replace(/^\/$/, "")), memory: () => this.memory(), compare: () => this.compare(), cluster: () => this.cluster(),
       op: (one) => this.op(one), layer: (one) => this.layer(one.get("name") ?? ""), index: () => this.index(), source: (one) => ({ file: "model.py", line: 13, available: true, lines: source(one.get("line") ?? "") }),
     };
     const answer = answers[name];

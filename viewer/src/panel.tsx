@@ -79,7 +79,7 @@ function OpPanel(props: Chosen) {
             <span class="quiet">show in</span>
             {op.start_ns !== undefined && <button type="button" class="small" onClick={() => act.set({ page: "timeline", ...around(op, state.run) })}>timeline</button>}
             {op.executions > 0 && <button type="button" class="small" onClick={() => act.set({ page: "ops", by: "name", filter: op.name, tree: state.tree })}>ops</button>}
-            <button type="button" class="small" onClick={() => act.set({ page: "graph", scope: op.name.includes("/") ? op.name.slice(0, op.name.lastIndexOf("/")) : "" })}>graph</button>
+            <button type="button" class="small" onClick={() => act.set({ page: "graph", scope: op.name.includes("/") ? op.name.slice(0, op.name.lastIndexOf("/")) : "/" })}>graph</button>
             {op.end_ns !== undefined && <button type="button" class="small" onClick={() => act.set({ page: "memory", at: op.end_ns ?? null })}>memory</button>}
           </nav>
         </>

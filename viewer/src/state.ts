@@ -28,7 +28,7 @@ export interface State {
   readonly filter: string;
   readonly sort: string;
   readonly tree: string;
-  /** Graph: the scope that is open, and what its colours mean. */
+  /** Graph: the scope that is open (`/` is all of the graph, none where it opens), and what its colours mean. */
   readonly scope: string;
   readonly paint: "time" | "memory" | "device" | "coverage";
   /** Memory: of which device, stacked by what, and the instant that is looked into. */

@@ -8,7 +8,7 @@ import { crossings, flowOrder, layout, ranksOf } from "../src/draw/graph_layout.
 import { dedented, membersOf } from "../src/panel.tsx";
 import { bounds, heatRow, linesRows, longestOf } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
-import { drawnOf } from "../src/pages/graph.tsx";
+import { drawnOf, partsOf } from "../src/pages/graph.tsx";
 import { addressMap, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
 import { columnsOf, matching, pathsOf, shortDevice } from "../src/pages/ops.tsx";
 import { lines, stepBars } from "../src/pages/overview.tsx";
@@ -38,6 +38,12 @@ test("a graph's edges go down, its nodes do not touch", () => {
   made.nodes.forEach((one, at) => made.nodes.slice(at + 1).forEach((other) => assert.ok(Math.abs(one.x - other.x) >= 100 || Math.abs(one.y - other.y) >= 30)));
   assert.equal(made.edges[4]?.length, 3, "an edge over a rank bends around it");
   assert.ok(made.width >= 100 && made.height > 4 * 30);
+});
+
+test("the names above a graph are of what is shown: where it opens, unless all of it was asked for", () => {
+  assert.deepEqual(partsOf("", { scope: "Call/dense" }), ["Call", "dense"]);
+  assert.deepEqual(partsOf("Call", { scope: "Call" }), ["Call"]);
+  assert.deepEqual(partsOf("/", { scope: "" }), []);
 });
 
 test("a cycle is drawn, with one edge upwards", () => {

@@ -345,7 +345,7 @@ def _add_scopes(
     parts = []
     most = 0
     for run, here in runs:
-        scopes = flow_of(here).scopes()[1:]
+        scopes = ["/", *flow_of(here).scopes()[1:]]
         most = max(most, len(scopes))
         parts.append(
             {

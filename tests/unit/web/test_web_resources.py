@@ -169,7 +169,7 @@ def test_each_op_can_be_asked_for_by_row_and_by_name(path, view):
 def test_the_graph_shows_every_node_once(path, view):
     client = view(path)
     number = client.value("session")["typical"]["run"]
-    seen, self_ns, scopes = [], 0, [""]
+    seen, self_ns, scopes = [], 0, ["/"]
     while scopes:
         scope = scopes.pop()
         found = client.value(f"graph?run={number}&scope={quote(scope, safe='')}")
@@ -184,6 +184,51 @@ def test_the_graph_shows_every_node_once(path, view):
         assert all(place < places for place in found["edges"]["from"].tolist())
     assert len(seen) == found["all"]
     assert self_ns == sum(client.value(f"index?run={number}")["self_ns"].tolist())
+
+
+def test_a_graph_opens_inside_the_one_call_that_a_step_is(view, tmp_path):
+    rows = [("images", "_Arg"), ("Call/conv/Conv2D", "Conv2D"), ("Call/conv/Relu", "Relu")]
+    rows += [("Call/dense/MatMul", "MatMul"), ("Call/loss/Mean", "Mean")]
+    run_of(*((name, op, [], 7, at, at, at + 1_000) for at, (name, op) in enumerate(rows))).save(
+        tmp_path / "run.pb"
+    )
+    client = view(tmp_path / "run.pb")
+    opened = client.value("graph")
+    assert opened["scope"] == "Call"
+    assert opened["nodes"]["label"] == ["conv", "dense", "loss"]
+    assert client.value("graph?scope=%2F")["nodes"]["id"] == ["images", "Call"]
+
+
+def test_the_many_arguments_of_a_call_are_one_box_beside_it(view, tmp_path):
+    arguments = [f"unknown_{number}" for number in range(20)]
+    rows = [(name, "_Arg", []) for name in arguments]
+    rows += [
+        ("Call/dense/MatMul", "MatMul", arguments[:12]),
+        ("Call/adam/Apply", "Apply", arguments),
+    ]
+    rows += [("Call/loss/Mean", "Mean", ["Call/dense/MatMul"])]
+    run_of(
+        *((name, op, inputs, 7, at, at, at + 1_000) for at, (name, op, inputs) in enumerate(rows))
+    ).save(tmp_path / "run.pb")
+    opened = view(tmp_path / "run.pb").value("graph?scope=Call")
+    assert opened["outer"]["label"] == ["(20 _Arg)"]
+    assert strings(opened["outer"]["kind"]) == ["others"]
+    edges = opened["edges"]
+    between = zip(
+        edges["from"].tolist(), edges["to"].tolist(), edges["count"].tolist(), strict=True
+    )
+    assert sorted(between) == [(0, 2, 1), (3, 0, 12), (3, 1, 20)]
+
+
+def test_a_graph_of_several_scopes_or_one_slow_op_opens_at_the_top(view, tmp_path):
+    several = [("layer1/MatMul", 5), ("layer1/Relu", 1), ("layer2/MatMul", 5), ("layer2/Relu", 1)]
+    slow = [("Call/a/MatMul", 5), ("Call/b/MatMul", 5), ("IteratorGetNext", 900)]
+    for name, rows in (("several", several), ("slow", slow)):
+        run_of(
+            *((op, "MatMul", [], 7, 0, 1_000 * at, 1_000 * at + ns)
+              for at, (op, ns) in enumerate(rows))
+        ).save(tmp_path / f"{name}.pb")  # fmt: skip
+        assert view(tmp_path / f"{name}.pb").value("graph")["scope"] == ""
 
 
 def test_what_was_refused_is_told(view, said, tmp_path):

@@ -258,6 +258,7 @@ export interface GraphNodes {
 }
 
 export interface GraphFacts extends Said {
+  /** What is shown: the scope that was asked for, or that at which the graph opens. */
   readonly scope: string;
   readonly nodes: GraphNodes;
   readonly edges: { readonly from: Column; readonly to: Column; readonly count: Column; readonly bytes: Column; readonly control: Column };

@@ -17,12 +17,12 @@ const HEIGHT = 38;
 
 function View(props: PageProps) {
   const { state, act, data } = props;
-  const parts = state.scope ? state.scope.split("/") : [];
+  const parts = partsOf(state.scope, data.graph?.value as GraphFacts | undefined);
   return (
     <div class="graph-page">
       <div class="bar-row">
         <nav class="crumbs" aria-label="Scope">
-          <button type="button" class="link" onClick={() => act.set({ scope: "" })}>graph</button>
+          <button type="button" class="link" onClick={() => act.set({ scope: "/" })}>graph</button>
           {parts.map((part, place) => <span key={place}> / <button type="button" class="link" onClick={() => act.set({ scope: parts.slice(0, place + 1).join("/") })}>{shortened(part, 40)}</button></span>)}
         </nav>
         <span class="grow" />
@@ -34,16 +34,24 @@ function View(props: PageProps) {
   );
 }
 
+/** The names above what is shown: of a scope that was asked for, or of that at which the graph opens. */
+export function partsOf(asked: string, graph: Pick<GraphFacts, "scope"> | undefined): string[] {
+  return (asked || graph?.scope || "").split("/").filter(Boolean);
+}
+
 function rowsOf(graph: GraphFacts | undefined) {
   if (!graph) return {};
   const { nodes } = graph;
   return { rows: () => ({ columns: ["name", "kind", "type", "ops", "self_ns", "bytes", "device", "state"], rows: nodes.id.map((id, row) => [id, text(nodes.kind, row), text(nodes.type, row), nodes.ops[row] ?? 0, nodes.self_ns[row] ?? 0, nodes.bytes[row] ?? 0, text(nodes.device, row), text(nodes.state, row)]) }) };
 }
 
+/** A box of many: there is nothing of its own to select. */
+const isOthers = (nodes: Partial<GraphNodes>, row: number): boolean => !!nodes.kind && text(nodes.kind, row) === "others";
+
 /** Nodes of the scope and their neighbours outside, as one list. */
 function placesOf(graph: GraphFacts) {
   const rows = (nodes: Partial<GraphNodes>, outside: boolean) => (nodes.id ?? []).map((id, row) => ({
-    id, label: (outside ? id : nodes.label?.[row]) ?? id, kind: outside ? "outside" : nodes.kind ? text(nodes.kind, row) : "op", type: nodes.type ? text(nodes.type, row) : "", ops: nodes.ops?.[row] ?? 0, ns: nodes.self_ns?.[row] ?? 0, bytes: nodes.bytes?.[row] ?? 0,
+    id, label: (outside && !isOthers(nodes, row) ? id : nodes.label?.[row]) ?? id, kind: isOthers(nodes, row) ? "others" : outside ? "outside" : nodes.kind ? text(nodes.kind, row) : "op", outside, type: nodes.type ? text(nodes.type, row) : "", ops: nodes.ops?.[row] ?? 0, ns: nodes.self_ns?.[row] ?? 0, bytes: nodes.bytes?.[row] ?? 0,
     device: nodes.device ? text(nodes.device, row) : "", state: nodes.state ? text(nodes.state, row) : "", detail: nodes.detail?.[row] ?? "", path: !!nodes.path?.[row],
   }));
   return [...rows(graph.nodes, false), ...rows(graph.outer ?? {}, true)];
@@ -72,7 +80,7 @@ const widthOf = (node: Node): number => Math.max(84, Math.min(230, Math.max(labe
 const isMeasured = (state: string): boolean => ["", "measured", "executed", "mixed"].includes(state);
 
 function fillOf(node: Node, paint: PageProps["state"]["paint"], most: { ns: number; bytes: number }, theme: Theme): string {
-  if (node.kind === "outside") return theme.ground;
+  if (node.outside) return theme.ground;
   if (paint === "device") return node.device ? namedColour(node.device, theme) : theme.raised;
   if (paint === "coverage") return isMeasured(node.state) ? (theme.dark ? "#33404f" : "#d9e3ef") : namedColour(node.state, theme);
   return paint === "time" ? amountColour(node.ns / most.ns, theme, "time") : amountColour(node.bytes / most.bytes, theme, "memory");
@@ -90,7 +98,8 @@ function Scope({ graph, state, act, theme }: PageProps & { readonly graph: Graph
   const states = useMemo(() => [...new Set(nodes.map((node) => node.state))].filter((one) => one && !isMeasured(one)), [nodes]);
   const devices = useMemo(() => [...new Set(nodes.map((node) => node.device))].filter(Boolean), [nodes]);
   if (!nodes.length) return <Empty what="This scope has nothing in it." todo="Go up with the names above." />;
-  const open = (node: Node): void => (node.kind === "scope" ? act.set({ scope: node.id }) : act.select({ kind: "op", name: node.id }));
+  const open = (node: Node): void => (node.kind === "scope" ? act.set({ scope: node.id }) : pick(node));
+  const pick = (node: Node): void => { if (node.kind !== "others") act.select({ kind: node.kind === "scope" ? "layer" : "op", name: node.id }); };
   const chosen = (node: Node): boolean => !!state.select && (state.select.name === node.id || (node.kind === "scope" && state.select.kind === "op" && state.select.name.startsWith(`${node.id}/`)));
   return (
     <>
@@ -100,7 +109,7 @@ function Scope({ graph, state, act, theme }: PageProps & { readonly graph: Graph
         {state.paint === "coverage" && states.map((one) => <li key={one} title={graph.states[one]}><Swatch colour={namedColour(one, theme)} theme={theme} /> {one}</li>)}
         <li><span class="outline path" aria-hidden="true" /> critical path</li>
         {states.length > 0 && <li><span class="outline dashed" aria-hidden="true" /> not measured: {states.slice(0, 5).join(", ")}</li>}
-        <li class="quiet">{number(nodes.filter((node) => node.kind !== "outside").length, "node")}; a click selects, a double click opens a scope{[...left].map(([state, count]) => `; ${count} ${state} without an edge are not drawn`).join("")}</li>
+        <li class="quiet">{number(nodes.filter((node) => !node.outside).length, "node")}; a click selects, a double click opens a scope{[...left].map(([state, count]) => `; ${count} ${state} without an edge are not drawn`).join("")}</li>
       </ul>
       <Measured class="graph-box">
         {(width, height) => (
@@ -119,14 +128,14 @@ function Scope({ graph, state, act, theme }: PageProps & { readonly graph: Graph
               const fill = fillOf(node, state.paint, most, theme);
               const ink = inkOn(fill);
               const missing = !isMeasured(node.state);
-              const detail = node.kind === "outside" ? "outside" : state.paint === "memory" ? held(node.bytes) : state.paint === "device" ? shortened(node.device, 20) : node.ns ? spent(node.ns) : node.kind === "scope" ? number(node.ops, "op") : missing ? node.state : shortened(node.type, 24);
+              const detail = node.outside ? "outside" : state.paint === "memory" ? held(node.bytes) : state.paint === "device" ? shortened(node.device, 20) : node.ns ? spent(node.ns) : node.kind === "scope" ? number(node.ops, "op") : missing ? node.state : shortened(node.type, 24);
               return (
                 <g key={node.id} data-node={node.id} class="pick" tabIndex={0} role="button" aria-pressed={chosen(node)} aria-label={`${node.kind} ${shortened(node.id, 100)}, ${spent(node.ns)}${missing ? `, ${node.state}` : ""}`}
                   transform={`translate(${place.x - place.width / 2} ${place.y - place.height / 2})`}
-                  onClick={() => act.select({ kind: node.kind === "scope" ? "layer" : "op", name: node.id })} onDblClick={() => open(node)} onKeyDown={(event) => event.key === "Enter" && open(node)}>
+                  onClick={() => pick(node)} onDblClick={() => open(node)} onKeyDown={(event) => event.key === "Enter" && open(node)}>
                   <title>{`${shortened(node.id, 300)}\n${node.kind === "op" ? shortened(node.type, 80) : number(node.ops, "op")}, ${spent(node.ns)}${missing ? `\n${node.state}: ${shortened(node.detail, 200)}` : ""}`}</title>
                   {node.kind === "scope" && <rect x="3" y="3" width={place.width} height={place.height} rx="4" fill={fill} stroke={theme.line} />}
-                  <rect width={place.width} height={place.height} rx="4" fill={fill} stroke={chosen(node) ? theme.accent : node.path ? theme.text : theme.dark ? "#5a636e" : "#b4bac1"} stroke-width={chosen(node) ? 3 : node.path ? 2 : 1} stroke-dasharray={missing || node.kind === "outside" ? "4 3" : undefined} />
+                  <rect width={place.width} height={place.height} rx="4" fill={fill} stroke={chosen(node) ? theme.accent : node.path ? theme.text : theme.dark ? "#5a636e" : "#b4bac1"} stroke-width={chosen(node) ? 3 : node.path ? 2 : 1} stroke-dasharray={missing || node.outside ? "4 3" : undefined} />
                   <text x={place.width / 2} y="16" text-anchor="middle" fill={ink} font-weight={node.kind === "scope" ? 600 : 400}>{labelOf(node)}</text>
                   <text x={place.width / 2} y="30" text-anchor="middle" fill={ink} opacity="0.72" font-size="11">{detail}</text>
                 </g>

@@ -27,6 +27,9 @@ __all__ = ["Dataflow", "DataflowEdge", "DataflowNode", "DataflowScope", "dataflo
 
 MIXED: Final = "mixed"
 _MOST: Final = 500
+_FEW_ALIKE: Final = 4
+_ONE_SCOPE: Final = 0.9
+"""A scope with so much of what lies in scopes at all is the only one that matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,24 @@ class Dataflow:
         found = {"/".join(path[:i]) for path in self._paths for i in range(len(path))}
         return sorted(found, key=lambda scope: (scope.count("/") + bool(scope), scope))
 
+    def opening(self) -> str:
+        """The outermost scope with something to see: not a single one with all the work in it.
+
+        A step of Keras is one call of a function, with its arguments beside it: it is looked at
+        inside of the call. `""` is the whole graph.
+        """
+        at: tuple[str, ...] = ()
+        while True:
+            ops, ns = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+            for path, own in zip(self._paths, self.self_ns, strict=True):
+                if path[: len(at)] == at:
+                    ns[path[: len(at) + 1]] += own
+                    ops[path[: len(at) + 1]] += len(path) > len(at) + 1
+            inner, count = ops.most_common(1)[0] if ops else ((), 0)
+            if count < max(2, _ONE_SCOPE * ops.total()) or ns[inner] < ns.total() / 2:
+                return "/".join(at)
+            at = inner
+
     def scope(self, scope: str = "", most: int = _MOST) -> DataflowScope:
         """What lies in a scope; not more than `most` of it, the smallest folded into one."""
         at = tuple(scope.split("/")) if scope else ()
@@ -136,19 +157,48 @@ class Dataflow:
                 if a != b:
                     pairs[a, b, control] += 1
                     moved[a, b, control] += 0 if control else self.bytes[source]
-        for path in outside:
+        alike = self._alike(outside, {a for a, _, _ in pairs})
+        beside: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for path, nodes in outside.items():
+            beside[alike.get(path, path)] += nodes
+        for path in beside:
             inside[path] = len(inside)
+        drawn: Counter[tuple[int, int, bool]] = Counter()
+        sizes: Counter[tuple[int, int, bool]] = Counter()
+        for (a, b, control), count in pairs.items():
+            edge = inside[alike.get(a, a)], inside[alike.get(b, b)], control
+            drawn[edge] += count
+            sizes[edge] += moved[a, b, control]
         edges = [
-            DataflowEdge(inside[a], inside[b], count, moved[a, b, control], control)
-            for (a, b, control), count in pairs.items()
+            DataflowEdge(source, target, count, sizes[source, target, control], control)
+            for (source, target, control), count in drawn.items()
         ]
         return DataflowScope(
             scope,
             tuple(self._node(path, nodes, depth) for path, nodes in groups.items()),
-            tuple(self._node(path, sorted(set(nodes)), 0) for path, nodes in outside.items()),
+            tuple(self._node(path, sorted(set(nodes)), 0) for path, nodes in beside.items()),
             tuple(edges),
             sum(len(nodes) for path, nodes in groups.items() if path[-1] == _OTHERS),
         )
+
+    def _alike(
+        self, outside: Mapping[tuple[str, ...], list[int]], sources: set[tuple[str, ...]]
+    ) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """Single ops beside a scope of which there are many of a type: those are one.
+
+        The arguments of a function, a box for each, would be wider than all that is in it.
+        """
+        groups: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+        for path, nodes in outside.items():
+            if self._paths[nodes[0]] == path:
+                to_or_from = "to" if path in sources else "from"
+                groups[to_or_from, self.types[nodes[0]], _OTHERS].append(path)
+        return {
+            path: group
+            for group, paths in groups.items()
+            if len(paths) > _FEW_ALIKE
+            for path in paths
+        }
 
     def _folded(
         self, groups: Mapping[tuple[str, ...], list[int]], at: tuple[str, ...], most: int
@@ -177,10 +227,11 @@ class Dataflow:
         devices = {self.devices[node] for node in nodes}
         kind = "op" if alone else "others" if path[-1] == _OTHERS else "scope"
         state = next(iter(states)) if len(states) == 1 else MIXED
+        what = path[1] if kind == "others" and depth == 0 and len(path) == 3 else "others"
         said = ", ".join(f"{count:,} {name}" for name, count in states.most_common() if name)
         return DataflowNode(
             id=self.names[first] if alone else "/".join(path),
-            label="/".join(path[depth:]) if kind != "others" else f"({len(nodes):,} others)",
+            label="/".join(path[depth:]) if kind != "others" else f"({len(nodes):,} {what})",
             kind=kind,
             type=types.most_common(1)[0][0],
             ops=len(nodes),

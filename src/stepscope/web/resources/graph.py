@@ -37,14 +37,15 @@ def flow_of(here: LookedAt) -> Dataflow:
 
 
 def graph(recordings: Recordings, asked: Asked) -> dict[str, Any]:
-    """What lies in a scope of the graph."""
+    """What lies in a scope of the graph: `/` is all of it, nothing where there is most to see."""
     here = looked_at(recordings, asked)
     if len(here.runs) > 1:
         raise WrongParameterError("run must be one run here")
     flow = flow_of(here)
     if not len(flow):
         raise CannotAnswerError("no op of this run was recorded, so there is no graph of it")
-    scope = asked.text("scope").strip("/")
+    wanted = asked.text("scope")
+    scope = wanted.strip("/") if wanted else here.kept("graph opens", flow.opening)
     found = flow.scope(scope)
     if scope and not found.nodes:
         raise WrongParameterError(f"there is no scope {scope!r} in the graph of this run")
