@@ -9,7 +9,7 @@ import { dedented, membersOf } from "../src/panel.tsx";
 import { bounds, heatRow, linesRows, longestOf } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
 import { drawnOf, partsOf } from "../src/pages/graph.tsx";
-import { addressMap, aliveAt, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
+import { addressMap, aliveAt, nothingHeld, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
 import { columnsOf, matching, pathsOf, shortDevice } from "../src/pages/ops.tsx";
 import { lines, stepBars } from "../src/pages/overview.tsx";
 import { sentence } from "../src/parts/await.tsx";
@@ -44,6 +44,15 @@ test("the names above a graph are of what is shown: where it opens, unless all o
   assert.deepEqual(partsOf("", { scope: "Call/dense" }), ["Call", "dense"]);
   assert.deepEqual(partsOf("Call", { scope: "Call" }), ["Call"]);
   assert.deepEqual(partsOf("/", { scope: "" }), []);
+});
+
+test("a run without an allocation says so, and what was refused, instead of an empty chart", () => {
+  const none = { curve: { ns: [], bytes: [] }, device: "CPU:0", peak_bytes: 0, oom: null };
+  assert.equal(nothingHeld({ ...none, curve: { ns: [0, 1], bytes: [0, 8] } }), "");
+  assert.match(nothingHeld(none), /^No single allocation on CPU:0 was recorded in this run.$/);
+  assert.match(nothingHeld({ ...none, peak_bytes: 1 << 20 }), /Its peak was 1.00 MiB/);
+  const refused = { request: { op: "every_combination", bytes: 2 ** 48 } };
+  assert.match(nothingHeld({ ...none, oom: refused }), /^`every_combination` asked for 256 TiB on CPU:0, and was refused/);
 });
 
 test("a cycle is drawn, with one edge upwards", () => {

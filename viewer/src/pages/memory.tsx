@@ -7,7 +7,7 @@ import type { Instant, MemoryFacts, Tensors } from "../data/types.ts";
 import { held, number, share, shortened, size, time } from "../format.ts";
 import { sizeTicks, tickLabel } from "../draw/axis.ts";
 import { type Page, type PageProps, runParam } from "../page.ts";
-import { Await, Notes } from "../parts/await.tsx";
+import { Await, Empty, Notes } from "../parts/await.tsx";
 import { Chart, axes } from "../parts/chart.tsx";
 import { Choice } from "../parts/choice.tsx";
 import { Download } from "../parts/download.tsx";
@@ -62,6 +62,8 @@ function Curve(props: PageProps & { readonly memory: MemoryFacts }) {
   const at = state.at ?? memory.peak_ns;
   const point = pointAt(memory.curve.ns, at);
   const instant = memory.curve.ns[point] ?? 0;
+  const nothing = nothingHeld(memory);
+  if (nothing) return <div class="memory-page"><Empty what={nothing} todo={memory.estimated ? "`stepscope run --memory` follows every allocation." : ""} /><Notes of={memory} /></div>;
   const live = memory.curve.bytes[point] ?? 0;
   return (
     <div class="memory-page">
@@ -89,6 +91,15 @@ function Curve(props: PageProps & { readonly memory: MemoryFacts }) {
       <Notes of={memory} />
     </div>
   );
+}
+
+/** Why there is no curve to draw: no allocation is known, or all that is known is the one that was refused. */
+export function nothingHeld(memory: Pick<MemoryFacts, "curve" | "oom" | "device" | "peak_bytes">): string {
+  if (Array.from(memory.curve.bytes).some((bytes) => bytes > 0)) return "";
+  const request = memory.oom?.request as { readonly op?: string; readonly bytes?: number | null } | undefined;
+  const peak = memory.peak_bytes > 0 ? ` Its peak was ${size(memory.peak_bytes)}.` : "";
+  if (!request) return `No single allocation on ${shortened(memory.device, 60)} was recorded in this run.${peak}`;
+  return `\`${shortened(request.op ?? "", 80)}\` asked for ${size(request.bytes)} on ${shortened(memory.device, 60)}, and was refused; no allocation before it was recorded.${peak}`;
 }
 
 const LEFT = 64;

@@ -143,7 +143,7 @@ export function Table({ label, columns: every, count, rows = null, sort, onSort,
           {last < ordered.length && <tr style={{ height: `${(ordered.length - last) * ROW_HEIGHT}px` }} aria-hidden="true" />}
         </tbody>
       </table>
-      {ordered.length === 0 && <p class="empty">Nothing here has these words.</p>}
+      {ordered.length === 0 && <p class="empty">{count > 0 ? "No row has these words." : "There is no row here."}</p>}
       {columns.length < every.length && <p class="quiet rest">In a wider window, in CSV and in JSON: {every.filter((column) => !columns.includes(column)).map((column) => column.label).join(", ")}</p>}
       {foot}
     </div>

@@ -99,7 +99,7 @@ def _memory(here: LookedAt, device: str, by: By) -> dict[str, Any]:
         "rows": columns_of([row for row in profile.rows if row.device == device][:_MOST_ROWS]),
         "oom": None,
         "marks": marks,
-        "notes": _notes(here, lives, found is not None),
+        "notes": _notes(here, lives, found.peak_bytes if found else 0),
         "folded": [],
     }
     if rest is not None:
@@ -131,12 +131,17 @@ def _refused(found: Any) -> dict[str, Any]:
     return plain
 
 
-def _notes(here: LookedAt, lives: TensorLives, counted: bool) -> list[str]:
+def _notes(here: LookedAt, lives: TensorLives, counted: int) -> list[str]:
     notes = []
     if here.run.completeness.memory_is_estimated:
         notes.append("an estimate: nobody counted, the figures follow from what ops put out")
     if counted and not len(lives.live):
         notes.append("single allocations were not recorded: the peak is what the engine counted")
+    elif counted > (known := int(lives.live.max(initial=0))) > 0:
+        notes.append(
+            f"the peak of {readable.size(counted)} is what the engine counted, "
+            f"{readable.size(counted - known)} more than the allocations here sum to at most"
+        )
     return notes
 
 
