@@ -5,7 +5,7 @@ import { LIGHT, MEANINGS } from "../src/colour.ts";
 import type { Tile, TimelineFacts } from "../src/data/types.ts";
 import { moved, sizeTicks, tickLabel, ticks, zoomed } from "../src/draw/axis.ts";
 import { type TilePlace, levelFor, pieces, tilesFor } from "../src/draw/tiles.ts";
-import { GUTTER, type Scene, boxAt, drawTimeline, geometry, labelFor, nsAt, pointed, sumRange, xOf } from "../src/draw/timeline.ts";
+import { GUTTER, type Scene, boxAt, drawTimeline, geometry, labelFor, markLabel, nsAt, pointed, sumRange, xOf } from "../src/draw/timeline.ts";
 import { fit } from "../src/pages/timeline.tsx";
 import { Double } from "../dev/double.ts";
 
@@ -29,6 +29,15 @@ function notes() {
   for (const name of ["save", "restore", "beginPath", "rect", "clip", "moveTo", "lineTo", "stroke", "fill", "closePath", "strokeRect", "bezierCurveTo"]) context[name] = () => undefined;
   return { context: context as unknown as CanvasRenderingContext2D, drawn };
 }
+
+test("a run that is longer than its ops says how long, and what came before them", async () => {
+  const { facts } = await sceneOf();
+  const marked = (from: number, to: number, kind = "run") => markLabel({ from_ns: 0, to_ns: 600_000, marks: { ...facts.marks, label: ["run 6"], kind: { codes: [0], table: [kind] }, from_ns: [from], to_ns: [to] } }, 0);
+  assert.equal(marked(-5_000_000, 1_400_000), "run 6 took 6.40 ms, 5.00 ms of it before its first op");
+  assert.equal(marked(0, 1_400_000), "run 6 took 1.40 ms");
+  assert.equal(marked(-10_000, 610_000), "run 6", "hardly longer");
+  assert.equal(marked(-5_000_000, 1_400_000, "step"), "run 6");
+});
 
 test("lanes stand below each other, grouped by device", async () => {
   const { place } = await sceneOf();

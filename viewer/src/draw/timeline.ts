@@ -403,6 +403,17 @@ function drawMarkLines(context: CanvasRenderingContext2D, scene: Scene): void {
   }
 }
 
+/** What a mark says; of a run that is notably longer than its ops, how long, and how much of it came before them. */
+export function markLabel(facts: Pick<TimelineFacts, "marks" | "from_ns" | "to_ns">, index: number): string {
+  const { marks } = facts;
+  const name = shortened(marks.label[index] ?? "", 40);
+  const [from, to] = [marks.from_ns[index] ?? 0, marks.to_ns[index] ?? 0];
+  const alone = !marks.label.some((_, other) => other !== index && text(marks.kind, other) === "run");
+  if (text(marks.kind, index) !== "run" || !alone || to - from <= 1.1 * (facts.to_ns - facts.from_ns)) return name;
+  const before = facts.from_ns - from;
+  return `${name} took ${time(to - from)}${before > 0.05 * (to - from) ? `, ${time(before)} of it before its first op` : ""}`;
+}
+
 function drawMarks(context: CanvasRenderingContext2D, scene: Scene): void {
   const { facts, place, view, theme } = scene;
   let free = Number.NEGATIVE_INFINITY;
@@ -417,7 +428,7 @@ function drawMarks(context: CanvasRenderingContext2D, scene: Scene): void {
       context.fillStyle = trouble ? categoryColour("failure", theme) : theme.line;
       context.fillRect(x, place.marksTop + 3, Math.max(1, end - x - 1), 2);
       context.fillRect(x, place.marksTop + 3, 1, 12);
-      const label = shortened(facts.marks.label[index] ?? "", 40);
+      const label = markLabel(facts, index);
       const wide = widthOf(context, label);
       if (x < free || (!trouble && x + wide + 8 > end)) continue;
       context.fillStyle = trouble ? categoryColour("failure", theme) : theme.quiet;
