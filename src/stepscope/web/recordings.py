@@ -19,6 +19,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+from stepscope.analysis.program.verdict import notes_for_verdict
 from stepscope.analysis.runs import NamedRun
 from stepscope.errors import StepscopeError, UnreadableFileError
 from stepscope.metadata.readers import is_unread
@@ -130,7 +131,10 @@ class Recordings:
             return
         began = time.monotonic()
         try:
-            found = surveyed(self._keeping_few(self.source.each()), self.source.each)
+            runs = self._keeping_few(self.source.each())
+            paths = self.source.paths
+            notes = notes_for_verdict(paths[0]) if len(paths) == 1 else ()
+            found = surveyed(runs, self.source.each, notes)
         except NoRunError as error:
             self._trouble = "empty", f"There is nothing here yet. {error}"
         except UnreadableFileError as error:

@@ -20,6 +20,7 @@ from stepscope.metadata.readers import is_unread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from stepscope.metadata import Note
     from stepscope.web.run_sources import SourcedRun
 
 __all__ = ["LossRow", "RunRow", "Survey", "surveyed"]
@@ -88,10 +89,15 @@ class Survey:
         return next((row for row in self.rows if row.number == number), None)
 
 
-def surveyed(runs: Iterable[SourcedRun], again: Callable[[], Iterable[SourcedRun]]) -> Survey:
+def surveyed(
+    runs: Iterable[SourcedRun],
+    again: Callable[[], Iterable[SourcedRun]],
+    notes: Iterable[Note] = (),
+) -> Survey:
     """Look at all runs, keeping none of them; `again` gives them once more.
 
-    Runs of several tasks are looked at by one clock.
+    Runs of several tasks are looked at by one clock. `notes` are `notes_for_verdict` of the program
+    whose runs they are.
     """
     found = Survey()
     clock = OneClock(lambda: (item.run.metadata for item in again()))
@@ -121,7 +127,7 @@ def surveyed(runs: Iterable[SourcedRun], again: Callable[[], Iterable[SourcedRun
         found.overhead_ns += metadata.overhead.ns
         found.tasks.update(t for t in task_column(metadata.ops).table if not is_local(t))
         found.rows.append(_row(number, of_set, kind, named, began, ended))
-    found.verdict = sums.verdict()
+    found.verdict = sums.verdict(notes)
     found.losses = [
         LossRow(what, reason, lost[what, reason], count)
         for (what, reason), count in in_runs.most_common()

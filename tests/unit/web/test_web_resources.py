@@ -6,9 +6,12 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from analysed_runs import run_of
+from analysed_runs import T0, run_of
 from kinds_of_input import KINDS, path_of, two_sets
-from stepscope.metadata import InFlight, Status
+from recorded_program import MS, note, run, trace
+from stepscope.metadata import AllocationColumns, Completeness, InFlight, Loss, Status
+from stepscope.metadata.program_notes import PROCESS, SCRIPT
+from stepscope.store import Store
 
 
 def strings(column):
@@ -184,6 +187,51 @@ def test_the_graph_shows_every_node_once(path, view):
         assert all(place < places for place in found["edges"]["from"].tolist())
     assert len(seen) == found["all"]
     assert self_ns == sum(client.value(f"index?run={number}")["self_ns"].tolist())
+
+
+def test_the_verdict_counts_what_the_program_noted_beside_its_runs(view, said, tmp_path):
+    """A run that waited for its function to be traced anew, and memory that grows with each."""
+    with Store(tmp_path) as store:
+        store.note(note(PROCESS, 0, 2_000, "train.py"))
+        store.note(note(SCRIPT, 0, 2_000, "train.py"))
+        for number in range(12):
+            began = 100 * number
+            late = 41 if number == 5 else 1
+            ops = [("MatMul", began + late, began + late + 9)]
+            store.add(run(began, began + late + 9, ops), "step")
+        store.note(trace(501, 531, "step", [], where="train.py:22"))
+    overview = view(tmp_path).value("overview")
+    assert "27% being traced and built (train.py:22)" in overview["verdict"][0]["cause"]
+    told = said("info", tmp_path)["verdict"]["rows"][0]["limits"]
+    assert [one["kind"] for one in told] == ["layer", "traced", "outside"]
+    assert overview["besides"] == []
+
+
+def test_what_is_missing_of_many_runs_is_told_once(view, tmp_path):
+    for number in range(3):
+        lost = Loss("owners of memory", 2, f"{number} bytes were allocated before")
+        run_of(("x", "Tile", [], 7, 0, 0, MS), completeness=Completeness(losses=(lost,))).save(
+            tmp_path / f"run_{number}.pb"
+        )
+    (found,) = view(tmp_path).value("overview")["losses"]
+    assert (found["what"], found["count"], found["runs"]) == ("owners of memory", 6, 3)
+    assert found["reason"] == "0 bytes were allocated before (of other runs: 2 more reasons)"
+
+
+def test_memory_says_what_the_engine_counted_beyond_the_allocations(view, tmp_path):
+    allocations = AllocationColumns.build(
+        name=["wide"], device=["CPU:0"], time_ns=[T0], event=["allocate"], bytes=[1 << 20]
+    )
+    run_of(
+        ("wide", "Tile", [], 7, 0, 0, MS),
+        allocations=lambda: allocations,
+        peak_bytes=lambda: {"CPU:0": 3 << 19},
+    ).save(tmp_path / "run.pb")
+    found = view(tmp_path / "run.pb").value("memory")
+    assert found["notes"] == [
+        "the peak of 1.50 MiB is what the engine counted, 512 KiB more than the allocations here "
+        "sum to at most"
+    ]
 
 
 def test_a_graph_opens_inside_the_one_call_that_a_step_is(view, tmp_path):

@@ -96,6 +96,8 @@ export interface Overview extends Said {
     readonly figure: string;
     readonly cause: string;
   }[];
+  /** What the program waits for between its steps, and what grows from step to step. */
+  readonly besides?: readonly string[];
   readonly spent: string;
   readonly advice: readonly {
     readonly what: string;

@@ -70,16 +70,17 @@ function Verdict({ of }: { of: Overview }) {
       <div>
         {of.verdict.slice(0, 3).map((one, place) => (
           <div key={one.key} class={place ? "further" : "first"}>
-            <p class="headline">{one.figure || time(one.figure_ns)}<span class="quiet small-figure">{[one.runs > 1 ? ` median of ${whole(one.runs)}` : "", of.verdict.length > 1 ? ` ${shortened(one.key, 60)}` : ""].filter(Boolean).join(" ·")}</span></p>
+            <p class="headline">{one.figure || time(one.figure_ns)}<span class="quiet small-figure">{[one.runs > 1 ? ` median of ${whole(one.runs)}` : "", of.verdict.length > 1 || of.failure ? ` ${shortened(one.key, 60)}` : ""].filter(Boolean).join(" ·")}</span></p>
             <p class="cause">{withCode(shortened(one.cause, 400))}</p>
           </div>
         ))}
+        {of.besides?.map((said) => <p key={said} class="cause">{withCode(shortened(said, 400))}</p>)}
         {of.verdict.length === 0 && <p class="headline quiet">No run here says how long it took.</p>}
       </div>
       <ul class="state" aria-label="State">
         <li class={of.failure ? "bad" : "good"}>{of.failure ? "✕ failed" : "✓ OK"}</li>
-        <li class={of.complete ? "good" : "warn"}>{of.complete ? "✓ complete" : `! ${number(of.losses.length, "loss", "losses")}`}</li>
-        {of.cost?.text && <li title="What recording cost">recording cost {of.cost.text}</li>}
+        <li class={of.complete ? "good" : "warn"}>{of.complete ? "✓ complete" : `! ${of.losses.length} not measured`}</li>
+        {of.cost?.text && <li title="What recording added to the runs themselves; starting and reporting come once">recording cost {of.cost.text}{/%/.test(of.cost.text) && " of runs"}</li>}
       </ul>
       {(of.advice.length > 0 || of.spent) && (
         <div class="advices">

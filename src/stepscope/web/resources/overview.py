@@ -17,18 +17,19 @@ from stepscope.analysis.program import verdict_words
 from stepscope.analysis.program.account import STEPS
 from stepscope.errors import StepscopeError
 from stepscope.metadata import readable
-from stepscope.metadata.readable import time, writable
+from stepscope.metadata.readable import number, time, writable
 from stepscope.web.resources.session import typical
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepscope.analysis import Account, StepRow
+    from stepscope.analysis.advice import Finding
     from stepscope.analysis.program.verdict import StepVerdict
     from stepscope.metadata import InFlight, RunMetadata
     from stepscope.web.recordings import Recordings
     from stepscope.web.resources.asked import Asked
-    from stepscope.web.survey import RunRow
+    from stepscope.web.survey import LossRow, RunRow, Survey
 
 __all__ = ["overview"]
 
@@ -69,6 +70,10 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
     return {
         "failure": _failure(recordings),
         "verdict": [_verdict(row) for row in said],
+        "besides": [
+            *(f"between steps: {words}" for words in verdict_words.between_steps(survey.verdict)),
+            *(f"memory grows: {words}" for words in verdict_words.leaks(survey.verdict)),
+        ],
         "spent": "" if spent is None else verdict_words.spent(spent),
         "account": [] if spent is None else [row for row in spent.rows if row.ns],
         "advice": _advice(recordings),
@@ -77,10 +82,7 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
         "top": _top(recordings),
         "slowest": _slowest(recordings),
         "memory": _memory(recordings),
-        "losses": [
-            {"what": row.what, "count": row.lost, "runs": row.runs, "reason": row.reason}
-            for row in survey.losses
-        ],
+        "losses": _losses(survey),
         "complete": not survey.losses,
         "damage": survey.damage,
         "cost": {
@@ -89,6 +91,23 @@ def _overview(recordings: Recordings) -> dict[str, Any]:
             "text": "" if not cost else readable.cost(cost, fraction) if ran else time(cost),
         },
     }
+
+
+def _losses(survey: Survey) -> list[dict[str, Any]]:
+    """What runs lack, each once: reasons that name a figure of the run are one for each run."""
+    alike: dict[str, list[LossRow]] = {}
+    for row in survey.losses:
+        alike.setdefault(row.what, []).append(row)
+    return [
+        {
+            "what": what,
+            "count": sum(row.lost for row in rows),
+            "runs": sum(row.runs for row in rows),
+            "reason": rows[0].reason
+            + (f" (of other runs: {number(len(rows) - 1, 'more reason')})" * (len(rows) > 1)),
+        }
+        for what, rows in alike.items()
+    ]
 
 
 def _failure(recordings: Recordings) -> dict[str, Any] | None:
@@ -170,6 +189,10 @@ def _advice(recordings: Recordings) -> list[dict[str, Any]]:
         sums.add(run)
     paths = recordings.source.paths
     program = program_at(paths[0]) if len(paths) == 1 else None
+    # A function whose tracing lies inside of another's is found twice, in the same words.
+    once: dict[str, Finding] = {}
+    for row in sums.advice(program).rows:
+        once.setdefault(row.sentence, row)
     return [
         {
             "what": row.sentence,
@@ -177,7 +200,7 @@ def _advice(recordings: Recordings) -> list[dict[str, Any]]:
             "error_ns": None if row.unit == BYTES else (row.high - row.low) / 2,
             "check": _check(row.id, paths),
         }
-        for row in sums.advice(program).rows[:_ADVICE]
+        for row in list(once.values())[:_ADVICE]
     ]
 
 
