@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import stepscope
+from stepscope.adapters.tensorflow.capture.called_ops import CalledOps
 from stepscope.metadata import RunMetadata
 
 SOFTWARE = stepscope.RunOptions(trace_level=stepscope.RunOptions.SOFTWARE_TRACE)
@@ -148,6 +149,49 @@ def test_the_op_that_failed_is_no_execution_and_one_that_was_caught_is(tensorflo
     failed = raised.value.run_metadata
     assert "MatrixInverse" not in failed.ops.op
     assert list(failed.status.in_flight) == ["MatrixInverse"]
+
+
+def test_what_is_destroyed_after_the_op_that_failed_does_not_make_it_one_that_ran(
+    tensorflow: Any,
+) -> None:
+    tf = tensorflow
+    held = [tf.queue.FIFOQueue(3, [tf.float32])]
+
+    def fails() -> None:
+        try:
+            tf.reshape(tf.exp(tf.ones([2])), [3])
+        finally:
+            held.clear()
+
+    metadata = RunMetadata()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        stepscope.run(fails, options=SOFTWARE, run_metadata=metadata)
+    assert metadata.ops.op[-1] == "DestroyResourceOp"
+    assert "Exp" in metadata.ops.op
+    assert "Reshape" not in metadata.ops.op
+    assert metadata.status.in_flight == ["Reshape"]
+
+
+def test_what_is_destroyed_while_an_op_is_noted_is_not_taken_for_it(tensorflow: Any) -> None:
+    tf = tensorflow
+    called = CalledOps(outputs=True)
+    with called.noting():
+        x = tf.ones([2])
+        held = [tf.queue.FIFOQueue(3, [tf.float32])]
+        tensors = called._tensors
+
+        def collecting(result: Any) -> Any:
+            for tensor in tensors(result):
+                yield tensor
+                held.clear()
+
+        called._tensors = collecting  # type: ignore[method-assign]
+        tf.split(x, 2)
+        called._tensors = tensors  # type: ignore[method-assign]
+    outputs = {call.op: [output.shape for output in call.outputs] for call in called.calls()}
+    assert list(outputs)[-2:] == ["DestroyResourceOp", "Split"]
+    assert outputs["Split"] == [(1,), (1,)]
+    assert outputs["DestroyResourceOp"] == []
 
 
 def test_tensors_that_share_memory_are_counted_once(tensorflow: Any) -> None:

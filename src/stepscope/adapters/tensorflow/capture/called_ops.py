@@ -145,16 +145,18 @@ class CalledOps:
         self._waiting: list[Callable[[], None]] = []
         """What is still to be done before others run."""
         self._calls: list[Any] = []
-        """In turns: type, begin, end, code and the place in it. A call is known by its place here,
-        and so is an output in the next one."""
+        """In turns: type, begin, end, code and the place in it. A call is known by its begin: the
+        collector, or a signal's handler, may call others while it is noted. An output is known by
+        its place in the next one."""
         self._described: list[Any] = []
         """Outputs, in turns: the call, type, shape, buffer."""
         self._names: dict[int, str] = {}
+        """Of calls that have one other than by their type and line."""
         self._failed: set[int] = set()
         self._broken_off: list[int] = []
         """Calls that a signal's handler ended: whether they had run is not known."""
-        self._first = self._first_output = 0
-        """Places of the first call and output, which are not 0 inside of another run."""
+        self._first_output = 0
+        """The place of the first output, which is not 0 inside of another run."""
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.spans: list[tuple[str, int, int]] = []
         """The user's own: name, begin and end on the clock of `time.perf_counter_ns`."""
@@ -199,7 +201,7 @@ class CalledOps:
         inner._thread, inner._epoch = self._thread, self._epoch
         lists = self._calls, self._described, self.spans, self._freed, self._functions
         calls, described, spans, freed, functions = map(len, lists)
-        inner._first, inner._first_output = calls, described
+        inner._first_output = described
         inner._names, inner._failed = self._names, self._failed
         inner._broken_off = self._broken_off
         spent = self.spent_ns
@@ -255,10 +257,9 @@ class CalledOps:
         if isinstance(error, versions.fallback_error()) or not self._forget_half_noted(began):
             return
         if not ended and result is None:
-            place = len(self._calls)
-            self._failed.add(place)
+            self._failed.add(began)
             if not isinstance(error, Exception):
-                self._broken_off.append(place)
+                self._broken_off.append(began)
         self.note(op, began, ended or _clock(), result, args)
 
     def _forget_half_noted(self, began: int) -> bool:
@@ -266,7 +267,7 @@ class CalledOps:
         calls, described = self._calls, self._described
         if calls and calls[1 - _FIELDS] == began:
             return False
-        while described and described[-_BUFFER - 1] == len(calls):
+        while described and described[-_BUFFER - 1] == began:
             self._references.pop(len(described) - _BUFFER - 1, None)
             del described[-_BUFFER - 1 :]
         return True
@@ -295,10 +296,9 @@ class CalledOps:
 
     def python(self, name: str, began: int, result: Any, *, failed: bool = False) -> None:
         """A Python function was called as an op, and has just ended."""
-        place = len(self._calls)
-        self._names[place] = name
+        self._names[began] = name
         if failed:
-            self._failed.add(place)
+            self._failed.add(began)
         self.note("PyFunc", began, _clock(), result, ())
 
     def span(self, name: str, began: int) -> None:
@@ -312,10 +312,10 @@ class CalledOps:
             frame = frame.f_back
         if self.outputs and result is not None:
             if type(result) is self._tensor:
-                self._note_output(op, result, args)
+                self._note_output(op, began, result, args)
             else:
                 for tensor in self._tensors(result):
-                    self._note_output(op, tensor, args)
+                    self._note_output(op, began, tensor, args)
         if frame is None:
             self._calls += (op, began, ended, None, 0)
         else:
@@ -330,7 +330,7 @@ class CalledOps:
             for part in result:
                 yield from self._tensors(part)
 
-    def _note_output(self, op: str, tensor: Any, args: tuple[Any, ...]) -> None:
+    def _note_output(self, op: str, began: int, tensor: Any, args: tuple[Any, ...]) -> None:
         dtype = tensor._datatype_enum()
         shape = tensor._shape_tuple()
         buffer = -1
@@ -343,7 +343,7 @@ class CalledOps:
                 reference.place = place
                 self._references[place] = reference
         self._described += (
-            len(self._calls), dtype, self._shapes.setdefault(shape, shape), buffer,
+            began, dtype, self._shapes.setdefault(shape, shape), buffer,
         )  # fmt: skip
 
     def _buffer_of(self, op: str, tensor: Any, args: tuple[Any, ...]) -> int:
@@ -381,17 +381,16 @@ class CalledOps:
             outputs = self._outputs_by_call()
             self._references.clear()
             columns = (self._calls[field::_FIELDS] for field in range(_FIELDS))
-            places = range(self._first, self._first + len(self._calls), _FIELDS)
             self._decoded = [
                 EagerCall(
                     naming(
-                        self._names.get(place, op),
+                        self._names.get(began, op),
                         lines.of(code, at) if not op_calls.finalizes(op) else "",
                     ),
-                    op, epoch + began, epoch + ended, outputs.get(place, ()),
-                    place in self._failed,
+                    op, epoch + began, epoch + ended, outputs.get(began, ()),
+                    began in self._failed,
                 )
-                for place, op, began, ended, code, at in zip(places, *columns, strict=True)
+                for op, began, ended, code, at in zip(*columns, strict=True)
             ]  # fmt: skip
             self._calls, self._described = [], []
         return self._decoded
@@ -415,8 +414,9 @@ class CalledOps:
     def rows(self, *, ended_well: bool = True) -> list[Row]:
         """The executions, and spans; of a run that failed, without the call that ended it."""
         calls = self.calls()
-        if not ended_well and calls and calls[-1].failed:
-            calls = calls[:-1]
+        ending = None if ended_well else self._failed_last()
+        if ending is not None:
+            calls = [call for call in calls if call is not ending]
         if self._rows is not None and len(self._rows) == len(calls) + len(self.spans):
             return list(self._rows)
         line, epoch = -self._thread, self._epoch
@@ -436,10 +436,14 @@ class CalledOps:
 
     def failing_line(self, op: str) -> str:
         """Where the last call was made, if that is one of this type which failed; else ""."""
-        calls = self.calls()
-        if not calls or not calls[-1].failed or calls[-1].op != op:
-            return ""
-        return self.sites.lines.get(calls[-1].name, "")
+        last = self._failed_last()
+        return self.sites.lines.get(last.name, "") if last is not None and last.op == op else ""
+
+    def _failed_last(self) -> EagerCall | None:
+        """The program's last call, if it failed. What is destroyed later is not the program's."""
+        own = (call for call in reversed(self.calls()) if not op_calls.finalizes(call.op))
+        last = next(own, None)
+        return last if last is not None and last.failed else None
 
     def losses(self) -> list[Loss]:
         """What is not known of the calls: the kernel's own part of their times."""
@@ -448,11 +452,11 @@ class CalledOps:
 
     def broken_off(self) -> list[Loss]:
         """Calls of which it is not known whether the op had run."""
-        calls = self.calls()
-        first, past = self._first, self._first + _FIELDS * len(calls)
-        places = [place for place in self._broken_off if first <= place < past]
-        names = dict.fromkeys(calls[(place - first) // _FIELDS].name for place in places)
-        return [Loss("op executions", len(places), _BROKEN_OFF + ", ".join(names))] if names else []
+        begun = {self._epoch + began for began in self._broken_off}
+        names = [call.name for call in self.calls() if call.start_ns in begun]
+        if not names:
+            return []
+        return [Loss("op executions", len(names), _BROKEN_OFF + ", ".join(dict.fromkeys(names)))]
 
     @property
     def functions(self) -> list[str]:
