@@ -1,6 +1,8 @@
 """What to change in a program, and what came of a change."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from analysed_runs import T0, run_of
 from stepscope.analysis import NamedRun, advise, memory_growth, steps
 from stepscope.analysis.advice import AdviceSums
 from stepscope.analysis.advice.check import chosen, growth_check, peak_check, step_check
+from stepscope.analysis.advice.rules.recompute import BytesOverTime, _Idle, _unknown_bytes
 from stepscope.errors import InvalidArgumentError
 from stepscope.metadata import AllocationColumns, Note, Program, RunMetadata
 from stepscope.metadata.program_notes import CallTime
@@ -166,6 +169,33 @@ def test_ops_that_are_shorter_than_waking_a_thread_are_not_sent_to_one():
     assert found.low < found.gain < found.high < 2.1 * MS
 
 
+def test_a_machine_that_is_busy_widens_the_interval_of_what_another_thread_gains():
+    even = [serial(3000)] * 12
+    uneven = [serial(2000), serial(3000), serial(4000)] * 4
+    [quiet], [busy] = (advise(recorded(*runs)).rows for runs in (even, uneven))
+    assert busy.gain == pytest.approx(quiet.gain, rel=0.02)
+    assert busy.high - busy.gain > 2 * (quiet.high - quiet.gain)
+    assert busy.gain - busy.low > 1.1 * (quiet.gain - quiet.low)
+    # Afterwards both branches run side by side at the pace of the quickest runs, or the slowest.
+    for long_us in (2000, 4000):
+        achieved = 6 * MS - (1.05 * long_us + 300) * 1000
+        assert busy.low < achieved < busy.high
+
+
+def test_what_waking_a_thread_took_in_the_runs_is_what_it_will_take():
+    def woken(us):
+        rows = [
+            ("one", "Tanh", [], 7, 0, 0, 2 * MS), ("two", "Tanh", ["^one"], 7, 0, 2 * MS, 4 * MS),
+            ("away", "Neg", ["one"], 8, 0, 2 * MS + us * 1000, 2 * MS + us * 1000 + 10),
+            ("sum", "AddN", ["one", "two"], 7, 0, 4 * MS, 4 * MS + 1000),
+        ]  # fmt: skip
+        return run_of(*rows, engine="embedded", call=CallTime(T0, T0 + 4 * MS + 1000, 7))
+
+    [quick] = advise(recorded(*[woken(50)] * 8)).rows
+    [slow] = advise(recorded(*[woken(700)] * 8)).rows
+    assert quick.gain - slow.gain == pytest.approx(0.65 * MS, rel=0.2)
+
+
 @pytest.mark.parametrize("kind", ["Cumsum", "PyFunc"])
 def test_ops_that_keep_pythons_lock_gain_nothing_from_another_thread(kind):
     runs = [serial(2000, kind)] * 8
@@ -265,6 +295,22 @@ def test_a_tensor_that_is_held_over_the_peak_and_is_cheap_is_a_finding():
     assert found.evidence[0].ns > 0
     [again] = found.rewrite.again
     assert (again.chain, again.readers) == (("early",), ("late",))
+
+
+def test_how_far_a_peak_may_be_off_is_what_may_be_held_beside_it():
+    held = BytesOverTime(np.array([0.0, 2.0, 3.0, 9.0]), np.array([20, -4, 10, -26]))
+    assert held.peak() == (3.0, 26)
+    idle = _Idle(None, bytes=8, beside=3, early=1.0, late=5.0, ns=1.0, soonest=4.0, read=6.0)
+    cut = held.cut(8, 1.0, 5.0, beside=3)
+    runs = [SimpleNamespace(peak_bytes=lambda peak=peak: peak) for peak in (26, 31, 27)]
+    # The peak is when it is made again, at 5; at 4 there is nothing more. 3 bytes are freed next to
+    # it, and the peaks of the runs are 5 apart.
+    assert cut.peak() == (5.0, 29)
+    assert _unknown_bytes(SimpleNamespace(runs=runs), cut, [idle]) == 0 + 3 + 5
+    # Made again at 2.5, it is there at the peak at 3.
+    soon = replace(idle, soonest=2.5)
+    assert _unknown_bytes(SimpleNamespace(runs=runs), cut, [soon]) == 0 + 3 + 5
+    assert _unknown_bytes(SimpleNamespace(runs=runs), cut, [replace(soon, beside=6)]) == 3 + 3 + 5
 
 
 def test_what_is_made_of_a_variable_that_changes_meanwhile_is_not_made_again():

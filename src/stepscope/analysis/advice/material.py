@@ -126,17 +126,33 @@ class StepMaterial:
         takes in the whole recording. What a busy machine took of a run (its call was longer than
         that of others) it would take of a shorter one in proportion.
         """
-        some = float(np.median([work.recorded_ns for work in self.works]))
-        call = float(np.quantile([work.around_ns for work in self.works], 0.1))
+        changed = self._as_busy(changed_ns)
+        return predict(self.works, changed, self.replayed).times(self._scale)
 
+    def gain_ns(self, changed_ns: Callable[[RecordedWork], float]) -> float:
+        """The gain that `predict` has, without its interval."""
+        changed = self._as_busy(changed_ns)
+        gains = [ns - changed(run) for run, ns in zip(self.works, self.replayed, strict=True)]
+        return self._scale * float(np.median(gains))
+
+    def _as_busy(
+        self, changed_ns: Callable[[RecordedWork], float]
+    ) -> Callable[[RecordedWork], float]:
+        """The same with what a busy machine takes of the shorter run."""
+        call = float(np.quantile([work.around_ns for work in self.works], 0.1))
         unchanged = {id(work): ns for work, ns in zip(self.works, self.replayed, strict=True)}
 
         def changed(run: RecordedWork) -> float:
             ns, whole = changed_ns(run), max(1.0, unchanged[id(run)])
             return ns - max(0.0, run.around_ns - call) * (1 - ns / whole)
 
-        found = predict(self.works, changed, self.replayed)
-        return found.times(self.typical_ns / some if some > 0 else 1.0)
+        return changed
+
+    @property
+    def _scale(self) -> float:
+        """What a step takes in the whole recording, of what it takes in these runs."""
+        some = float(np.median([work.recorded_ns for work in self.works]))
+        return self.typical_ns / some if some > 0 else 1.0
 
     def may_gain(self, share: float, names: Iterable[str]) -> bool:
         """Whether a step may take that much less without these nodes; a replay says by how much.

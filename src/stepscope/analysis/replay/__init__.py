@@ -27,14 +27,14 @@ from stepscope.analysis.replay.prediction import (
     replay_error,
 )
 from stepscope.analysis.replay.recorded_work import RecordedWork, WorkReader
-from stepscope.analysis.replay.simulation import ANY, NONE, Work, ends
+from stepscope.analysis.replay.simulation import ANY, NONE, Work, ends, slowed
 from stepscope.analysis.result import Result, made_of
 from stepscope.analysis.runs import Runs, iter_named_runs
 
 __all__ = [
     "ANY", "NONE", "Change", "Prediction", "RecordedWork", "Replay", "Work", "WorkReader", "ends",
     "foretold_ns", "modelled_ns", "of_gains", "own_error", "predict", "replay", "replay_error",
-    "serving_only", "woken_ops",
+    "serving_only", "slowed", "woken_ops",
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["ANY", "NONE", "Work", "ends", "replace"]
+__all__ = ["ANY", "NONE", "Work", "ends", "replace", "slowed"]
 
 ANY: Final = -1
 """The thread of an op that may run on any of them."""
@@ -120,6 +120,35 @@ def ends(work: Work) -> list[float]:
     if done < count:
         raise ValueError(f"{count - done} of {count} ops wait for each other in a circle")
     return over
+
+
+def slowed(work: Work, factor: float) -> Work:
+    """The work with ops that take so much longer for as long as others run beside them.
+
+    What runs beside what is told by the work as it is. Ops that need no thread slow nothing down.
+
+    >>> both = Work(lengths=[4, 8], delays=[0, 0], before=[[], []], threads=[0, 1], workers=2)
+    >>> slowed(both, 1.5).lengths
+    [6.0, 10.0]
+    """
+    over = ends(work)
+    spans = [
+        (end - length, end, op)
+        for op, (end, length) in enumerate(zip(over, work.lengths, strict=True))
+        if work.threads[op] != NONE and length > 0
+    ]
+    events = sorted([(start, 1) for start, _, _ in spans] + [(end, -1) for _, end, _ in spans])
+    moments, together = [0.0], [0.0]  # how long several ran together until each moment
+    running = 0
+    for moment, change in events:
+        together.append(together[-1] + (moment - moments[-1]) * (running > 1))
+        moments.append(moment)
+        running += change
+    until = dict(zip(moments, together, strict=True))
+    lengths = list(work.lengths)
+    for start, end, op in spans:
+        lengths[op] += (factor - 1) * (until[end] - until[start])
+    return replace(work, lengths=lengths)
 
 
 def _ask_again(freed: list[int], own: list[list[int]], ready: list[int]) -> None:

@@ -10,10 +10,16 @@ The peak with that is told by the recorded allocations, with the tensor's life c
 are taken one after the other, the cheapest per byte first, as long as the peak falls and a step
 gets longer by a tenth at most.
 
+What is not known is when the engine makes them again. It may do so as soon as the op is over that
+they are told to wait for, before others that do not need them, and may hold what it needs for that
+until the first of them has been read: the peak with that is the worst that is told, and the best is
+taken to be as far off on the other side. Peaks of recorded runs differ, too, where ops run in
+another order: by as much more the gain may be off, and by what is freed next to the peak.
+
 Worked example, one thread: `h` (8 bytes) is made at 1, read until 2 and again at 6; the peak is at
 4. Made again at 6, it is not there at 4.
 
->>> held = Held(np.array([1.0, 3.0, 5.0, 7.0]), np.array([8, 20, -20, -8]))
+>>> held = BytesOverTime(np.array([1.0, 3.0, 5.0, 7.0]), np.array([8, 20, -20, -8]))
 >>> held.peak()
 (3.0, 28)
 >>> held.cut(8, 2.0, 6.0, beside=4).peak()
@@ -72,12 +78,36 @@ class BytesOverTime:
         place = int(held.argmax())
         return float(self.moments[place]), int(held[place])
 
+    def freed_beside_peak(self) -> int:
+        """What is freed last before the peak, or next after it, whichever is less.
+
+        An op that runs a moment sooner or later changes the peak by that.
+
+        >>> BytesOverTime(np.arange(4.0), np.array([8, -3, 9, -2])).freed_beside_peak()
+        2
+        """
+        place = int(np.cumsum(self.changes).argmax())
+        before, after = -self.changes[:place], -self.changes[place:]
+        frees = [*before[before > 0][-1:].tolist(), *after[after > 0][:1].tolist()]
+        return int(min(frees, default=0))
+
     def cut(self, bytes_: int, early: float, late: float, beside: int) -> BytesOverTime:
         """With a tensor that is not held from `early` to `late`, when `beside` more are for a
         moment.
         """
         moments = np.concatenate([self.moments, [early, late, np.nextafter(late, np.inf)]])
         changes = np.concatenate([self.changes, [-bytes_, bytes_ + beside, -beside]])
+        order = np.argsort(moments, kind="stable")
+        return BytesOverTime(moments[order], changes[order])
+
+    def more(self, bytes_: int, since: float, until: float) -> BytesOverTime:
+        """With so many bytes more for a while.
+
+        >>> BytesOverTime(np.array([1.0, 5.0]), np.array([8, -8])).more(4, 2.0, 3.0).peak()
+        (2.0, 12)
+        """
+        moments = np.concatenate([self.moments, [since, until]])
+        changes = np.concatenate([self.changes, [bytes_, -bytes_]])
         order = np.argsort(moments, kind="stable")
         return BytesOverTime(moments[order], changes[order])
 
@@ -92,6 +122,9 @@ class _Idle:
     early: float
     late: float
     ns: float
+    soonest: float
+    """When it may be made again, and until when what that takes may be held."""
+    read: float
 
 
 def find(material: Material) -> Iterator[Finding]:
@@ -110,10 +143,11 @@ def _finding(step: StepMaterial) -> Iterator[Finding]:
     if lives.peak < 0:
         return
     before = int(lives.live[lives.peak])
-    taken, after = _taken(_Course(step, lives))
-    gain = before - after
+    taken, held = _taken(_Course(step, lives))
+    gain = before - held.peak()[1]
     if not taken or gain < _LEAST_GAIN * before:
         return
+    unknown = _unknown_bytes(step, held, taken)
     added = sum(one.ns for one in taken)
     largest = max(taken, key=lambda one: one.bytes).again.tensor
     line = step.lines.get(largest, "")
@@ -128,10 +162,8 @@ def _finding(step: StepMaterial) -> Iterator[Finding]:
         line=line,
         unit=BYTES,
         gain=float(gain),
-        # In which order ops run that are made again, and what they need for a moment meanwhile,
-        # is the engine's choice.
-        low=0.9 * gain,
-        high=1.1 * gain,
+        low=float(gain - unknown),
+        high=float(gain + unknown),
         share=gain / before,
         total_ns=0.0,
         sentence=f"`{largest}`{more} made again where they are read late would save {size(gain)} "
@@ -150,12 +182,26 @@ def _finding(step: StepMaterial) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _unknown_bytes(step: StepMaterial, held: BytesOverTime, taken: Sequence[_Idle]) -> int:
+    """By how much the peak may be higher than with `held`: at least by one byte."""
+    worst = held
+    for one in taken:
+        if one.soonest < one.late:
+            before = float(np.nextafter(one.late, -np.inf))
+            worst = worst.more(one.bytes + one.beside, one.soonest, before)
+        if one.beside:
+            worst = worst.more(one.beside, float(np.nextafter(one.late, np.inf)), one.read)
+    peaks = [run.peak_bytes() for run in step.runs]
+    later = worst.peak()[1] - held.peak()[1]
+    return max(1, later + held.freed_beside_peak() + max(peaks) - min(peaks))
+
+
 def _highest(lives: TensorLives) -> int:
     return int(lives.live[lives.peak]) if lives.peak >= 0 else 0
 
 
-def _taken(course: _Course) -> tuple[list[_Idle], int]:
-    """What to make again, in the order in which it was chosen, and the peak with that."""
+def _taken(course: _Course) -> tuple[list[_Idle], BytesOverTime]:
+    """What to make again, in the order in which it was chosen, and what is held with that."""
     held = course.held
     taken: list[_Idle] = []
     spent, limit = 0.0, _MOST_ADDED * course.step.typical_ns
@@ -171,11 +217,11 @@ def _taken(course: _Course) -> tuple[list[_Idle], int]:
             ):
                 best = idle, cut
         if best is None:
-            return taken, peak
+            break
         taken.append(best[0])
         spent += best[0].ns
         held = best[1]
-    return taken, held.peak()[1]
+    return taken, held
 
 
 class _Course:
@@ -249,7 +295,10 @@ class _Course:
         beside = sum(self.owned[node][0] for node in chain[:-1] if node in self.owned)
         ns = sum(self.step.times.get(node, 0.0) for node in chain)
         again = Again(name, chain, after, tuple(self._direct(name, late)))
-        return _Idle(again, self.owned[name][0], beside, until, since, ns)
+        return _Idle(
+            again, self.owned[name][0], beside, until, since, ns,
+            soonest=max(moment, float(self.ends[after])), read=float(self.ends[late[0]]),
+        )  # fmt: skip
 
     @cached_property
     def reading(self) -> Mapping[str, list[str]]:
