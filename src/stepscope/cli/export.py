@@ -52,6 +52,12 @@ def _pb(path: Path, out: Path) -> Path:
     return out
 
 
+def _pprof(path: Path, out: Path) -> Path:
+    from stepscope.export import pprof
+
+    return pprof(runs(path), out)
+
+
 def _tensorboard(path: Path, out: Path) -> Path:
     from stepscope.export import TensorBoardWriter
 
@@ -75,6 +81,7 @@ FORMATS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "csv-allocations": (_csv_allocations, "{}-allocations.csv"),
     "parquet": (_parquet, "{}-parquet"),
     "pb": (_pb, "{}-pb"),
+    "pprof": (_pprof, "{}.pb.gz"),
     "tensorboard": (_tensorboard, "{}-tensorboard"),
     "xplane": (_xplane, "{}-xplane"),
 }
@@ -103,6 +110,7 @@ def command(path: Path, kind: str, out: Path | None) -> None:
     PATH is a .stepscope, a run_metadata.pb, an event file, a Chrome trace, an .xplane.pb, or a
     directory of them. pb writes each run as TensorFlow's RunMetadata, into run_000001/ and so on;
     xplane as a profile for TensorBoard's Profile pages, into plugins/profile/run_000001/ and so on.
+    pprof sums all of them up by layer, line and op type, for `go tool pprof` and its like.
     """
     from stepscope.cli.output import terminal
     from stepscope.metadata.readable import plain

@@ -4,6 +4,7 @@ from stepscope.export.chrome import chrome
 from stepscope.export.chrome.merge import merge
 from stepscope.export.csv import csv
 from stepscope.export.parquet import parquet
+from stepscope.export.pprof import pprof
 from stepscope.export.tensorboard import (
     EventFileWriter,
     FileWriter,
@@ -24,5 +25,6 @@ __all__ = [
     "merge",
     "metadata_from_text",
     "parquet",
+    "pprof",
     "xplane",
 ]

@@ -14,7 +14,7 @@ import pytest
 import stepscope.tf1 as tf1
 from stepscope._messages import MetaGraphDef, RunMetadataMessage
 from stepscope.analysis.model_profile import nodes, options, views
-from stepscope.errors import InvalidArgumentError
+from stepscope.errors import InvalidArgumentError, UnimplementedError
 from stepscope.metadata import RunMetadata
 from stepscope.programs.profiler import model_analyzer, option_builder, profile_context
 from stepscope.tf1.core.profiler import tfprof_log_pb2
@@ -270,3 +270,12 @@ def test_a_graph_that_is_none() -> None:
 )
 def test_the_worked_examples_are_true(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
+
+
+def test_output_for_pprof_is_an_error_that_says_what_makes_it(tmp_path: Path) -> None:
+    with tf1.Graph().as_default() as graph:
+        tf1.get_variable("w", [2, 3])
+    build = Builder(Builder.trainable_variables_parameter()).with_pprof_output(str(tmp_path / "p"))
+    with pytest.raises(UnimplementedError, match="stepscope export PATH --to pprof"):
+        tf1.profiler.profile(graph, options=build.build())
+    assert not (tmp_path / "p").exists()

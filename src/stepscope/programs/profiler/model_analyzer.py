@@ -127,7 +127,8 @@ class Profiler:
         if kind == "pprof":
             raise UnimplementedError.without_op(
                 "output='pprof' is not implemented by the embedded engine; with_file_output writes "
-                "the same as text, and with_timeline_output a Chrome trace",
+                "the same as text, with_timeline_output a Chrome trace, and of recorded runs "
+                "`stepscope export PATH --to pprof` is such a profile",
             )
         if kind == "timeline":
             self._write_timeline(file, options.step)

@@ -107,6 +107,7 @@ def test_nothing_that_comes_out_is_a_command_to_a_terminal(arguments, hostile, m
         "csv",
         "csv-allocations",
         "parquet",
+        "pprof",
         "tensorboard",
         "xplane",
     ],
