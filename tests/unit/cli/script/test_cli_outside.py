@@ -116,7 +116,9 @@ def test_a_script_that_dies_is_reported(start, tmp_path, death):
 
 
 def test_a_death_is_told_by_the_clock_of_what_came_before_it(start):
-    _, said = end_of(start(RUNS + "os.kill(os.getpid(), signal.SIGKILL)\n"))
+    process = start(RUNS + WAIT)
+    os.kill(script_of(process), signal.SIGKILL)
+    _, said = end_of(process)
     (lived,) = re.findall(r"the script was killed by SIGKILL .*, after (.*)\n", said)
     (whole,) = re.findall(r"^([\d.]+ m?s): .* imports, ", said, re.MULTILINE)
     assert lived == whole
