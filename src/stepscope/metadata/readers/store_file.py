@@ -253,7 +253,7 @@ def _damaged(path: Path, error: Exception | None = None) -> str:
     if not head.startswith(_SQLITE[: len(head)]):
         return f"it does not begin as a store of runs does: it is another file, or damaged; {todo}"
     if len(head) < 100:
-        return f"it is cut short: {counted(size, 'byte')} of it, not even its head; {todo}"
+        return f"it is cut short: {counted(size, 'byte')} left, not even its head; {todo}"
     page = int.from_bytes(head[16:18], "big")
     whole = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
     if size < whole:
