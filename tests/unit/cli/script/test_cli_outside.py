@@ -24,6 +24,7 @@ import pytest
 from patience import patient
 from stepscope.metadata import load
 from stepscope.web.frames import decoded
+from stored_notes import UNTIL_NOTED
 
 RUNS = """\
 import os, signal, sys, time
@@ -116,9 +117,8 @@ def test_a_script_that_dies_is_reported(start, tmp_path, death):
 
 
 def test_a_death_is_told_by_the_clock_of_what_came_before_it(start):
-    process = start(RUNS + WAIT)
-    os.kill(script_of(process), signal.SIGKILL)
-    _, said = end_of(process)
+    dies = "until_noted()\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    _, said = end_of(start(RUNS + UNTIL_NOTED + dies))
     (lived,) = re.findall(r"the script was killed by SIGKILL .*, after (.*)\n", said)
     (whole,) = re.findall(r"^([\d.]+ m?s): .* imports, ", said, re.MULTILINE)
     assert lived == whole

@@ -16,6 +16,7 @@ from patience import patient
 from stepscope.analysis.program.account import account
 from stepscope.metadata import programs
 from stepscope.metadata.program_notes import IMPORT, PLAN, PROCESS, SCRIPT, TRACE
+from stored_notes import UNTIL_NOTED
 
 LOOP = """\
 import time
@@ -64,7 +65,8 @@ with tf.Session() as session:
         session.run(slow, {x: [[1.0, 2.0, 3.0, 4.0]]})
 """
 
-DIES = """\
+DIES = f"""\
+{UNTIL_NOTED}
 import os, signal, threading
 import tensorflow.compat.v1 as tf
 x = tf.placeholder(tf.float32, [None, 4])
@@ -72,12 +74,13 @@ y = tf.reduce_sum(tf.tanh(x))
 with tf.Session() as session:
     def several(count):
         for _ in range(count):
-            session.run(y, {x: [[1.0, 2.0, 3.0, 4.0]]})
+            session.run(y, {{x: [[1.0, 2.0, 3.0, 4.0]]}})
     several(1)
     beside = threading.Thread(target=several, args=[3])
     beside.start()
     beside.join()
     several(3)
+    until_noted()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
