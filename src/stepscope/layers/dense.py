@@ -110,6 +110,9 @@ class Dense(KernelLayer):
         self.add_kernel([defined(input_shape, -1, "Dense"), self.units])
         self.add_bias()
 
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        return TensorShape([*TensorShape(input_shape).as_list()[:-1], self.units])
+
     def call(self, inputs: Tensor, **_more: Any) -> Tensor:
         rank = inputs.shape.rank
         if rank is None or rank == 2:

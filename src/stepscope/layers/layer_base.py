@@ -72,6 +72,13 @@ class Layer:
         """Make the ops."""
         raise NotImplementedError
 
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The shape of the outputs for inputs of that shape."""
+        raise NotImplementedError(
+            f"Layer {self.name!r} ({type(self).__name__}) does not say the shape of its outputs: "
+            "give it a method compute_output_shape(input_shape)."
+        )
+
     # -- what they call ------------------------------------------------------------------------
 
     def add_weight(

@@ -61,11 +61,11 @@ def dynamic_rnn(
         ...     [v.name for v in tf.trainable_variables()], outputs.shape.as_list()
         (['rnn/basic_lstm_cell/kernel:0', 'rnn/basic_lstm_cell/bias:0'], [2, 5, 8])
     """
-    _check_cell(cell)
+    check_cell(cell)
     with variable_scope(scope or "rnn"):
         flat = [convert_to_tensor(t) for t in structures.leaves(inputs)]
         if not time_major:
-            flat = [_turned(t) for t in flat]
+            flat = [turned(t) for t in flat]
         lengths = _lengths(sequence_length, flat[0], 1)
         state = _first_state(cell, initial_state, batch_size_of(flat[0], 1), dtype)
         steps = structures.packed(inputs, flat)
@@ -74,7 +74,7 @@ def dynamic_rnn(
             _output_dtype(flat, dtype),
         )  # fmt: skip
         if not time_major:
-            outputs = structures.mapped(_turned, outputs)
+            outputs = structures.mapped(turned, outputs)
         return outputs, state
 
 
@@ -82,7 +82,7 @@ def _output_dtype(flat: Sequence[Tensor], dtype: Any) -> Any:
     return flat[0].dtype.base_dtype if dtype is None else as_dtype(dtype)
 
 
-def _check_cell(cell: Any) -> None:
+def check_cell(cell: Any) -> None:
     if not isinstance(cell, RNNCell) and not (callable(cell) and hasattr(cell, "state_size")):
         raise TypeError(
             f"The argument 'cell' ({cell!r}) is not an RNNCell: it needs 'state_size', "
@@ -90,7 +90,7 @@ def _check_cell(cell: Any) -> None:
         )
 
 
-def _turned(tensor: Tensor) -> Tensor:
+def turned(tensor: Tensor) -> Tensor:
     """Batch and time change places."""
     rank = tensor.shape.rank
     if rank is None:
@@ -225,7 +225,7 @@ def static_rnn(
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
     """A cell applied to a list of inputs, one node per step: (all outputs, the last state)."""
-    _check_cell(cell)
+    check_cell(cell)
     if not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a sequence")
     if not inputs:
@@ -299,8 +299,8 @@ def static_bidirectional_rnn(
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
     """Two cells, one from the front and one from the back: (outputs side by side, states)."""
-    _check_cell(cell_fw)
-    _check_cell(cell_bw)
+    check_cell(cell_fw)
+    check_cell(cell_bw)
     if not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a sequence")
     if not inputs:
@@ -341,7 +341,7 @@ def raw_rnn(
     first step, and gives (finished, next input, next state, what is emitted, its own state). What
     it emits the first time says of what shape and type the emitted values are; None: the outputs.
     """
-    _check_cell(cell)
+    check_cell(cell)
     if not callable(loop_fn):
         raise TypeError("loop_fn must be a callable")
     with variable_scope(scope or "rnn"):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stepscope.graph.build import convert_to_tensor
-from stepscope.graph.dtypes import DType
+from stepscope.graph.dtypes import DType, int32
 from stepscope.graph.graph import name_scope
 from stepscope.graph.operation import Tensor
 from stepscope.graph.shapes import TensorShape
@@ -106,8 +106,10 @@ def zero_state(state_size: Any, batch_size: Any, dtype: Any) -> Any:
 
     def one(size: Any) -> Tensor:
         axes = TensorShape([size] if isinstance(size, int) else size).as_list()
-        made = zeros([batch_size, *axes] if isinstance(batch_size, int)
-                     else concat([[batch_size], convert_to_tensor(axes)], 0), dtype)  # fmt: skip
+        whole: Any = [batch_size, *axes]
+        if not isinstance(batch_size, int):
+            whole = concat([[batch_size], convert_to_tensor(axes, int32)], 0)
+        made = zeros(whole, dtype)
         made.set_shape([batch_size if isinstance(batch_size, int) else None, *axes])
         return made
 
