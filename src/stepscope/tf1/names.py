@@ -204,6 +204,8 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.seq2seq.sequence_losses: sequence_loss sequence_loss_by_example",
     ],
     "contrib.seq2seq": [
+        "stepscope.layers.seq2seq.attention_cells: AttentionMechanism AttentionWrapper "
+        "AttentionWrapperState BahdanauAttention LuongAttention",
         "stepscope.layers.seq2seq.dynamic_decoding: BasicDecoder BasicDecoderOutput Decoder "
         "dynamic_decode tile_batch",
         "stepscope.layers.seq2seq.helpers: CustomHelper GreedyEmbeddingHelper Helper "
