@@ -298,6 +298,7 @@ NAMES: Final[dict[str, list[str]]] = {
         "stepscope.layers.normalization: BatchNormalization batch_normalization",
     ],
     "linalg": [
+        "stepscope.layers.clipping: global_norm",
         "stepscope.ops.arrays.diagonals: diag=tensor_diag diag_part=tensor_diag_part eye "
         "matrix_band_part=band_part matrix_diag=diag matrix_diag_part=diag_part "
         "matrix_set_diag=set_diag",
@@ -400,6 +401,10 @@ NAMES: Final[dict[str, list[str]]] = {
         "map_and_batch parallel_interleave prefetch_to_device shuffle_and_repeat unbatch",
     ],
     "dtypes": [
+        "stepscope.ops.arrays.conversion: cast",
+        "stepscope.ops.arrays.strings: as_string",
+        "stepscope.ops.images.colours: saturate_cast",
+        "stepscope.ops.math.unary: complex",
         "stepscope.graph.dtypes: DType as_dtype complex64 complex128 float16 float32 float64 int8 "
         "int16 int32 int64 resource string uint8 uint16 uint32 uint64 variant bool_=bool "
         "float16=half float64=double",
@@ -441,6 +446,9 @@ NAMES: Final[dict[str, list[str]]] = {
         "get_verbosity info log log_every_n log_first_n log_if set_verbosity vlog warn warning",
     ],
     "math": [
+        "stepscope.layers.truth_metrics: confusion_matrix",
+        "stepscope.ops.arrays.shaping: invert_permutation",
+        "stepscope.ops.flow.assertions: is_non_decreasing is_strictly_increasing",
         "stepscope.ops.math.comparison: equal greater greater_equal less less_equal logical_and "
         "logical_not logical_or logical_xor not_equal",
         "stepscope.ops.math.division: div_no_nan=divide_no_nan divide floordiv floormod mod "
@@ -449,13 +457,14 @@ NAMES: Final[dict[str, list[str]]] = {
         "squared_difference subtract",
         "stepscope.ops.math.reductions: count_nonzero reduce_all reduce_any reduce_logsumexp "
         "reduce_max reduce_mean reduce_min reduce_prod reduce_sum",
-        "stepscope.ops.math.scans: argmax argmin cumsum",
+        "stepscope.ops.math.scans: argmax argmin cumprod cumsum",
         "stepscope.ops.math.segments: unsorted_segment_sum",
         "stepscope.ops.math.sorted_segments: segment_max segment_mean segment_min segment_sum",
         "stepscope.ops.math.unary: abs acos asin atan ceil conj cos cosh erf erfc exp expm1 floor "
         "imag is_finite is_inf is_nan log log1p negative real reciprocal rint round rsqrt sign "
         "sin sinh sqrt square tan tanh",
         "stepscope.ops.nn.activations: log_sigmoid log_softmax sigmoid softmax softplus softsign",
+        "stepscope.ops.nn.composed_parts: accumulate_n scalar_mul zero_fraction",
         "stepscope.ops.nn.layer_parts: in_top_k l2_normalize top_k",
     ],
     "nn": [
