@@ -26,6 +26,10 @@ ONE_DTYPE = {
     "AdjustContrastv2": "float32 alone: TensorFlow has no other kernel on CPUs",
     "AdjustHue": "float32 alone: TensorFlow has no other kernel on CPUs",
     "AdjustSaturation": "float32 alone: TensorFlow has no other kernel on CPUs",
+    **dict.fromkeys(
+        ("AvgPool3D", "AvgPool3DGrad", "MaxPool3D", "MaxPool3DGrad", "MaxPool3DGradGrad"),
+        "float32 alone: TensorFlow has no other kernel on CPUs but for bfloat16",
+    ),
     "CollectiveReduce": "can be built here, not run",
     "CollectiveReduceV2": "can be built here, not run",
     "ConcatOffset": "int32 in the rows: what TensorFlow's own gradients make",

@@ -158,11 +158,7 @@ def dynamic_decode(
     if not isinstance(decoder, Decoder):
         raise TypeError(f"Expected decoder to be type Decoder, but saw: {type(decoder)}")
     with variable_scope(scope, "decoder"):
-        most = None
-        if maximum_iterations is not None:
-            most = convert_to_tensor(maximum_iterations, int32, "maximum_iterations")
-            if most.shape.rank != 0:
-                raise ValueError("maximum_iterations must be a scalar")
+        most = _number_of_steps(maximum_iterations)
         finished, inputs, state = decoder.initialize()
         if most is not None:
             finished = logical_or(finished, greater_equal(0, most))
@@ -210,6 +206,15 @@ def dynamic_decode(
         if not output_time_major:
             outputs = structures.mapped(turned, outputs)
     return outputs, state, lengths
+
+
+def _number_of_steps(given: Any) -> Tensor | None:
+    if given is None:
+        return None
+    most = convert_to_tensor(given, int32, "maximum_iterations")
+    if most.shape.rank != 0:
+        raise ValueError("maximum_iterations must be a scalar")
+    return most
 
 
 def _kept(finished: Tensor, old: Any, new: Any) -> Any:
