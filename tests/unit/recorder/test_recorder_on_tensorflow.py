@@ -223,3 +223,17 @@ def test_what_is_done_around_runs_in_lulls_is_timed_and_charged(tmp_path, square
         for kind in ("Session.run(Sum)", "square", "gradient tape"):
             least = min(lanes[kind].cost_ns(level, 1e12) for level in (Level.COUNT, Level.LENGTH))
             assert 0 < least < 1e12
+
+
+def test_a_list_of_fetches_that_changes_is_judged_by_what_is_in_it(tmp_path):
+    with stepscope.Recorder(tmp_path, budget="0.001%") as recorder, tf.Graph().as_default():
+        total = tf.reduce_sum(tf.ones([3]), name="total")
+        mean = tf.reduce_mean(tf.ones([3]), name="mean")
+        fetches = [total]
+        with v1.Session() as session:
+            session.run(fetches)
+            fetches[0] = mean
+            session.run(fetches)
+            for _ in range(3):
+                session.run(mean)
+    assert kinds(recorder) == {"Session.run(total)": 1, "Session.run(mean)": 4}

@@ -63,6 +63,8 @@ class Budgeted:
         """By function."""
         self._fetches: dict[Any, tuple[str, Any]] = {}
         """By what was fetched, its kind, and what must live for that."""
+        self._lanes_of_one: dict[int, tuple[Any, RunLane]] = {}
+        """By a single tensor or operation that is fetched, that, and the lane of its runs."""
 
     def begins(self, kind: str) -> Decided:
         """A run begins outside of lulls: what is recorded of it."""
@@ -82,6 +84,19 @@ class Budgeted:
             known = self._lanes[id(function)] = self.runs.lane(name(function))
             weakref.finalize(function, self._lanes.pop, id(function), None)
         return known
+
+    def lane_of_fetches(self, fetches: Any) -> RunLane:
+        """Where runs of a session are noted in a lull, by what they fetch."""
+        known = self._lanes_of_one.get(id(fetches))
+        if known is not None:
+            return known[1]
+        lane = self.runs.lane(self.kind_of_fetches(fetches))
+        # A list of the same identity may have others in it the next time.
+        if not isinstance(fetches, (list, tuple, str, Mapping)):
+            if len(self._lanes_of_one) >= _MOST_FETCHES:
+                self._lanes_of_one.clear()
+            self._lanes_of_one[id(fetches)] = fetches, lane
+        return lane
 
     def kind_of_fetches(self, fetches: Any) -> str:
         """The kind of a run of a session, by what it fetches."""

@@ -96,7 +96,8 @@ def _patch_sessions(recorder: ScriptRecorder) -> None:
         if here.depth or not recorder.active:
             return native(self, fetches, feed_dict, options, run_metadata)
         entered = clock()
-        lane = recorder.lane_of_fetches(fetches) if asks_nothing(options) else None
+        asks = options is not None and not asks_nothing(options)
+        lane = None if asks else recorder.lane_of_fetches(fetches)
         if lane is not None and (began := lane.begins()):
             arguments = (self, fetches, feed_dict, options, run_metadata)
             return recorder.in_lull(lane, entered, began, SESSION, native, *arguments)

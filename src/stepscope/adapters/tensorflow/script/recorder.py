@@ -333,39 +333,25 @@ class ScriptRecorder:
 
         What is done around its call was `entered` before the lane was asked.
         """
-        if lane.to_time:
-            return self._timed_in_lull(lane, entered, began, engine, call, args, kwargs)
         here = self.here
         here.depth += 1
+        before = ended = 0
         try:
             if self._segment is not None or self._tape is not None:
                 self._end_eager_of_main()
+            if lane.to_time:
+                before = clock() - entered
             result = call(*args, **kwargs)
+            if before:
+                ended = clock()
             lane.ended(began, engine)
         except BaseException as error:
             lane.failed(began, code_of(error), engine)
             raise
         finally:
             here.depth -= 1
-        return result
-
-    def _timed_in_lull(
-        self, lane: Any, entered: int, began: int, engine: str, call: Callable[..., Any],
-        args: Any, kwargs: Any,
-    ) -> Any:  # fmt: skip
-        """The same, and the lane is told what is done around the call."""
-        lane.to_time = False
-        called: list[int] = []
-
-        def timed_call(*args: Any, **kwargs: Any) -> Any:
-            called.append(clock())
-            result = call(*args, **kwargs)
-            called.append(clock())
-            return result
-
-        result = self.in_lull(lane, entered, began, engine, timed_call, *args, **kwargs)
-        left, (began_call, ended_call) = clock(), called
-        lane.timed((began_call - entered) + (left - ended_call))
+        if before:
+            lane.timed(before + clock() - ended)
         return result
 
     def _end_eager_of_main(self) -> None:
@@ -386,7 +372,7 @@ class ScriptRecorder:
         """The same of a run of a session."""
         if self.budgeted is None or self.summary_traces.on:
             return None
-        return self.budgeted.runs.lane(self.budgeted.kind_of_fetches(fetches))
+        return self.budgeted.lane_of_fetches(fetches)
 
     def _run(
         self, name: Callable[[], str], prepare: Prepare, call: Callable[[], Any], engine: str,
