@@ -5,6 +5,10 @@ of 1, 5 and 20%. Which of the two comes first changes from pair to pair. The upp
 interval that has the median in 19 of 20 such measurements has to be at most the budget and a point
 more. What entering and leaving a recorder takes is said in the notes: it is not part of the loop.
 
+Each block has a recorder of its own, and so the first run of every kind, which is recorded whatever
+it costs: it is judged with the block that has to repay it, which is more than is asked of a program
+that runs for minutes.
+
     STEPSCOPE_ALTERNATIONS=30   pairs of each budget
     STEPSCOPE_BLOCK_S=1.0       how long a block is without a recorder
 """

@@ -10,7 +10,8 @@ Guarantees:
   does. The store's thread never waits for them: what it has to say lies in queues that they empty;
 - op times of a run are summed up on the store's thread, and only as many runs as take `_SUMS` of
   the budget: which ones does not depend on what was in them, so that they stand for all;
-- what writing and summing up take of the interpreter is part of what recording cost;
+- what writing and summing up take of the interpreter is part of what recording cost, and so is the
+  time that is waited for the store;
 - `close` writes what is to be kept, the summaries and the reasons; a process that dies before has
   those of `SAVED_S` seconds before, and of runs whose length alone was noted those of then;
 - nothing of a run is held when it is neither written nor wanted any more, and `let_go` is told.
@@ -161,7 +162,7 @@ class KeptRuns:
         self._triggered: list[tuple[str, int]] = []
         self._summing_ns = 0
         self._stored_ns = 0
-        """What of the store's time was charged."""
+        """What of the store's time was charged, and of what was waited for it."""
         self._saved_ns = self.clock()
         self._offset = time.time_ns() - self._saved_ns
         self._closed = False
@@ -311,8 +312,9 @@ class KeptRuns:
             self._here.ended = self.clock()
 
     def _charge_threads(self) -> None:
-        """What our threads took of the interpreter since, the program waited for."""
-        stored, standing = self._store.busy_ns, self._standstills.cost_ns
+        """What our threads took of the interpreter since, the program waited for, and for room."""
+        stored = self._store.busy_ns + self._store.waited_ns
+        standing = self._standstills.cost_ns
         self.control.spent(stored - self._stored_ns + standing - self._standing_ns)
         self._stored_ns, self._standing_ns = stored, standing
 

@@ -102,7 +102,9 @@ class Store:
         """What the content of the file took at the last commit."""
         self.busy_ns = 0
         """How long the store's thread computed so far: Python that the program's threads waited
-        for, as far as they wanted to run any."""
+        for, as far as they wanted to run any. Waking up and telling of commits are part of it."""
+        self.waited_ns = 0
+        """How long threads that added runs waited for room."""
         self._directory = directory.absolute()
         self._queue: deque[_Waiting | _Work] = deque()
         self._notes: deque[Note] = deque()
@@ -158,8 +160,10 @@ class Store:
             return
         run = _Waiting(metadata.held_now(), what, graph, kept, number)
         with self._changed:
-            while self._is_full() and not self.over:
-                self._changed.wait()
+            if self._is_full() and not self.over:
+                began = time.perf_counter_ns()
+                self._changed.wait_for(lambda: not self._is_full() or self.over)
+                self.waited_ns += time.perf_counter_ns() - began
             if self.over:
                 return
             self._queue.append(run)
@@ -286,22 +290,23 @@ class Store:
                 self._changed.notify_all()
 
     def _write_runs(self, database: Database) -> None:
-        encoder = RunEncoder()
+        encoder, began = RunEncoder(), time.thread_time_ns()
         while self._wait_for_runs():
-            before, began = database.runs, time.thread_time_ns()
+            before = database.runs
             try:
                 taken = self._write_some(database, encoder)
             except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
                 database.undo(before)
                 self._stop(error)
                 break
-            self.busy_ns += time.thread_time_ns() - began
+            self.busy_ns = time.thread_time_ns() - began
             with self._changed:
                 self.stored = database.runs
                 self._done += len(taken)
                 self._changed.notify_all()
             if taken and self._committed is not None:
                 self._committed([run for run in taken if run is not None])
+                self.busy_ns = time.thread_time_ns() - began
 
     def _wait_for_runs(self) -> bool:
         """Whether there are runs or notes to write; False at the end."""

@@ -65,6 +65,15 @@ def test_after_a_run_that_was_recorded_the_next_is_decided_on(runs):
     assert not lane.begins()
 
 
+def test_what_the_store_made_the_program_wait_is_charged(runs):
+    runs.ended(runs.begins("train"))
+    before = runs.control.budget.spent_ns
+    runs._store.waited_ns += 3_000_000_000
+    for _ in range(2):
+        runs.ended(runs.begins("train"))
+    assert 3_000_000_000 <= runs.control.budget.spent_ns - before < 6_000_000_000
+
+
 def test_the_embedded_engine_times_what_it_does_in_lulls(tmp_path):
     with tf1.Graph().as_default(), stepscope.Recorder(tmp_path, budget="0.001%") as recorder:
         total = tf1.reduce_sum(tf1.constant(np.ones(8, np.float32)))

@@ -105,8 +105,10 @@ def test_the_queue_is_bounded_and_loses_nothing(tmp_path):
         adding.join(0.05)
         assert adding.is_alive()
         assert len(added) == WAITING
+        waited = store.waited_ns
         go_on.set()
         adding.join()
+        assert store.waited_ns > waited
     assert steps(store.path) == list(range(3 * WAITING))
 
 
