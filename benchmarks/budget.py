@@ -46,6 +46,8 @@ class Side:
     processor: list[float] = field(default_factory=list)
     """Ratios of what the whole process computed."""
     said: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    """What of that the first run of each kind cost, in nanoseconds."""
     around: list[float] = field(default_factory=list)
     """What entering and leaving took."""
 
@@ -191,6 +193,7 @@ def _block(pair: Side, steps: Steps, count: int, place: Path | None, budget: flo
         ended = clock()
         # What its threads still compute is part of what it costs.
         pair.said.append(recorder.overhead)
+        pair.first.append(recorder._runs.control.budget.first_ns if recorder._runs else 0)
     pair.processor.append(-(time.process_time_ns() - computed))
     pair.recorded.append(ended - began)
     pair.around.append(clock() - ended + began - entering)
@@ -202,6 +205,7 @@ def _add(side: Side, pair: Side) -> None:
     side.plain += pair.plain
     side.recorded += pair.recorded
     side.said += pair.said
+    side.first += pair.first
     side.around += pair.around
     plain, recorded = max(pair.processor), -min(pair.processor)
     side.processor.append(recorded / plain)
@@ -210,11 +214,12 @@ def _add(side: Side, pair: Side) -> None:
 def _row(what: str, budget: float, side: Side, count: int) -> Result:
     pairs = Pairs.of(side.recorded, side.plain)
     limit = 1 + budget + POINT
-    processor = sorted(side.processor)
+    processor, first = sorted(side.processor), statistics.median(side.first)
     note = (
         f"{100 * (pairs.high - 1):+.2f}% at most (95%), {100 * (pairs.ratio - 1):+.2f}% at the "
         f"median, {100 * (processor[len(processor) // 2] - 1):+.2f}% of processor time with what "
         f"its threads did; by the recorder's own count {100 * statistics.median(side.said):.2f}%; "
+        f"{first / 1e6:.1f} ms of it for first runs, which {first / budget / 1e9:.1f} s repay; "
         f"{count} steps a block, entering and leaving {statistics.median(side.around) / 1e6:.0f} ms"
     )
     return Result(

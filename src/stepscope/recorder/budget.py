@@ -170,6 +170,8 @@ class Budget:
         """How long the program ran, without what it waited for because of us."""
         self.spent_ns = 0
         """What it waited for."""
+        self.first_ns = 0
+        """What of that the first run of each kind cost, which are recorded whatever they do."""
         self.kinds: dict[str, KindSpending] = {}
         self._claimants: dict[int, KindSpending] = {}
         """Those that claim, the oldest claim first."""
@@ -287,6 +289,7 @@ class Budget:
             self.credit -= ns
         known = self.kinds.get(self.kind_of(kind)) if kind else None
         if known is not None and level is not None:
+            self.first_ns += ns if known.runs <= 1 else 0
             known.learn(level, ns)
 
     def validate(self) -> None:

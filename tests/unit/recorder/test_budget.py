@@ -184,6 +184,16 @@ def test_a_new_kind_gets_detail_at_once_whatever_the_debt():
     assert budget.begins("evaluate", 10**9 + 2000) is Level.DETAIL
 
 
+def test_it_is_known_what_first_runs_cost():
+    budget = Budget(0.05)
+    for kind, costs in (("train", [40_000_000, 90_000]), ("test", [7_000_000])):
+        for ns in costs:
+            budget.begins(kind, 0)
+            budget.spent(ns, kind, Level.DETAIL)
+    budget.spent(1_000)
+    assert (budget.first_ns, budget.spent_ns) == (47_000_000, 47_091_000)
+
+
 def test_a_program_that_always_runs_something_new_is_judged_together():
     budget = Budget(0.01)
     levels = [budget.begins(f"fetch {n}", n * 1000) for n in range(1000)]

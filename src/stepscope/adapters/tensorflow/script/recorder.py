@@ -607,7 +607,7 @@ class ScriptRecorder:
 
     def tape_entered(self) -> None:
         """A gradient tape opens: on the main thread, outside of runs, a training step begins."""
-        entered, here = clock(), self.here
+        entered, here, last = clock(), self.here, self._tape
         if threading.current_thread() is not self._main:
             return
         with self.cost.ours(), held_signals:
@@ -621,8 +621,10 @@ class ScriptRecorder:
             here.tapes += 1
             here.depth += 1
         tape = self._tape
-        if tape is not None and tape.lane is not None and tape.lane.to_time and here.tapes == 1:
-            # With what was to be done at the end of the tape before, which has a length of its own.
+        if tape is None or tape is last or last is None or tape.lane is None:
+            return
+        if tape.lane is last.lane and tape.lane.to_time:
+            # With the end of the tape before. One that was decided on was charged for its own.
             tape.lane.timed(clock() - entered)
 
     def _tape_begins(self) -> None:
