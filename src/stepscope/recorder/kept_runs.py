@@ -44,6 +44,7 @@ from stepscope.metadata.stored.quantiles import QuantileSketch
 from stepscope.metadata.stored.step_summaries import Level, StepSummary
 from stepscope.recorder.budget import COUNTING, LULL_NS
 from stepscope.recorder.controller import Begun, Controller, Ended
+from stepscope.recorder.crowding import Crowding
 from stepscope.recorder.lanes import Remarkable, RunLane, ThreadTimes, cost_of_lanes
 from stepscope.recorder.standstills import Standstills
 
@@ -132,12 +133,15 @@ class KeptRuns:
         control: Controller,
         let_go: Callable[[Sequence[tuple[str, int]]], None] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
+        crowding: Callable[[int], float] | None = None,
     ) -> None:
         """`let_go` is told of runs that nobody wants any more, by their engines and step ids.
 
-        Lanes read the process's clock, whatever `clock` is.
+        Lanes read the process's clock, whatever `clock` is. `crowding` says, at a time, how much
+        longer things take than the processor needs for them.
         """
         self.clock = clock
+        self._crowding = crowding or Crowding()
         self.control = control
         self._store = store
         self._let_go = let_go or (lambda _runs: None)
@@ -162,7 +166,9 @@ class KeptRuns:
         self._triggered: list[tuple[str, int]] = []
         self._summing_ns = 0
         self._stored_ns = 0
-        """What of the store's time was charged, and of what was waited for it."""
+        """What of the store's time was charged."""
+        self._waited_ns = 0
+        """What was charged of the time that was waited for the store."""
         self._saved_ns = self.clock()
         self._offset = time.time_ns() - self._saved_ns
         self._closed = False
@@ -232,7 +238,10 @@ class KeptRuns:
         if noted or counted:
             noting = lane.cost_ns(Level.LENGTH, self._lane_ns)
             counting = lane.cost_ns(Level.COUNT, COUNTING * noting)
-            self.control.passed(lane.kind, noted, counted, noting, now, counting)
+            crowded = self._crowding(now)
+            self.control.passed(
+                lane.kind, noted, counted, crowded * noting, now, crowded * counting
+            )
 
     def _end_long_counting(self, now: int) -> None:
         """A lull in which runs are only counted ends when they take far longer than they did."""
@@ -295,7 +304,8 @@ class KeptRuns:
                 if metadata is not None and self._may_sum():
                     held.to_sum = True
                     self._pending.append((run.kind, run.number))
-            self._charge_threads()
+            crowded = self._crowding(now)
+            self._charge_threads(crowded)
             took = Ended(began, cost_ns, size, failed, peak_bytes, asked, whole)
             changes = self.control.ended(run, took)
             held_now = self._held.get(run.number)
@@ -307,16 +317,17 @@ class KeptRuns:
             self._note_triggers(run)
             self._hear_of_the_store()
             self._sum_up_if_due(began)
-            # Of the processor's time: that others had it meanwhile is not because of us.
-            self.control.spent(time.thread_time_ns() - ours)
+            # Of the processor's time, and what others take of it as a rule, not just now.
+            self.control.spent(int(crowded * (time.thread_time_ns() - ours)))
             self._here.ended = self.clock()
 
-    def _charge_threads(self) -> None:
+    def _charge_threads(self, crowded: float) -> None:
         """What our threads took of the interpreter since, the program waited for, and for room."""
-        stored = self._store.busy_ns + self._store.waited_ns
-        standing = self._standstills.cost_ns
-        self.control.spent(stored - self._stored_ns + standing - self._standing_ns)
-        self._stored_ns, self._standing_ns = stored, standing
+        stored, standing = self._store.busy_ns, self._standstills.cost_ns
+        computed = stored - self._stored_ns + standing - self._standing_ns
+        waited = self._store.waited_ns
+        self.control.spent(int(crowded * computed) + waited - self._waited_ns)
+        self._stored_ns, self._standing_ns, self._waited_ns = stored, standing, waited
 
     def keep(self, why: str) -> None:
         """Keep the runs of the seconds before now."""

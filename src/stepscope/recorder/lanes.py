@@ -43,6 +43,10 @@ COUNTED: Final = -1
 FULL: Final = 4096
 _TIMED: Final = 15
 """By so many runs that were timed it is known what noting one costs."""
+_BELIEVED: Final = 5
+_COLD: Final = 30
+"""Between runs it takes so many times what it does in a loop of its own, at most, until that many
+were timed."""
 _BESIDE: Final = 1.25
 """What cannot be timed from inside comes on top: the way into what notes a run, and out of it."""
 _clock = time.perf_counter_ns
@@ -127,10 +131,14 @@ class RunLane:
     def cost_ns(self, level: Level, unknown: float) -> float:
         """What noting a run at a level costs, as far as runs were timed, else as is said.
 
-        The median: what was held up for another reason says nothing.
+        The median: what was held up for another reason says nothing. A few that were all held up
+        are not believed: if they were, none might be noted again to show better.
         """
         times = self._around.get(level)
-        return _BESIDE * statistics.median(times) if times else unknown
+        if not times:
+            return unknown
+        found = _BESIDE * statistics.median(times)
+        return found if len(times) >= _BELIEVED else min(found, _COLD * unknown)
 
     def expire(self, before: int) -> None:
         """Let a lull end that began before this time and only counts: it looks at no clock itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 import math
 import weakref
@@ -12,6 +13,7 @@ import pytest
 import stepscope
 import stepscope.tf1 as tf1
 from stepscope.metadata.stored.step_summaries import Level
+from stepscope.recorder import crowding
 from stepscope.recorder.budget import Budget
 from stepscope.recorder.controller import Controller, Lull
 from stepscope.recorder.keeping import Keep, Keeper
@@ -43,15 +45,25 @@ def test_runs_of_a_lull_are_charged_what_those_cost_that_were_timed(runs, level)
     lane.open(lull(level), runs.clock())
     for number in range(100):
         began = lane.begins()
-        assert lane.to_time == (number < 3)
+        assert lane.to_time == (number < 7)
         lane.ended(began, "embedded")
-        if number < 3:
+        if number < 7:
             lane.timed(AROUND_NS * 100 if number == 1 else AROUND_NS)  # one was held up
-            lane.to_time = number < 2
+            lane.to_time = number < 6
     before = runs.control.budget.spent_ns
     assert runs.unwritten_ns >= 0  # adds up what was noted
     assert runs.control.budget.spent_ns - before >= 100 * AROUND_NS
     assert runs.control.budget.spent_ns - before < 200 * AROUND_NS
+
+
+def test_one_run_that_was_held_up_does_not_end_the_noting_of_lengths(runs):
+    lane = runs.lane("train")
+    lane.open(lull(Level.LENGTH), runs.clock())
+    lane.timed(10_000_000)
+    assert lane.cost_ns(Level.LENGTH, 1_000) == 30_000
+    for _ in range(8):
+        lane.timed(50_000)
+    assert lane.cost_ns(Level.LENGTH, 1_000) == 1.25 * 50_000
 
 
 def test_after_a_run_that_was_recorded_the_next_is_decided_on(runs):
@@ -63,6 +75,30 @@ def test_after_a_run_that_was_recorded_the_next_is_decided_on(runs):
     runs.control.budget.share = math.inf
     assert runs.begins("train").level is Level.DETAIL
     assert not lane.begins()
+
+
+def test_on_a_crowded_machine_the_processors_time_counts_for_more(tmp_path):
+    keeper = Keeper(Keep(), memory=1 << 20, disk=1 << 20)
+    with Store(tmp_path) as store:
+        runs = KeptRuns(store, Controller(Budget(0.01), keeper), crowding=lambda _now: 20.0)
+        runs.ended(runs.begins("train"))
+        lane = runs.lane("train")
+        lane.open(lull(Level.LENGTH), runs.clock())
+        for _ in range(100):
+            lane.ended(lane.begins(), "embedded")
+            lane.timed(AROUND_NS)
+        before = runs.control.budget.spent_ns
+        assert runs.unwritten_ns >= 0  # adds up what was noted
+        assert runs.control.budget.spent_ns - before >= 20 * 100 * AROUND_NS
+        runs.close()
+
+
+def test_the_worked_example():
+    assert doctest.testmod(crowding).failed == 0
+
+
+def test_where_the_system_tells_nothing_nothing_is_crowded():
+    assert crowding.Crowding(lambda: None)(0) == 1.0
 
 
 def test_what_the_store_made_the_program_wait_is_charged(runs):
@@ -81,7 +117,7 @@ def test_the_embedded_engine_times_what_it_does_in_lulls(tmp_path):
             for _ in range(200):
                 session.run(total)
         (lane,) = recorder._runs._lanes.values()
-    assert any(lane.cost_ns(level, 0.0) for level in (Level.COUNT, Level.LENGTH))
+    assert any(lane.cost_ns(level, 1e12) < 1e12 for level in (Level.COUNT, Level.LENGTH))
 
 
 @pytest.fixture
