@@ -77,7 +77,7 @@ class RunLane:
 
     __slots__ = (
         "_around", "_full", "_here", "_late_ns", "_most", "_noted", "_numbers", "_opened",
-        "_slow_ns", "_tell", "_until", "counted", "kind", "level", "to_time",
+        "_slow_ns", "_tell", "_until", "_was_told", "counted", "kind", "level", "to_time",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,7 @@ class RunLane:
         self._slow_ns = self._late_ns = 0.0
         self.to_time = False
         """Whether an engine is to time what it does around the run that is about to begin."""
+        self._was_told = False
         self._around: dict[Level, deque[int]] = {}
 
     def open(self, lull: Lull, now: int) -> None:
@@ -122,6 +123,10 @@ class RunLane:
 
     def timed(self, ns: int) -> None:
         """All that was done around a run of this lull, so that it was noted, took so long."""
+        if self._was_told:
+            # Telling of a run is charged by itself, and far more than noting one.
+            self._was_told = False
+            return
         self.to_time = False
         times = self._around.get(self.level)
         if times is None:
@@ -170,6 +175,7 @@ class RunLane:
             with held_signals:
                 self._tell(Remarkable(self.kind, engine, began, ended, began - last if last else 0))
                 here.ended = _clock()
+            self._was_told = True
             return
         next(self._numbers)
         noted = self._noted

@@ -66,6 +66,19 @@ def test_one_run_that_was_held_up_does_not_end_the_noting_of_lengths(runs):
     assert lane.cost_ns(Level.LENGTH, 1_000) == 1.25 * 50_000
 
 
+def test_a_run_that_is_told_of_does_not_say_what_noting_one_costs(runs):
+    runs.ended(runs.begins("train"))
+    lane = runs.lane("train")
+    lane.open(Lull(Level.LENGTH, 10**12, 0, 0.0, math.inf), runs.clock())
+    lane.ended(lane.begins(), "embedded")  # longer than nothing: it is told of
+    lane.timed(200_000)
+    assert lane.cost_ns(Level.LENGTH, 1e12) == 1e12
+    lane.open(lull(Level.LENGTH), runs.clock())
+    lane.ended(lane.begins(), "embedded")
+    lane.timed(8_000)
+    assert lane.cost_ns(Level.LENGTH, 1e12) == 1.25 * 8_000
+
+
 def test_after_a_run_that_was_recorded_the_next_is_decided_on(runs):
     runs.ended(runs.begins("train"))
     lane = runs.lane("train")
