@@ -86,6 +86,12 @@ FORMATS: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "xplane": (_xplane, "{}-xplane"),
 }
 """For each format what writes it, and what to call the result where nobody says."""
+_XPLANE_PAGES = (
+    "Trace Viewer and Framework Op Stats show these runs; HLO Op Profile, HLO Op Stats and\n"
+    "Roofline stay empty: they are of XLA's ops on an accelerator. All pages with tables load\n"
+    "Google Charts from the internet, and are blank without it."
+)
+"""What the Profile pages make of such an export; docs/tensorboard.md has more."""
 _DIRECTORIES = frozenset({"parquet", "pb", "tensorboard", "xplane"})
 
 
@@ -127,3 +133,5 @@ def command(path: Path, kind: str, out: Path | None) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot write: {error}") from error
     terminal.echo(f"wrote {plain(str(written))}")
+    if kind == "xplane":
+        terminal.echo(_XPLANE_PAGES)

@@ -46,7 +46,10 @@ def test_what_was_exported_loads_as_the_same_rows(kind, tmp_path):
     path = path_of(kind, tmp_path / "in")
     done = CliRunner().invoke(command, [str(path), "--to", "xplane", "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
-    assert done.output == f"wrote {tmp_path / 'out'}\n"
+    wrote, *pages = done.output.splitlines()
+    assert wrote == f"wrote {tmp_path / 'out'}"
+    assert "Framework Op Stats show these runs; HLO" in pages[0]
+    assert "stay empty" in pages[1]
     expected = [rows_of(run.metadata) for run in iter_runs(path)]
     files = sorted((tmp_path / "out").glob("plugins/profile/*/*.xplane.pb"))
     assert [file.parent.name for file in files] == [
