@@ -6,7 +6,7 @@ import { text } from "../src/data/frame.ts";
 import type { Index, MemoryFacts, Ops, Runs, StepRow } from "../src/data/types.ts";
 import { crossings, flowOrder, layout, ranksOf } from "../src/draw/graph_layout.ts";
 import { dedented, membersOf } from "../src/panel.tsx";
-import { bounds, heatRow, linesRows, longestOf } from "../src/pages/cluster.tsx";
+import { bounds, heatRow, linesRows, longestOf, usualSort, withWords } from "../src/pages/cluster.tsx";
 import { relative } from "../src/pages/compare.tsx";
 import { drawnOf, partsOf } from "../src/pages/graph.tsx";
 import { addressMap, aliveAt, nothingHeld, opOf, pointAt, stacked } from "../src/pages/memory.tsx";
@@ -127,6 +127,14 @@ test("addresses lie where they are, gaps included", async () => {
   assert.equal(boxes.length, rows.length);
   const ends = [...boxes].sort((one, other) => one.x - other.x);
   ends.slice(1).forEach((box, at) => assert.ok(box.x >= (ends[at]?.x ?? 0) + (ends[at]?.width ?? 0) - 1e-6));
+});
+
+test("who kept others waiting stands first, and workers can be looked for", () => {
+  assert.equal(usualSort({ cost_ns: [0, 5, Number.NaN] }), "-cost_ns");
+  assert.equal(usualSort({ cost_ns: [0, Number.NaN] }), "");
+  const names = ["ps:0", "worker:4", "worker:43", "worker:5"];
+  assert.deepEqual(withWords(names, " Worker:4"), [1, 2]);
+  assert.deepEqual(withWords(names, ""), [0, 1, 2, 3]);
 });
 
 test("of workers that share a line of the picture the longest shows", () => {

@@ -20,7 +20,9 @@ function Workers(props: PageProps & { readonly cluster: Cluster }) {
   const { tasks } = cluster;
   const columns = useMemo(() => taskColumns(cluster, theme), [cluster, theme]);
   const links = useMemo(() => linkColumns(cluster), [cluster]);
-  const all = tasks.name.map((_, row) => row);
+  const all = useMemo(() => tasks.name.map((_, row) => row), [cluster]);
+  const found = useMemo(() => withWords(tasks.name, state.filter), [cluster, state.filter]);
+  const sort = state.sort || usualSort(tasks);
   const late = all.reduce((most, row) => ((tasks.cost_ns[row] || 0) > (tasks.cost_ns[most] || 0) ? row : most), 0);
   return (
     <div class="cluster-page">
@@ -29,8 +31,8 @@ function Workers(props: PageProps & { readonly cluster: Cluster }) {
       {cluster.absent.length > 0 && <p class="warn">{cluster.absent.slice(0, 5).map((one) => `${shortened(one.task, 60)}: ${shortened(one.what, 200)}`).join("; ")}{cluster.absent.length > 5 && ` and ${cluster.absent.length - 5} more`}</p>}
       {cluster.steps > 0 && cluster.task_step_ns.length > 0 && <Heat {...props} />}
       <section class="rows-box" aria-label="Workers">
-        <div class="bar-row"><h2>workers</h2><span class="grow" /><Download name="workers" rows={() => tableRows(columns, sorted(all, columns, state.sort))} /></div>
-        <Table label="Workers" columns={columns} count={tasks.name.length} sort={state.sort} onSort={(sort) => act.set({ sort })}
+        <div class="bar-row"><h2>workers</h2>{all.length > FEW && <input type="search" class="filter" aria-label="Filter workers" placeholder="filter" value={state.filter} onInput={(event) => act.set({ filter: event.currentTarget.value }, true)} />}{found.length < all.length && <span class="quiet">{whole(found.length)} of {whole(all.length)}</span>}<span class="grow" /><Download name="workers" rows={() => tableRows(columns, sorted(found, columns, sort))} /></div>
+        <Table label="Workers" columns={columns} count={tasks.name.length} rows={found} sort={sort} onSort={(sort) => act.set({ sort })}
           chosen={(row) => state.select?.kind === "task" && state.select.name === tasks.name[row]} onChoose={(row) => act.select({ kind: "task", name: tasks.name[row] ?? "" })} />
       </section>
       {links.count > 0 && (
@@ -42,6 +44,20 @@ function Workers(props: PageProps & { readonly cluster: Cluster }) {
       <Notes of={cluster} />
     </div>
   );
+}
+
+/** With no more workers than this all of them are in sight: there is nothing to look for. */
+const FEW = 10;
+
+/** Which workers have the words in their name. */
+export function withWords(names: readonly string[], words: string): number[] {
+  const wanted = words.trim().toLowerCase();
+  return names.map((_, row) => row).filter((row) => (names[row] ?? "").toLowerCase().includes(wanted));
+}
+
+/** What the workers are in the order of until somebody chooses: who kept others waiting most stands first. */
+export function usualSort({ cost_ns }: Pick<Cluster["tasks"], "cost_ns">): string {
+  return Array.from(cost_ns).some((ns) => ns > 0) ? "-cost_ns" : "";
 }
 
 function taskColumns({ tasks }: Cluster, theme: PageProps["theme"]): ColumnOf[] {
