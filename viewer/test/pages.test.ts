@@ -210,7 +210,7 @@ test("a line over runs keeps its highest point", () => {
 });
 
 test("a thousand workers fit on one page", () => {
-  assert.ok(heatRow(1000) * 1000 <= 500);
+  for (const workers of [300, 1000, 5000]) assert.ok(heatRow(workers) * workers <= 320.001, "the table begins in sight");
   assert.equal(heatRow(4), 22);
   assert.deepEqual(bounds([5, Number.NaN, 9, 0]), [5, 9]);
   assert.equal(relative(1, 2), 1);

@@ -20,6 +20,7 @@ from stepscope.metadata.readers import is_unread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from stepscope.analysis import Clocks
     from stepscope.metadata import Note
     from stepscope.web.run_sources import SourcedRun
 
@@ -78,6 +79,8 @@ class Survey:
     overhead_ns: int = 0
     tasks: set[str] = field(default_factory=set)
     lines: set[str] = field(default_factory=set)
+    clocks: Clocks | None = None
+    """Of the tasks, where single runs are of several."""
 
     @property
     def readable(self) -> bool:
@@ -127,6 +130,7 @@ def surveyed(
         found.overhead_ns += metadata.overhead.ns
         found.tasks.update(t for t in task_column(metadata.ops).table if not is_local(t))
         found.rows.append(_row(number, of_set, kind, named, began, ended))
+    found.clocks = clock.clocks
     found.verdict = sums.verdict(notes)
     found.losses = [
         LossRow(what, reason, lost[what, reason], count)

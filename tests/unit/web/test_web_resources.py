@@ -9,9 +9,13 @@ import pytest
 from analysed_runs import T0, run_of
 from kinds_of_input import KINDS, path_of, two_sets
 from recorded_program import MS, note, run, trace
+from simulated_cluster import BEGIN, SECOND, Clock, parameter_server_step
 from stepscope.metadata import AllocationColumns, Completeness, InFlight, Loss, Status
 from stepscope.metadata.program_notes import PROCESS, SCRIPT
 from stepscope.store import Store
+from stepscope.web.recordings import Recordings
+from stepscope.web.resources.clusters import cluster_of
+from stepscope.web.run_sources import FilesSource
 
 
 def strings(column):
@@ -361,6 +365,19 @@ def test_four_workers(view, said, tmp_path):
     timeline = client.value("timeline")
     assert len({lane["device"] for lane in timeline["lanes"]}) == 4
     assert len(timeline["transfers"]["from_ns"]) > 0
+
+
+def test_clocks_of_runs_of_all_tasks_are_compared_once(view, said, tmp_path):
+    """Reading a thousand workers twice over would be half of what their page takes."""
+    clocks = {"worker:1": Clock(5 * SECOND), "worker:2": Clock(-2 * SECOND)}
+    rows, _ = parameter_server_step(BEGIN, 3, clocks)
+    rows.metadata(1).save(tmp_path / "run.pb")
+    recordings = Recordings(FilesSource([tmp_path]), follow=False)
+    assert cluster_of(recordings).network.clocks is recordings.survey.clocks
+    told = {row["task"]: row for row in said("network", tmp_path)["clocks"]["rows"]}
+    tasks = view(tmp_path).value("cluster")["tasks"]
+    for task, offset in zip(tasks["name"], tasks["offset_ns"].tolist(), strict=True):
+        assert offset == told[task]["offset_ns"]
 
 
 def test_two_sets_are_compared_as_diff_does(view, said, tmp_path):

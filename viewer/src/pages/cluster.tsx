@@ -111,8 +111,8 @@ function linkColumns(cluster: Cluster): { columns: ColumnOf[]; count: number } {
   };
 }
 
-/** How tall a worker's row of the picture is: all of them are on one page. */
-export const heatRow = (workers: number, room = 420): number => Math.max(0.5, Math.min(22, Math.floor((room / workers) * 2) / 2));
+/** How tall a worker's row of the picture is: all of them are on one page, and the table begins on it, too. */
+export const heatRow = (workers: number, room = 320): number => Math.min(22, Math.floor((room / workers) * 2) / 2 || room / workers);
 
 /** Steps from left to right, workers from top to bottom, stronger where a step took longer. */
 function Heat({ cluster, state, act, theme }: PageProps & { readonly cluster: Cluster }) {

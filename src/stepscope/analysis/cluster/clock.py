@@ -190,6 +190,11 @@ class OneClock:
             self._clocks = clocks(self._runs())
         return self._clocks.correct(run)
 
+    @property
+    def clocks(self) -> Clocks | None:
+        """What the clocks were found to be; None where no run so far was of several tasks."""
+        return self._clocks
+
     def passing(self, runs: Runs) -> Iterator[NamedRun]:
         """The runs by one clock, one at a time."""
         for name, run in iter_named_runs(runs):

@@ -58,7 +58,10 @@ def _found(recordings: Recordings) -> Cluster:
         )
     runs = WorkerRuns(workers)
     times = TaskTimes()
-    by_one_clock = clocks(runs())
+    # Runs that are of all tasks each are the steps: their clocks were compared on the way.
+    joined = len(workers) > 1 or any(worker.task for worker in workers)
+    known = None if joined else recordings.survey.clocks
+    by_one_clock = clocks(runs()) if known is None else known
     found = network(lambda: times.passing(runs()), "pair", clocks=by_one_clock)
     longest = times.longest
     if longest is not None:
