@@ -129,6 +129,11 @@ test("addresses lie where they are, gaps included", async () => {
   ends.slice(1).forEach((box, at) => assert.ok(box.x >= (ends[at]?.x ?? 0) + (ends[at]?.width ?? 0) - 1e-6));
 });
 
+test("in a narrow window a table of ops keeps what was called, how often and how long", async () => {
+  const columns = columnsOf((await double.get("ops?by=name")) as Ops);
+  assert.deepEqual(columns.filter((column) => !column.spare).map((column) => column.id).filter((id) => id !== "op"), ["key", "calls", "self_ns", "share"]);
+});
+
 test("who kept others waiting stands first, and workers can be looked for", () => {
   assert.equal(usualSort({ cost_ns: [0, 5, Number.NaN] }), "-cost_ns");
   assert.equal(usualSort({ cost_ns: [0, Number.NaN] }), "");

@@ -240,6 +240,7 @@ def _add_runs(pack: _Pack, recordings: Recordings, runs: list[int | str]) -> int
     _add_panels(pack, single, usual)
     _add_bundle(pack, "layer", [_layers(recordings, *one, usual) for one in single])
     _add_scopes(pack, recordings, single, usual)
+    _add_tables(pack, recordings, single)
     for run, here in added:
         if not _add_tiles(pack, here, run, usual):
             break
@@ -337,6 +338,27 @@ def _layers(
         )
         for name in list(names)[:_MOST_SCOPES]
     }
+
+
+def _add_tables(
+    pack: _Pack, recordings: Recordings, runs: list[tuple[int | str, LookedAt]]
+) -> None:
+    """What Ops shows of one run, where that is quickly summed up."""
+    few = [run for run, here in runs if len(here.run.ops) <= _LEAF]
+    for name in ("ops", "icicle"):
+        every = [given for resource, given in _of_all() if resource == name]
+        # These are of all runs unless one is named: the typical one is, too.
+        parts = [
+            {
+                key_of(
+                    name,
+                    {k: v for k, v in given.items() if v != _DEFAULTS[name][k]} | {"run": run},
+                ): answer(recordings, name, {**given, "run": str(run)})
+                for given in every
+            }
+            for run in few
+        ]
+        _add_bundle(pack, name, parts)
 
 
 def _add_scopes(

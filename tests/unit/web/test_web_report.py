@@ -104,6 +104,16 @@ def test_a_report_asks_nobody_for_anything(tmp_path):
     assert "connect" not in policy
 
 
+def test_what_ops_shows_of_one_run_is_in_a_report(tmp_path):
+    path = path_of("embedded_training", tmp_path)
+    found = resources(report_of(path).content)
+    number = found["session"]["typical"]["run"]
+    (run,) = (one for place, one in enumerate(iter_runs(path)) if place == number)
+    for key in (f"ops?run={number}", f"ops?by=name&run={number}"):
+        assert found[key]["calls"] == len(run.metadata.ops)
+    assert found[f"icicle?run={number}"]["unit"] == "ns"
+
+
 def test_above_the_size_detail_is_folded_and_totals_stay(tmp_path):
     import numpy as np
 

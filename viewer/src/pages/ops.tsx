@@ -58,7 +58,7 @@ export function columnsOf(ops: Ops): ColumnOf[] {
     ...figure("self_ns", "self", spent, "Time of its own, without what it waited for inside"),
     { id: "share", label: "share", number: true, value: of("share"), show: (row) => <><Bar share={of("share")(row)} /><span class="percent">{share(of("share")(row))}</span></> },
     ...(runs > 1 && ops.spark ? [{ id: "spark", label: `over ${number(runs, "run")}`, spare: 7, value: of("self_ns"), show: (row: number) => <Spark values={ops.spark?.ns ?? []} first={row * runs} count={runs} label={`over ${runs} runs`} /> }] : []),
-    ...figure("p50_ns", "median/run", spent, "Of its time in a run"),
+    ...figure("p50_ns", "median/run", spent, "Of its time in a run", 5),
     ...figure("mean_ns", "mean/call", spent, "Of one call", 4),
     ...figure("p99_ns", "p99/run", spent, "Of its time in a run", 3),
     ...figure("max_ns", "longest call", spent, "Of its executions", 6),
@@ -66,7 +66,7 @@ export function columnsOf(ops: Ops): ColumnOf[] {
     ...figure("backward_ns", "backward", spent),
     ...figure("optimizer_ns", "optimizer", spent),
     ...figure("total_ns", "total", spent, "From beginning to end, waits included", 2),
-    ...figure("bytes", "output", held),
+    ...figure("bytes", "output", held, undefined, 8),
     ...(ops.by === "type" || ops.by === "name" ? [{ id: "device", label: "device", spare: 1, value: words("device"), show: (row: number) => shortened(shortDevice(words("device")(row)), 24) }] : []),
   ];
   return columns;
