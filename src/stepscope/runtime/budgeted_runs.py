@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepscope.metadata import Loss, RunMetadata
     from stepscope.runtime.pipeline_notes import PipelineNotes
 
-__all__ = ["DecidesOnRuns", "Lull", "Lulled", "choosing", "lull_of"]
+__all__ = ["DecidesOnRuns", "LaneInLull", "Lulled", "choosing", "lull_of"]
 
 _TRACE_LEVELS = {Level.COUNT: 0, Level.LENGTH: 0, Level.TIMES: 1, Level.DETAIL: 3}
 _LOOKED_AT = 64
@@ -75,7 +75,7 @@ def choosing(
         lane = runs.lane(what)
         began = lane.begins()
         if began:
-            # Where nobody else watches, further runs do not come here (`Lull`): they are timed.
+            # Where nobody else watches, further runs do not come here: `LaneInLull` times them.
             timed = lane.to_time and len(observers.current) > 1
             return TimedLulled(lane, began, entered) if timed else Lulled(lane, began)
         begun = runs.begins(what)
@@ -148,7 +148,7 @@ class TimedLulled(Lulled):
             self.lane.timed(self._before + _now() - entered)
 
 
-class Lull(NamedTuple):
+class LaneInLull(NamedTuple):
     """Where runs are noted of which the one who sees them wants to know the length alone."""
 
     asked: tuple[Observer, ...]
@@ -168,11 +168,11 @@ class Lull(NamedTuple):
             self.lane.timed(before_ns + _now() - ended)
 
 
-def lull_of(watching: Sequence[Sees], asked: tuple[Observer, ...]) -> Lull | None:
+def lull_of(watching: Sequence[Sees], asked: tuple[Observer, ...]) -> LaneInLull | None:
     """Where further runs of that kind are noted; None where they are to be asked about each."""
     if len(watching) != 1 or len(asked) != 1 or watching[0].lane is None:
         return None
-    return Lull(asked, watching[0].lane)
+    return LaneInLull(asked, watching[0].lane)
 
 
 class _InsideRuns:

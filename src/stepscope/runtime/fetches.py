@@ -16,7 +16,7 @@ from stepscope.metadata.fetched_names import session_run
 from stepscope.ops import structures
 
 if TYPE_CHECKING:
-    from stepscope.runtime.budgeted_runs import Lull
+    from stepscope.runtime.budgeted_runs import LaneInLull
 
 Build = Callable[[Sequence[Any]], Any]
 
@@ -35,7 +35,7 @@ class FetchSpec:
         returned = (tensor.op.name for tensor in self.tensors)
         self.what = session_run((op.name for op in self.targets), returned)
         """What a run of it is called."""
-        self.lull: Lull | None = None
+        self.lull: LaneInLull | None = None
         """Where runs of it are noted while there is no more to know of them, if somebody said."""
         self.done: frozenset[Operation] = frozenset()
         """Ops that executed before: nothing waits for them."""

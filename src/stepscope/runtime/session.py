@@ -198,6 +198,7 @@ class BaseSession:
             spec = self._specs.setdefault(key, FetchSpec(self._graph, fetches))
         return spec
 
+    # Long: between two runs of a program a call of ours costs several times what it does in a loop.
     def _run(
         self,
         spec: FetchSpec,
@@ -236,13 +237,7 @@ class BaseSession:
         try:
             self._check_open()
             compiled = self._compile(spec, tensors)
-            try:
-                arrays = [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
-            except MemoryError as error:
-                self._allocator.give_back()
-                raise ResourceExhaustedError.without_op(
-                    f"OOM when converting what is fed: {error}"
-                ) from error
+            arrays = self._accepted(compiled, values)
             results, failure, recorded = self._dispatcher.execute(
                 compiled, compiled.in_plan_order(arrays), state, resolved, watching if wants else ()
             )
@@ -272,6 +267,16 @@ class BaseSession:
         if noted and lull is not None:
             lull.ended(noted, before)
         return spec.build(results)
+
+    def _accepted(self, compiled: CompiledRun, values: Sequence[Any]) -> list[Any]:
+        """What is fed, as arrays of the types that the graph says."""
+        try:
+            return [slot.accept(v) for slot, v in zip(compiled.slots, values, strict=True)]
+        except MemoryError as error:
+            self._allocator.give_back()
+            raise ResourceExhaustedError.without_op(
+                f"OOM when converting what is fed: {error}"
+            ) from error
 
     def _run_elsewhere(
         self,
