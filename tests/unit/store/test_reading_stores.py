@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -155,13 +156,29 @@ def killed_store(folder: Path) -> Path:
     return store
 
 
-def test_a_killed_store_where_one_may_not_write(tmp_path):
+def test_a_killed_store_where_one_may_not_write(tmp_path, monkeypatch):
     store = killed_store(tmp_path)
     assert Path(f"{store}-wal").stat().st_size
     Path(f"{store}-shm").unlink()
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    copies.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(copies))
     with acting_as_nobody(tmp_path):
         assert steps(store) == [0, 1, 2]
         assert steps(tmp_path) == [0, 1, 2]
+    assert list(copies.iterdir()) == []
+
+
+def test_a_killed_store_where_one_may_write_nowhere_says_what_to_do(tmp_path, monkeypatch):
+    store = killed_store(tmp_path)
+    Path(f"{store}-shm").unlink()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with (
+        acting_as_nobody(tmp_path),
+        pytest.raises(UnreadableFileError, match=rf"Copy {store.name}, {store.name}-wal to a"),
+    ):
+        stepscope.load(store)
 
 
 def test_a_killed_store_that_was_copied_with_its_log(tmp_path):

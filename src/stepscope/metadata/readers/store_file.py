@@ -414,15 +414,33 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
             with contextlib.closing(_connected(path, "immutable=1")) as database:
                 yield database
             return
-        with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
-            copy = Path(folder, path.name)
-            for name in ("", *beside):
-                shutil.copyfile(f"{path}{name}", f"{copy}{name}")
-            with contextlib.closing(_connected(copy, "mode=rw")) as database:
-                yield database
+        with (
+            _copied(path, beside) as copy,
+            contextlib.closing(_connected(copy, "mode=rw")) as database,
+        ):
+            yield database
         return
     with contextlib.closing(database):
         yield database
+
+
+@contextlib.contextmanager
+def _copied(path: Path, beside: Sequence[str]) -> Iterator[Path]:
+    """The store and what lies beside it, where one may write."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepscope-"))
+            copy = Path(folder, path.name)
+            for name in ("", *beside):
+                shutil.copyfile(f"{path}{name}", f"{copy}{name}")
+        except OSError as error:
+            files = ", ".join(f"{path.name}{name}" for name in ("", *beside))
+            raise UnreadableFileError(
+                f"{path}: its writer did not close it, so it is read with what lies beside it, in "
+                f"a copy where its directory may not be written to; none could be made ({error}). "
+                f"Copy {files} to a directory of yours, or set TMPDIR to one with room for them"
+            ) from error
+        yield copy
 
 
 def _connected(path: Path, how: str = "mode=ro") -> sqlite3.Connection:
