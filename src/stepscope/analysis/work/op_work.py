@@ -448,7 +448,9 @@ _OURS: dict[str, _Rule] = {
         ("AvgPool", "AvgPool3D", "MaxPool", "MaxPool3D", "MaxPoolWithArgmax"), _pool
     ),
     **dict.fromkeys(("AvgPoolGrad", "AvgPool3DGrad"), _average_pool_gradient),
-    **dict.fromkeys(("MaxPoolGrad", "MaxPool3DGrad", "MaxPoolGradGrad"), _max_pool_gradient),
+    **dict.fromkeys(
+        ("MaxPoolGrad", "MaxPool3DGrad", "MaxPoolGradGrad", "MaxPool3DGradGrad"), _max_pool_gradient
+    ),
     "Conv2DBackpropFilter": _convolution_gradient(2, of_input=False),
     "Conv2DBackpropInput": _convolution_gradient(2, of_input=True),
     "Conv3DBackpropFilterV2": _convolution_gradient(3, of_input=False),

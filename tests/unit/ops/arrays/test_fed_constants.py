@@ -43,6 +43,13 @@ def conv(tf: Any, op_type: str, **inputs: Any) -> Any:
     return getattr(tf.raw_ops, op_type)(strides=[1, 1, 1, 1], padding="VALID", **inputs)
 
 
+def conv3d(tf: Any, op_type: str, shape: tuple[int, ...], **inputs: Any) -> Any:
+    slope = tf.placeholder_with_default(np.ones(shape, np.float32), None)
+    return getattr(tf.raw_ops, op_type)(
+        strides=[1] * 5, padding="VALID", out_backprop=slope, **inputs
+    )
+
+
 def dequeued(tf: Any, count: Any) -> Any:
     queue = tf.FIFOQueue(9, [tf.int32], [[]])
     with tf.control_dependencies([queue.enqueue_many([[1, 2, 3, 4]])]):
@@ -136,6 +143,16 @@ ROWS = [
         lambda tf, c: tf.raw_ops.AvgPoolGrad(
             orig_input_shape=c, ksize=[1, 2, 2, 1], strides=[1, 1, 1, 1], padding="VALID",
             grad=tf.placeholder_with_default(np.ones((2, 1, 1, 1), np.float32), None))),
+    Fed("Conv3DBackpropInputV2", [1, 3, 3, 3, 1], [2, 3, 3, 3, 1],
+        lambda tf, c: conv3d(tf, "Conv3DBackpropInputV2", (2, 2, 2, 2, 1), input_sizes=c,
+                             filter=np.ones((2, 2, 2, 1, 1), np.float32))),
+    Fed("Conv3DBackpropFilterV2", [1, 1, 1, 1, 1], [2, 2, 2, 1, 1],
+        lambda tf, c: conv3d(tf, "Conv3DBackpropFilterV2", (1, 1, 1, 1, 1), filter_sizes=c,
+                             input=np.ones((1, 2, 2, 2, 1), np.float32))),
+    Fed("AvgPool3DGrad", [1, 2, 2, 2, 1], [2, 2, 2, 2, 1],
+        lambda tf, c: tf.raw_ops.AvgPool3DGrad(
+            orig_input_shape=c, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="VALID",
+            grad=tf.placeholder_with_default(np.ones((2, 1, 1, 1, 1), np.float32), None))),
     Fed("ReduceJoin", 0, 1, lambda tf, c: tf.raw_ops.ReduceJoin(
         inputs=[["a", "b"], ["c", "d"]], reduction_indices=c)
         if tf is not OURS
